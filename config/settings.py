@@ -166,6 +166,15 @@ class DiffusionSettings(SettingsGroup):
     workflow_weight: float = Field(0.2, ge=0, description="mass that workflow links carry")
     semantic_weight: float = Field(0.25, ge=0, description="mass that semantic links carry")
     alternative_weight: float = Field(0.15, ge=0, description="mass that alternatives carry")
+    used_together_weight: float = Field(
+        0.25, ge=0, description="mass that links between skills that helped together carry"
+    )
+    companions: float = Field(
+        1.0,
+        ge=0,
+        description="times what the companions of a seed get at once: the share of the seed's "
+        "past tasks in which both helped",
+    )
     dependency_reverse_weight: float = Field(
         1.0, ge=0, description="times `dependency_weight`, against the link's direction"
     )
@@ -177,6 +186,9 @@ class DiffusionSettings(SettingsGroup):
     )
     alternative_reverse_weight: float = Field(
         0.1, ge=0, description="times `alternative_weight`, against the link's direction"
+    )
+    used_together_reverse_weight: float = Field(
+        0.0, ge=0, description="times `used_together_weight`, against the link's direction"
     )
 
 

@@ -65,6 +65,10 @@ def direction_weights(settings: DiffusionSettings) -> DirectionWeights:
         LinkType.WORKFLOW: (settings.workflow_weight, settings.workflow_reverse_weight),
         LinkType.SEMANTIC: (settings.semantic_weight, settings.semantic_reverse_weight),
         LinkType.ALTERNATIVE: (settings.alternative_weight, settings.alternative_reverse_weight),
+        LinkType.USED_TOGETHER: (
+            settings.used_together_weight,
+            settings.used_together_reverse_weight,
+        ),
     }
     along = {(kind, True): weight for kind, (weight, _) in weights.items()}
     against = {(kind, False): weight * reverse for kind, (weight, reverse) in weights.items()}

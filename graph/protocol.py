@@ -16,9 +16,11 @@ from graph.records import (
     Adjacency,
     CatalogChanges,
     CatalogEntry,
+    DismissedLink,
     EntryFilter,
     Link,
     LinkFeatures,
+    LinkPlace,
     LinkType,
     Publication,
     SkillState,
@@ -180,8 +182,8 @@ class LinkStore(Protocol):
     """Links between skills, and what linking reads and writes."""
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        """The links of each skill, at most `fan_out` neighbours; every id has a row. One round
-        trip."""
+        """The links of each skill, at most `fan_out` neighbours, conflicts before all others; every
+        id has a row. One round trip."""
         ...
 
     def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
@@ -205,6 +207,34 @@ class LinkStore(Protocol):
 
     def set_link_origin(self, origin: str) -> None:
         """Store what links are made from in addition to the library."""
+        ...
+
+    def get_learned_state(self) -> str:
+        """Which outcomes links were learned from so far, as `set_learned_state` stored it.
+
+        "" at first.
+        """
+        ...
+
+    def set_learned_state(self, state: str) -> None:
+        """Store which outcomes links were learned from."""
+        ...
+
+    def dismiss_link(self, dismissed: DismissedLink) -> None:
+        """Delete a link, whatever it comes from, and leave it out of every later `replace_links`.
+
+        Its owners and ends are marked for linking, so that others take its place. Dismissed again,
+        it has the new reason and time. Survives the removal of either skill.
+        """
+        ...
+
+    def list_dismissed_links(self) -> list[DismissedLink]:
+        """All dismissed links, by source, target and type."""
+        ...
+
+    def restore_link(self, place: LinkPlace) -> bool:
+        """Take a dismissal back; False if there is none. The skills that may own the link are
+        marked for linking: both ends, and those that mention one of them."""
         ...
 
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
@@ -235,6 +265,7 @@ class LinkStore(Protocol):
     ) -> None:
         """Replace all links that each owner has; clear the marks whose epoch is still the same.
 
+        Dismissed links are left out.
         An owner that is not published gets none. A link to a skill that was withdrawn in the
         meantime is left out, and its owner marked again. Of several with one (owner, source,
         target, type) the heaviest is kept, of these the one whose evidence sorts first.

@@ -28,6 +28,12 @@ class LinkType(StrEnum):
     SEMANTIC = "semantic"
     ALTERNATIVE = "alternative"
     CONFLICT = "conflict"
+    USED_TOGETHER = "used_together"
+
+    @property
+    def is_directed(self) -> bool:
+        """Whether a link of this type says something else when its ends are exchanged."""
+        return self in (LinkType.DEPENDENCY, LinkType.WORKFLOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +191,35 @@ class Link:
         return (self.source, self.target)
 
 
+@dataclass(frozen=True, slots=True)
+class DismissedLink:
+    """A link that a person took out of the graph for good.
+
+    source, target: as `place_of` orders them. dismissed: seconds since the epoch.
+    """
+
+    source: str
+    target: str
+    type: LinkType
+    reason: str
+    dismissed: float = 0.0
+
+
+class LinkPlace(NamedTuple):
+    """What a dismissal is about: two skills and the type of the link between them."""
+
+    source: str
+    target: str
+    type: LinkType
+
+
+def place_of(source: str, target: str, kind: LinkType) -> LinkPlace:
+    """The place of a link: links of a type without direction are in one place both ways."""
+    if not kind.is_directed and target < source:
+        source, target = target, source
+    return LinkPlace(source, target, kind)
+
+
 def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:
     """One link for each (source, target, type): the heaviest, of these the first by evidence."""
     ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
@@ -205,7 +240,7 @@ class Neighbour(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Adjacency:
-    """A skill's links, heaviest first, perhaps cut at a fan-out.
+    """A skill's links, conflicts first, then heaviest first; perhaps cut at a fan-out.
 
     totals: the weight sum of each (type, forward) over all links, cut ones included, so that a
     cut row loses mass into the residual and is never renormalised.

@@ -26,6 +26,7 @@ from tasks.metrics_recorder import TaskOutcome
 from tasks.outcomes.record_outcomes import record_outcomes
 from tasks.outcomes.usage.roll_up import roll_up
 from tasks.policies import (
+    LINK,
     QUERY,
     RECORD_OUTCOMES,
     ROLL_UP,
@@ -42,7 +43,7 @@ log = structlog.get_logger()
 _QUERY_TASK = TaskDefinition(QUERY, run_query, "query id (one)", on_failure=fail_query)
 
 _RECORD_OUTCOMES_TASK = TaskDefinition(
-    RECORD_OUTCOMES, record_outcomes, "event ids", on_failure=fail_events
+    RECORD_OUTCOMES, record_outcomes, "event ids", sends=(LINK,), on_failure=fail_events
 )
 
 _ROLL_UP_TASK = TaskDefinition(ROLL_UP, roll_up, "none: all days that changed")

@@ -21,6 +21,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
 from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
+from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.passage_vectors import PassageVectorCache
@@ -78,6 +79,7 @@ class Services:
 
     language_model: keeps its answers in `answers` and within the day's tokens; it, `answers` and
     `skill_pairs` are None where no model is configured, or no stage that uses one.
+    learned_links: None if links do not learn from outcomes.
     sends_refine: whether published skills are sent to be refined without being asked for.
     writable: False in a process that only answers queries. circuit_breakers: None if the stores
     are files; with servers, queries are answered without one that is down. stopping: set once the
@@ -99,6 +101,7 @@ class Services:
     language_model: Lazy[LanguageModel] | None = None
     answers: AnswerStore | None = None
     skill_pairs: SkillPairStore | None = None
+    learned_links: LinksFromUse | None = None
     sends_refine: bool = True
     writable: bool = True
     coordinator: Coordinator = field(default_factory=LocalCoordinator)

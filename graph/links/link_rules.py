@@ -90,9 +90,11 @@ _PRECISION: dict[LinkType, tuple[tuple[float, float], ...]] = {
     LinkType.CONFLICT: ((1.0, 0.97),),
     LinkType.ALTERNATIVE: ((0.75, 0.97),),
     LinkType.SEMANTIC: ((0.1, 0.56),),
+    LinkType.USED_TOGETHER: ((0.0, 0.0), (1.0, 1.0)),
 }
 """By type, (weight, share of such links judged correct by reading both skills); see
-docs/decisions/0010-links-and-their-precision.md."""
+docs/decisions/0010-links-and-their-precision.md. The weight of a link from use is a share of tasks
+itself."""
 
 
 def estimate_confidence(kind: LinkType, weight: float) -> float:

@@ -12,6 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from graph.links.dismissed_links import DismissedLinks
+from graph.links.learned_links import (
+    LearnedLinks,
+    get_note,
+    get_own_evidence,
+    is_learned,
+    without_note,
+)
 from graph.links.link_rules import (
     DEFAULT_LINK_SETTINGS,
     SIMILARITY_LINK_TYPES,
@@ -66,11 +74,15 @@ class Linker:
         graph: SkillGraph,
         settings: LinkSettings = DEFAULT_LINK_SETTINGS,
         verdict_links: VerdictLinks | None = None,
+        learned_links: LearnedLinks | None = None,
     ) -> None:
-        """verdict_links: None without a language model."""
+        """verdict_links: None without a language model. learned_links: None if nothing is learned
+        from outcomes."""
         self._graph = graph
         self._settings = settings
         self._verdict_links = verdict_links
+        self._learned_links = learned_links
+        self._dismissed = DismissedLinks(())
         self._index = SimilarityIndex(settings)
         self._lock = threading.Lock()
 
@@ -93,23 +105,27 @@ class Linker:
         } | marked.keys()
         waiting = self._index.mask(pending)
         resolve = self._resolve(marked.values())
+        self._dismissed = DismissedLinks(self._graph.list_dismissed_links())
         current_links = self._graph.get_links(list(marked))
-        verdicts = self._verdict_links(list(marked)) if self._verdict_links else {}
+        found = self._find_named_links(list(marked))
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
         for skill_id, features in marked.items():
             scores = self._index.score(features)
-            best = scores.best()
             listed = _lists_with(skill_id, current_links[skill_id], pending)
-            links[skill_id] = build_links(
-                features, best, resolve[features.source_id], self._settings
+            own = build_links(
+                features, self._best(skill_id, scores), resolve[features.source_id], self._settings
             )
-            links[skill_id] += (one for one in verdicts.get(skill_id, ()) if one.owner == skill_id)
+            links[skill_id] = self._adapt(own)
+            links[skill_id] += (one for one in found[skill_id] if one.owner == skill_id)
             for owner, now in _list_changes(skill_id, scores, listed, waiting).items():
-                moves[owner][skill_id] = now
+                if now is None or not self._dismissed.covers(owner, skill_id, now.type):
+                    moves[owner][skill_id] = now
+                elif owner in listed:
+                    moves[owner][skill_id] = None
         links |= self._apply_moves(moves)
         self._graph.replace_links(links, marks)
-        outdated = _owners_of_outdated(marked, current_links, verdicts)
+        outdated = self._owners_of_outdated(marked, current_links, found)
         if outdated:
             self._graph.mark_for_linking(sorted(outdated))
         return LinkReport(
@@ -130,6 +146,47 @@ class Linker:
                 return []
             return self._index.score(features).most_alike(limit)
 
+    def _find_named_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+        """By skill, the links from verdicts and from outcomes that start or end at it."""
+        found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
+        verdicts = self._verdict_links(skill_ids) if self._verdict_links else {}
+        for skill_id, links in verdicts.items():
+            found[skill_id] += self._adapt(links)
+        learned = self._learned_links.find_links(skill_ids) if self._learned_links else {}
+        for skill_id, links in learned.items():
+            found[skill_id] += self._dismissed.drop_from(links)
+        return found
+
+    def _adapt(self, links: Iterable[Link]) -> list[Link]:
+        """The links without dismissed ones, with the weights that outcomes give them."""
+        kept = self._dismissed.drop_from(links)
+        return [self._learned_links.adapt(link) for link in kept] if self._learned_links else kept
+
+    def _best(self, skill_id: str, scores: SimilarityScores) -> list[ScoredLink]:
+        """Candidates for the skill's lists, without dismissed links."""
+        best = scores.best(self._dismissed.count(skill_id))
+        return [one for one in best if not self._dismissed.covers(skill_id, one.skill_id, one.type)]
+
+    def _owners_of_outdated(
+        self,
+        skill_ids: Iterable[str],
+        current_links: Mapping[str, Iterable[Link]],
+        wanted: Mapping[str, Iterable[Link]],
+    ) -> set[str]:
+        """The other owners whose links with these skills differ from what verdicts and outcomes
+        make of them."""
+        owners = _owners_of_outdated(skill_ids, current_links, wanted)
+        for skill_id in skill_ids:
+            for link in current_links[skill_id]:
+                if not is_learned(link) and get_note(link) != self._get_wanted_note(link):
+                    owners.add(link.owner)
+        return owners.difference(skill_ids)
+
+    def _get_wanted_note(self, link: Link) -> str:
+        if self._learned_links is None:
+            return ""
+        return get_note(self._learned_links.adapt(without_note(link)))
+
     def _apply_moves(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
         """All links that each of these skills owns after the moves in its lists."""
         owned = self._graph.get_owned_links(sorted(moves)) if moves else {}
@@ -137,13 +194,15 @@ class Linker:
         beyond: list[str] = []
         for owner, links in owned.items():
             named, scored = _split_by_origin(links)
-            now = _move_in_lists(scored, moves[owner], self._settings)
-            moved[owner] = [*named, *as_owned_links(owner, now or ())]
+            # The weights of adapted links do not say how alike the texts are.
+            is_adapted = any(get_note(link) for link in links if _is_scored(link))
+            now = None if is_adapted else _move_in_lists(scored, moves[owner], self._settings)
+            moved[owner] = [*named, *self._adapt(as_owned_links(owner, now or ()))]
             if now is None:
                 beyond.append(owner)
         for owner, features in (self._graph.get_link_features(beyond) if beyond else {}).items():
-            best = select_top_links(self._index.score(features).best(), self._settings)
-            moved[owner] += as_owned_links(owner, best)
+            best = select_top_links(self._best(owner, self._index.score(features)), self._settings)
+            moved[owner] += self._adapt(as_owned_links(owner, best))
         return moved
 
     def _resolve(self, owners: Iterable[LinkFeatures]) -> dict[str, ResolvedNames]:
@@ -165,18 +224,25 @@ class Linker:
 def _owners_of_outdated(
     skill_ids: Iterable[str],
     current_links: Mapping[str, Iterable[Link]],
-    verdicts: Mapping[str, Iterable[Link]],
+    named: Mapping[str, Iterable[Link]],
 ) -> set[str]:
-    """The owners whose links from verdicts with these skills differ from the stored ones."""
+    """The owners whose links from verdicts or outcomes with these skills differ from the stored
+    ones."""
     owners: set[str] = set()
     for skill_id in skill_ids:
-        wanted = verdicts.get(skill_id, ())
-        weights = {_place(one): one.weight for one in current_links[skill_id]}
-        # A heavier link of a mention stands in the place of the one from the verdict.
-        owners.update(one.owner for one in wanted if weights.get(_place(one), 0.0) < one.weight)
-        stored = {one for one in current_links[skill_id] if is_from_verdict(one)}
+        wanted = named.get(skill_id, ())
+        known = {_place(one): one for one in current_links[skill_id]}
+        owners.update(one.owner for one in wanted if _is_missing(one, known.get(_place(one))))
+        stored = {one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)}
         owners.update(one.owner for one in stored.difference(wanted))
-    return owners - set(skill_ids)
+    return owners
+
+
+def _is_missing(wanted: Link, stored: Link | None) -> bool:
+    """Whether a link is not stored, nor a heavier one of another origin in its place."""
+    if stored is None or stored.weight < wanted.weight:
+        return True
+    return is_learned(wanted) and is_learned(stored) and stored != wanted
 
 
 def _place(link: Link) -> tuple[str, str, str, LinkType]:
@@ -185,7 +251,7 @@ def _place(link: Link) -> tuple[str, str, str, LinkType]:
 
 def is_from_verdict(link: Link) -> bool:
     """Whether a link comes from a verdict of a language model."""
-    return link.evidence.startswith(VERDICT_EVIDENCE)
+    return get_own_evidence(link).startswith(VERDICT_EVIDENCE)
 
 
 def _is_scored(link: Link) -> bool:

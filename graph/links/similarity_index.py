@@ -138,11 +138,11 @@ class SimilarityScores:
     settings: LinkSettings
     places: Callable[[Iterable[str]], list[int]]
 
-    def best(self) -> list[ScoredLink]:
-        """Candidates for the skill's lists: the best K of each type, with ties."""
+    def best(self, more: int = 0) -> list[ScoredLink]:
+        """Candidates for the skill's lists: the best K of each type and `more`, with ties."""
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
-            last = _last_place(weights, self.settings.max_links(kind))
+            last = _last_place(weights, self.settings.max_links(kind) + more)
             found += self._scored(kind, (weights > 0) & (weights >= last))
         return found
 

@@ -12,7 +12,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from graph.feature_codec import pack_mentions, pack_vector
-from graph.records import Link, Publication, SkillState, merge_duplicate_links
+from graph.records import (
+    Link,
+    LinkPlace,
+    LinkType,
+    Publication,
+    SkillState,
+    merge_duplicate_links,
+    place_of,
+)
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
@@ -145,20 +153,62 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
             (json.dumps(sorted(named | links.keys())),),
         ).fetchall()
     )
+    dismissed = _read_dismissed_places(transaction.db)
     touched: set[int] = set()
     for owner in sorted(links):
         if owner not in rows:
             continue
+        allowed = [
+            link for link in links[owner] if place_of(*link.ends, link.type) not in dismissed
+        ]
         wanted = {
             (rows[link.source], rows[link.target], link.type.value, link.weight, link.evidence)
-            for link in merge_duplicate_links(links[owner])
+            for link in merge_duplicate_links(allowed)
             if link.source in rows and link.target in rows
         }
-        if any(end not in rows for link in links[owner] for end in link.ends):
+        if any(end not in rows for link in allowed for end in link.ends):
             _set_epoch(transaction, "mark_epoch", {rows[owner]})
         touched |= _replace_owned(transaction.db, rows[owner], wanted)
     if touched:
         _set_epoch(transaction, "row_epoch", touched)
+
+
+def dismiss_link(transaction: Transaction, place: LinkPlace, reason: str, dismissed: float) -> None:
+    """Record a dismissal, delete the link, and mark its owners and ends for linking."""
+    db = transaction.db
+    db.execute(
+        "INSERT OR REPLACE INTO dismissed_links VALUES (?, ?, ?, ?, ?)",
+        (*place[:2], place.type.value, reason, dismissed),
+    )
+    ends = dict(_find_rows(db, place[:2]))
+    links = [
+        (owner, source, target)
+        for owner, source, target in _find_links(db, sorted(ends.values()), place.type)
+        if not place.type.is_directed or source == ends.get(place.source)
+    ]
+    db.executemany(
+        "DELETE FROM links WHERE owner = ? AND source = ? AND target = ? AND type = ?",
+        [(*link, place.type.value) for link in links],
+    )
+    _set_epoch(transaction, "row_epoch", {end for _, *both in links for end in both})
+    _set_epoch(transaction, "mark_epoch", {*ends.values(), *(owner for owner, *_ in links)})
+
+
+def restore_link(transaction: Transaction, place: LinkPlace) -> bool:
+    """Delete a dismissal and mark the skills that may own the link; False if there is none."""
+    found = transaction.db.execute(
+        "DELETE FROM dismissed_links WHERE source = ? AND target = ? AND type = ?",
+        (*place[:2], place.type.value),
+    ).rowcount
+    if not found:
+        return False
+    ends = _find_rows(transaction.db, place[:2])
+    for skill_id, row in ends:
+        source_id = skill_id.partition(":")[0]
+        transaction.queue_name_change(skill_id, source_id, {_name_key(transaction.db, row)})
+    transaction.write_marks()
+    _set_epoch(transaction, "mark_epoch", {row for _, row in ends})
+    return True
 
 
 def save_judgements(
@@ -197,6 +247,33 @@ def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> se
         [(owner, *edge) for edge in sorted(wanted - known)],
     )
     return {end for edge in known ^ wanted for end in edge[:2]}
+
+
+def _read_dismissed_places(db: sqlite3.Connection) -> set[LinkPlace]:
+    rows = db.execute("SELECT source, target, type FROM dismissed_links").fetchall()
+    return {LinkPlace(source, target, LinkType(kind)) for source, target, kind in rows}
+
+
+def _find_rows(db: sqlite3.Connection, skill_ids: Sequence[str]) -> list[tuple[str, int]]:
+    """Id and row of those of the skills that are published."""
+    return db.execute(
+        "SELECT skill_id, id FROM skills WHERE seq > 0"
+        " AND skill_id IN (SELECT value FROM json_each(?))",
+        (json.dumps(list(skill_ids)),),
+    ).fetchall()
+
+
+def _find_links(
+    db: sqlite3.Connection, rows: Sequence[int], kind: LinkType
+) -> list[tuple[int, int, int]]:
+    """Owner, source and target of the links of a type among these skills."""
+    asked = json.dumps(list(rows))
+    return db.execute(
+        "SELECT owner, source, target FROM links WHERE type = ?"
+        " AND source IN (SELECT value FROM json_each(?))"
+        " AND target IN (SELECT value FROM json_each(?))",
+        (kind.value, asked, asked),
+    ).fetchall()
 
 
 def _set_epoch(transaction: Transaction, column: str, rows: set[int]) -> None:

@@ -29,6 +29,7 @@ ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, con
 """The columns that `entry_from_row` reads."""
 
 _LINK_TYPES = {kind.value: kind for kind in LinkType}
+_CONFLICT = LinkType.CONFLICT.value
 """By value. A query reads thousands, for which the enum's own lookup is too slow."""
 
 
@@ -60,8 +61,8 @@ def features_from_row(row: tuple[Any, ...]) -> LinkFeatures:
 
 
 def adjacency_from_ends(ends: list[LinkEnd], fan_out: int) -> Adjacency:
-    """Neighbours heaviest first, cut at the fan-out, with the totals of all of them."""
-    ends.sort()
+    """Neighbours, cut at the fan-out, with the totals of all of them."""
+    ends.sort(key=lambda end: (end[1] != _CONFLICT, end))
     totals: defaultdict[tuple[str, int], float] = defaultdict(float)
     for minus, kind, backward, _ in ends:
         totals[kind, backward] -= minus

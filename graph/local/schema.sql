@@ -100,3 +100,14 @@ CREATE TABLE links (
 -- The weight makes them covering indexes for reading adjacency.
 CREATE INDEX links_by_source ON links (source, weight);
 CREATE INDEX links_by_target ON links (target, weight);
+
+-- Links that a person took out for good, by ids: they outlive the skills. The ends of a type without
+-- direction are sorted.
+CREATE TABLE dismissed_links (
+    source TEXT NOT NULL,
+    target TEXT NOT NULL,
+    type TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    dismissed REAL NOT NULL,
+    PRIMARY KEY (source, target, type)
+) WITHOUT ROWID;

@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from graph.local.database import Database
+from graph.local.link_state import SqliteLinkState
 from graph.local.publish import Transaction, publish, replace_links, save_judgements, withdraw
 from graph.local.rows import (
     ENTRY_COLUMNS,
@@ -43,7 +44,7 @@ from skills.judgement import Judgement
 from skills.record import RevisionKey, select_latest_revisions
 
 
-class SqliteSkillGraph(SkillGraph):
+class SqliteSkillGraph(SqliteLinkState, SkillGraph):
     """`graph.protocol.SkillGraph` on SQLite; safe to share among threads.
 
     One process may write; any number may read at the same time with `writable=False`.
@@ -321,17 +322,6 @@ class SqliteSkillGraph(SkillGraph):
         with self._database.write() as db:
             asked = {"epoch": Transaction(db, self._sql).epoch, "ids": json.dumps(list(skill_ids))}
             db.execute(self._sql["mark_skills"], asked)
-
-    @override
-    def get_link_origin(self) -> str:
-        with self._database.read() as db:
-            row = db.execute("SELECT value FROM meta WHERE key = 'link_origin'").fetchone()
-        return str(row[0]) if row else ""
-
-    @override
-    def set_link_origin(self, origin: str) -> None:
-        with self._database.write() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES ('link_origin', ?)", (origin,))
 
     @override
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:

@@ -20,3 +20,13 @@ ALTER TABLE skills ADD COLUMN scanner INTEGER NOT NULL DEFAULT 0;
 
 -- name: 5
 ALTER TABLE skills ADD COLUMN judgements TEXT NOT NULL DEFAULT '';
+
+-- name: 6
+CREATE TABLE dismissed_links (
+    source TEXT NOT NULL,
+    target TEXT NOT NULL,
+    type TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    dismissed REAL NOT NULL,
+    PRIMARY KEY (source, target, type)
+) WITHOUT ROWID;

@@ -8,7 +8,7 @@ from functools import partial
 
 from typing_extensions import override
 
-from graph.neo4j import publish
+from graph.neo4j import dismissed_links, publish
 from graph.neo4j.rows import (
     EMPTY_ADJACENCY,
     adjacency_from_row,
@@ -18,7 +18,15 @@ from graph.neo4j.rows import (
 )
 from graph.neo4j.statements import READ_BATCH, StatementRunner, batches
 from graph.protocol import LinkStore
-from graph.records import Adjacency, Link, LinkFeatures, LinkType
+from graph.records import (
+    Adjacency,
+    DismissedLink,
+    Link,
+    LinkFeatures,
+    LinkPlace,
+    LinkType,
+    place_of,
+)
 from graph.skill_names import normalise_name
 
 _SKILLS_PER_READ = 1_000
@@ -73,6 +81,35 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     @override
     def set_link_origin(self, origin: str) -> None:
         self._write("set_link_origin", origin=origin)
+
+    @override
+    def get_learned_state(self) -> str:
+        return str(self._read("learned_state")[0][0])
+
+    @override
+    def set_learned_state(self, state: str) -> None:
+        self._write("set_learned_state", state=state)
+
+    @override
+    def dismiss_link(self, dismissed: DismissedLink) -> None:
+        touched = self._transact_with_locks(
+            partial(dismissed_links.dismiss_link, dismissed=dismissed)
+        )
+        self._adjacency_cache.evict(touched)
+
+    @override
+    def list_dismissed_links(self) -> list[DismissedLink]:
+        rows = self._read("dismissed_links")
+        found = [
+            DismissedLink(source, target, LinkType[kind], reason, dismissed)
+            for source, target, kind, reason, dismissed in rows
+        ]
+        return sorted(found, key=lambda one: (one.source, one.target, one.type))
+
+    @override
+    def restore_link(self, place: LinkPlace) -> bool:
+        place = place_of(*place)
+        return self._transact_with_locks(partial(dismissed_links.restore_link, place=place))
 
     @override
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:

@@ -19,7 +19,15 @@ from typing import Any, NamedTuple
 from graph.feature_codec import pack_mentions, pack_vector
 from graph.neo4j.client import Rows
 from graph.neo4j.rows import index_key, link_to_row, links_from_rows
-from graph.records import Link, Publication, SkillState, merge_duplicate_links
+from graph.records import (
+    Link,
+    LinkPlace,
+    LinkType,
+    Publication,
+    SkillState,
+    merge_duplicate_links,
+    place_of,
+)
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
@@ -72,7 +80,7 @@ def publish(
     if moved:
         now = {skill_id: one.name for skill_id, one in locked_skills.items()}
         marked = _mentioning(run, _changed_names(moved, now))
-        _require_locked(marked, locked_skills)
+        require_locked(marked, locked_skills)
         _write_facts(run, moved)
         epoch = run("next_epoch")[0][0]
         run("publish", rows=[_published_properties(one) for one in moved], epoch=epoch)
@@ -104,7 +112,7 @@ def withdraw(
     if pointed:
         marked = _mentioning(run, _removed_names({one: locked_skills[one].name for one in pointed}))
         marked |= {owner for (owner,) in run("link_owners", ids=pointed)}
-        _require_locked(
+        require_locked(
             marked.union(other for (other,) in run("linked_skills", ids=pointed)), locked_skills
         )
         touched = {end for ends in run("delete_links_of", ids=pointed) for end in ends}
@@ -141,15 +149,22 @@ def replace_links(
         for owner, owned in run("owned", ids=owners)
         for link in links_from_rows([owner, *values] for values in owned)
     }
+    dismissed = {
+        LinkPlace(source, target, LinkType[kind])
+        for source, target, kind, *_ in run("dismissed_links")
+    }
     wanted: set[Link] = set()
     incomplete = []
     for owner in owners:
-        kept = [link for link in links[owner] if published.issuperset(link.ends)]
-        if len(kept) < len(links[owner]):
+        allowed = [
+            link for link in links[owner] if place_of(*link.ends, link.type) not in dismissed
+        ]
+        kept = [link for link in allowed if published.issuperset(link.ends)]
+        if len(kept) < len(allowed):
             incomplete.append(owner)
         wanted.update(merge_duplicate_links(kept))
     gone, new = stored - wanted, wanted - stored
-    _require_locked({end for link in gone for end in link.ends}, locked_skills)
+    require_locked({end for link in gone for end in link.ends}, locked_skills)
     if gone:
         run("delete_links", rows=[link_to_row(link) for link in sorted(gone, key=_link_order)])
     if new:
@@ -204,7 +219,8 @@ def _lock(
     return {row[0]: _LockedSkill(row[1], row[2], row[3] or "") for row in found}
 
 
-def _require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
+def require_locked(skill_ids: Set[str], locked: Mapping[str, object]) -> None:
+    """Raise MissingLocksError unless all these skills are locked."""
     late = skill_ids - locked.keys()
     if late:
         raise MissingLocksError(late)
@@ -238,6 +254,11 @@ def _removed_names(before: Mapping[str, str]) -> _Names:
     names = {(name, _split_skill_id(skill_id)[0]) for skill_id, name in before.items() if name}
     keys = {index_key(normalise_name(skill_id)) for skill_id in before}
     return _Names([list(name) for name in sorted(names)], sorted(keys))
+
+
+def mentioning_skills(run: RunNamed, name_keys: Mapping[str, str]) -> set[str]:
+    """Skills that mention one of these (skill_id -> name key), by its name or its id."""
+    return _mentioning(run, _removed_names(name_keys))
 
 
 def _mentioning(run: RunNamed, names: _Names) -> set[str]:

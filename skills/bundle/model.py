@@ -47,7 +47,11 @@ class Revision(BundleModel):
 
 
 class BundleSkill(BundleModel):
-    """A chosen skill. `tokens` counts its part of the Markdown."""
+    """A chosen skill. `tokens` counts its part of the Markdown.
+
+    `detail`: how much its part says of the skill itself; `continued` where other passages of it
+    were sent earlier in the session, see `already_sent`.
+    """
 
     skill_id: str
     name: str
@@ -75,6 +79,7 @@ class BundleSkill(BundleModel):
     left_out: LeftOutPassages = LeftOutPassages()
     paged_by: Literal["vectors", "words", "whole"] = "vectors"
     tokens: int = 0
+    detail: Literal["full", "brief", "continued"] = "full"
 
 
 class BundleLink(BundleModel):
@@ -115,6 +120,19 @@ class DidNotFit(BundleModel):
     tokens: int = Field(ge=0)
 
 
+class AlreadySent(BundleModel):
+    """A skill that was chosen, with what of this revision was sent earlier in the session.
+
+    `lines` are not sent again; `tokens` is what they took then.
+    """
+
+    skill_id: str
+    name: str
+    seq: int
+    lines: tuple[tuple[int, int], ...]
+    tokens: int = 0
+
+
 class WithheldSkill(BundleModel):
     """A skill that would have been considered but is withheld by policy, and the reason."""
 
@@ -141,7 +159,9 @@ class Bundle(BundleModel):
     `tokens` is the exact count of the Markdown form and never above `budget`; `reason` says why
     there is no skill; `warning` that the best match is withheld by policy; `degraded` names the
     stages that were skipped or limited, and why. `did_not_fit` is null where all that the task
-    needs of the chosen skills is sent.
+    needs of the chosen skills is sent. `session` is that of the query, `earlier` the number of its
+    queries that were answered before; a hit without `skills` says that everything the task needs is
+    in `already_sent`.
     """
 
     schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"
@@ -157,9 +177,14 @@ class Bundle(BundleModel):
     )
     warning: str = ""
     task: str
+    session: str = ""
+    obstacle: str = ""
+    earlier: int = Field(default=0, ge=0)
+    brief: bool = False
     budget: int
     tokens: int = 0
     skills: tuple[BundleSkill, ...] = ()
+    already_sent: tuple[AlreadySent, ...] = ()
     links: tuple[BundleLink, ...] = ()
     left_out: tuple[LeftOutSkill, ...] = ()
     did_not_fit: DidNotFit | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -24,6 +25,9 @@ MAX_OUTCOMES = 200
 
 MAX_EVENT_FILE_BYTES = 8 << 20
 """Maximum total size of these files in bytes, as UTF-8."""
+
+SESSION_ID = re.compile(r"([\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?)?")
+"""What an id of a session matches, or none."""
 
 _MAX_PATH_CHARACTERS = 4_096
 _MAX_NAME_BYTES = 255
@@ -68,6 +72,10 @@ def _require_integer(value: object) -> object:
     return value
 
 
+def _is_unset(value: object) -> bool:
+    return not value
+
+
 SourceId = Annotated[
     str,
     Field(
@@ -84,6 +92,14 @@ SkillId = Annotated[
         description="source id, colon, the folder's path in the source (`.` for the root itself)",
     ),
     AfterValidator(check_skill_id),
+]
+SessionId = Annotated[
+    str,
+    Field(
+        max_length=200,
+        pattern=f"^({SESSION_ID.pattern})$",
+        description="any id of the caller's: printable ASCII, no space at its ends",
+    ),
 ]
 RelativePath = Annotated[str, Field(max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")]
 FilePath = Annotated[
@@ -208,16 +224,31 @@ class QueryAsked(BaseModel):
     """A query: a task in words, with limits of the answer.
 
     `without` switches stages off. `budget` is in tokens, `top` in skills; null for the setting.
+    `session`: an id of the caller's choice; what was sent in the session is not sent again, unless
+    `resend` says that the caller lost it. `obstacle`: what went wrong with the session's task; then
+    `task` may be empty. `brief`: skills are introduced, and more of them follows when further
+    queries of the session need it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    task: str
+    task: str = ""
     budget: Annotated[int, Field(ge=1, le=10_000_000), _INTEGER] | None = None
     top: Annotated[int, Field(ge=1, le=100), _INTEGER] | None = None
     filters: QueryFilters = QueryFilters()
     without: tuple[str, ...] = ()
     explain: bool = Field(default=False, strict=True)
+    session: SessionId = Field(default="", exclude_if=_is_unset)
+    resend: bool = Field(default=False, strict=True, exclude_if=_is_unset)
+    obstacle: str = Field(default="", exclude_if=_is_unset)
+    brief: bool = Field(default=False, strict=True, exclude_if=_is_unset)
+
+    @model_validator(mode="after")
+    def _is_of_a_session(self) -> QueryAsked:
+        for name in ("resend", "obstacle", "brief"):
+            if getattr(self, name) and not self.session:
+                raise ValueError(f"`{name}` refers to a session; name it in `session`")
+        return self
 
 
 class SkillOutcome(BaseModel):

@@ -41,6 +41,7 @@ def dump_answer(answer: AnsweredQuery) -> bytes:
             for one in answer.skills
         ],
         [[one.skill_id, one.to] for one in answer.lost],
+        int(answer.resend),
     ]
     return zlib.compress(_dump(values), _COMPRESSION_LEVEL)
 
@@ -48,7 +49,7 @@ def dump_answer(answer: AnsweredQuery) -> bytes:
 def load_answer(data: bytes) -> AnsweredQuery:
     """The answered query of `dump_answer`."""
     values, _ = _parse(zlib.decompress(data).decode())
-    _, query_id, owner, session, task, answered, hit, probability, skills, lost = values
+    _, query_id, owner, session, task, answered, hit, probability, skills, lost, resend = values
     return AnsweredQuery(
         query_id,
         owner,
@@ -64,6 +65,7 @@ def load_answer(data: bytes) -> AnsweredQuery:
             for skill_id, seq, place, sent, tokens, lines in skills
         ),
         tuple([LostSkill(skill_id, to) for skill_id, to in lost]),
+        bool(resend),
     )
 
 

@@ -82,7 +82,8 @@ class AnsweredQuery:
 
     owner: name of the token that asked, "" for the user of this machine. session: "" without.
     task: its first MAX_TASK_CHARACTERS. answered: seconds since the epoch. hit: whether the bundle
-    holds skills. probability: of the bundle, None where none was estimated.
+    holds skills. probability: of the bundle, None where none was estimated. resend: the agent had
+    lost what the session had sent before.
     """
 
     query_id: str
@@ -94,6 +95,7 @@ class AnsweredQuery:
     probability: float | None = None
     skills: tuple[AnsweredSkill, ...] = ()
     lost: tuple[LostSkill, ...] = ()
+    resend: bool = False
 
     @property
     def day(self) -> int:

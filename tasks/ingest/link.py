@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tasks.ingest.next_tasks import send_link
+from tasks.outcomes.links.mark_changed import has_unread_outcomes, mark_for_outcomes
 from tasks.policies import LINK, Deadline
 from tasks.services import Services
 
@@ -14,8 +15,8 @@ _BATCH_SKILLS = 200
 def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
     """Link all skills that the catalog marks for it; one task of all processes does so at a time.
 
-    Takes no ids. Skills are marked in the transaction that moves a pointer, and the marks are
-    cleared in the one that writes the links.
+    Takes no ids. Skills are marked in the transaction that moves a pointer, or here where outcomes
+    change their links, and the marks are cleared in the one that writes the links.
     """
     del ids
     linked, more = 0, True
@@ -23,8 +24,9 @@ def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dic
         with services.coordinator.try_lock("link") as acquired:
             if not acquired:
                 break  # the task that holds the lock checks for marks again when it is done
+            mark_for_outcomes(services)
             linked += _link_marked(services, deadline)
-        more = bool(services.graph.list_awaiting_linking(1))
+        more = bool(services.graph.list_awaiting_linking(1)) or has_unread_outcomes(services)
         if more and _is_half_over(deadline):
             send_link(services)
             break

@@ -15,6 +15,7 @@ from skills.scanner import SCANNER_VERSION, rescan
 from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
 from tasks.ingest.poll import poll_sources
+from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.record_answers import record_missing_answers
 from tasks.outcomes.usage.roll_up import needs_roll_up
 from tasks.policies import INGEST, QUERY, RECORD_OUTCOMES, ROLL_UP, Deadline
@@ -230,7 +231,7 @@ def resend_open_work(services: Services) -> dict[str, object]:
     _resend_ingest(services, waiting)
     is_busy = bool(waiting) or bool(services.coordinator.pending_embed_tasks)
     unembedded = 0 if is_busy else send_unembedded_skills(services)
-    if services.graph.list_awaiting_linking(1):
+    if services.graph.list_awaiting_linking(1) or has_unread_outcomes(services):
         send_link(services)
     report |= {"ingest": len(waiting), "embed_sections": unembedded}
     return report | {"refine": 0 if waiting else send_unrefined_skills(services)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from config.errors import NotFoundError
 from skills.bundle.model import Bundle
@@ -25,6 +25,24 @@ _BATCH_JOBS = 500
 
 def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
     """What is kept of an answered query: a function of its job and its bundle."""
+    session, resend = _session(job)
+    return describe_answer(bundle, job.id, Asked(job.event.owner, job.accepted, session, resend))
+
+
+class Asked(NamedTuple):
+    """By which owner a query was asked, when, in seconds since the epoch, and in which session.
+
+    resend: its agent had lost what was sent before.
+    """
+
+    owner: str
+    accepted: float
+    session: str = ""
+    resend: bool = False
+
+
+def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuery:
+    """What is kept of the answer to a query."""
     sent = [
         AnsweredSkill(
             skill.skill_id,
@@ -41,11 +59,11 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
         for place, one in enumerate(unfit, len(sent) + 1)
     ]
     return AnsweredQuery(
-        job.id,
-        job.event.owner,
-        _session(job),
+        query_id,
+        asked.owner,
+        asked.session,
         bundle.task[:MAX_TASK_CHARACTERS],
-        job.accepted,
+        asked.accepted,
         bundle.status == "SKILL_HIT",
         bundle.probability,
         (*sent, *chosen),
@@ -54,12 +72,14 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
             for one in bundle.left_out
             if one.cause == "alternative" and one.other
         ),
+        asked.resend,
     )
 
 
-def _session(job: Job) -> str:
+def _session(job: Job) -> tuple[str, bool]:
+    """The session of a query, and whether its agent had lost what was sent before."""
     request = job.event.parse_data()
-    return getattr(request, "session", "") if isinstance(request, QueryAsked) else ""
+    return (request.session, request.resend) if isinstance(request, QueryAsked) else ("", False)
 
 
 def record_answer(services: Services, job: Job, bundle: dict[str, Any]) -> None:

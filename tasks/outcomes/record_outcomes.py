@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from config.errors import NotFoundError, PermanentError, TransientError
 from skills.events import OutcomesReported
 from skills.outcomes.model import AnsweredQuery, Outcome
+from tasks.ingest.next_tasks import send_link
 from tasks.journal.protocol import Job
 from tasks.outcomes.protocol import describe_unknown_queries
 from tasks.outcomes.record_answers import record_answer
@@ -34,6 +35,8 @@ def record_outcomes(
             services.journal.fail_job(job.id, error.public_message)
         except _UnansweredError as error:
             waiting.append(error)
+    if new and services.writable and services.learned_links is not None:
+        send_link(services)
     if waiting:
         raise waiting[0]
     return {"new_outcomes": new}

@@ -29,6 +29,7 @@ from tasks.query.choose import ChosenSkill, SkillChoice
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities
 from tasks.query.select_passages import SkillPassages
+from tasks.query.session.unsent import find_sent_passages, subtract_lines
 from tasks.sources.protocol import SKILL_FILE
 
 MAX_LEAD_IN_TOKENS = 40
@@ -53,8 +54,9 @@ _LINK_PRIORITY = {
     LinkType.CONFLICT: 0,
     LinkType.DEPENDENCY: 1,
     LinkType.WORKFLOW: 2,
-    LinkType.ALTERNATIVE: 3,
-    LinkType.SEMANTIC: 4,
+    LinkType.USED_TOGETHER: 3,
+    LinkType.ALTERNATIVE: 4,
+    LinkType.SEMANTIC: 5,
 }
 
 
@@ -62,7 +64,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
     """A skill of the bundle with these passages, and what of it is left out."""
     revision = skill_passages.revision
     parsed, record, skill_id = revision.parsed, revision.parsed.record, revision.key.skill_id
-    kept = set(indexes)
+    kept = {*indexes, *find_sent_passages(parsed, skill_passages.sent)}
     rest = [passage for passage in parsed.passages if passage.index not in kept]
     spans = get_line_ranges(parsed, [passage.index for passage in rest], context=False)
     paths = [file.path for file in record.files]
@@ -87,7 +89,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
             level=record.safety_level,
             reasons=tuple(map(_format_finding, worst[:_MAX_FINDINGS])),
         ),
-        passages=tuple(_render_passages(parsed, indexes)),
+        passages=tuple(_render_passages(parsed, indexes, skill_passages.sent)),
         scripts=tuple(folder + path for path in scripts[:_MAX_FILES]),
         references=tuple(folder + path for path in others[:_MAX_FILES]),
         left_out=LeftOutPassages(
@@ -96,11 +98,16 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
             lines=tuple(spans[:_MAX_LINE_RANGES]),
         ),
         paged_by=skill_passages.paged_by,
+        detail="continued"
+        if skill_passages.sent
+        else ("brief" if skill_passages.brief else "full"),
     )
 
 
-def _render_passages(parsed: ParsedSkill, indexes: Sequence[int]) -> Iterator[BundlePassage]:
-    """The line ranges to send.
+def _render_passages(
+    parsed: ParsedSkill, indexes: Sequence[int], before: frozenset[int]
+) -> Iterator[BundlePassage]:
+    """The line ranges to send, without lines that were sent before.
 
     A heading is sent with a passage right below it; elsewhere it is only in `heading_path`. A
     short lead-in is sent with the passage that it introduces.
@@ -112,8 +119,9 @@ def _render_passages(parsed: ParsedSkill, indexes: Sequence[int]) -> Iterator[Bu
         and parsed.passages[parsed.passages[index].lead_in].tokens <= MAX_LEAD_IN_TOKENS
     }
     ranges = get_line_ranges(parsed, sorted(sent), context=False)
-    for first, last in _extend_to_headings(parsed, ranges):
-        inside = [p for p in parsed.passages if first <= p.first_line <= last]
+    extended = _extend_to_headings(parsed, ranges)
+    for first, last in subtract_lines(parsed, extended, before) if before else extended:
+        inside = [p for p in parsed.passages if first <= p.last_line and p.first_line <= last]
         yield BundlePassage(
             first_line=first,
             last_line=last,
@@ -187,7 +195,8 @@ def build_bundle_link(link: Link) -> BundleLink:
 def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> list[Link]:
     """Links among the skills of a bundle, the strongest types first.
 
-    A semantic or alternative link is kept only between two skills without any other link.
+    A semantic or alternative link is kept only between two skills without any other link, one of a
+    type without direction only once.
     """
     ids = {skill.chosen.skill_id for skill in selected}
     found = {
@@ -197,7 +206,8 @@ def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> li
     kept: dict[frozenset[str], list[Link]] = {}
     for link in sorted(found.values(), key=lambda one: (_LINK_PRIORITY[one.type], one.source)):
         pair = kept.setdefault(frozenset((link.source, link.target)), [])
-        if not pair or link.type not in (LinkType.SEMANTIC, LinkType.ALTERNATIVE):
+        is_repeated = not link.type.is_directed and any(one.type is link.type for one in pair)
+        if not pair or not (is_repeated or link.type in (LinkType.SEMANTIC, LinkType.ALTERNATIVE)):
             pair.append(link)
     return [link for pair in kept.values() for link in pair][:_MAX_LINKS]
 
@@ -230,7 +240,7 @@ def summarise_unsent(
     for skill, indexes in zip(selected, allocated, strict=True):
         sent = set(indexes or ())
         missing = [index for index in skill.passages[: skill.enough] if index not in sent]
-        skills += indexes is None
+        skills += indexes is None and not skill.sent
         passages += len(missing)
         tokens += sum(skill.revision.parsed.passages[index].tokens for index in missing)
     if not skills and not passages:

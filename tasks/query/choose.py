@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from graph.records import Adjacency, LinkType
+from search.protocol import Filters
 from skills.skill_policy import PolicyViolation
 from tasks.query.context import QueryContext
 from tasks.query.ranking import RankedSkill, Ranking, Selection
@@ -28,6 +29,8 @@ _DEPENDENCY_WORTH_SHARE = 0.99
 _SCORE_POWER = 4
 _LEAST_SCORE = 1e-6
 _LISTED_REJECTIONS = 10
+_MAX_IN_USE = 5
+"""Skills of a session, the latest, whose error handling is looked at for an obstacle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +88,11 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
     The owner of a format that the task names may score any distance below the best. Where the
     language model selected skills, these are walked instead.
     """
-    choice = SkillChoice()
+    refused = context.session.refused
+    choice = SkillChoice(left_out=[LeftOut(name, refused[name]) for name in ranking.refused])
     hits = ranking.hits
     if not hits:
+        choice.chosen += _list_in_use(context, choice, ranking)
         return choice
     top, selection = context.top, ranking.selection
     if selection is None:
@@ -119,9 +124,30 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         probability = hit.probability if selection is None else None
         choice.chosen.append(ChosenSkill(skill_id, hit.score, hit.why, probability=probability))
         _add_dependencies(context, choice, skill_id, scores, rows, ranking.conflicts)
-    choice.left_out = _first_reasons(choice)
     choice.chosen = _weigh(choice.chosen)
+    choice.chosen += _list_in_use(context, choice, ranking)
+    choice.left_out = _first_reasons(choice)
     return choice
+
+
+def _list_in_use(
+    context: QueryContext, choice: SkillChoice, ranking: Ranking
+) -> Iterator[ChosenSkill]:
+    """For an obstacle the skills that the agent worked with last and that were not chosen, if they
+    may be sent: they may say what to do about it."""
+    if not context.request.obstacle or context.filters != Filters():
+        return
+    taken = choice.chosen_ids()
+    keys = context.services.library.latest.get_keys(
+        [name for name in context.session.in_use[:_MAX_IN_USE] if name not in taken]
+    )
+    violations = context.policy_filter.find_violations(keys)
+    rows = _read_rows(context, [key.skill_id for key in keys])
+    for key in keys:
+        name = key.skill_id
+        conflict = _find_conflict(name, rows.get(name), ranking.conflicts, taken)
+        if name not in violations and conflict is None:
+            yield ChosenSkill(name, 0.0, ("in use in this session",), worth=_LEAST_SCORE)
 
 
 def _read_rows(context: QueryContext, skill_ids: Sequence[str]) -> dict[str, Adjacency]:
@@ -258,13 +284,19 @@ def _add_dependencies(
                     continue
                 seen.add(needed)
                 taken = choice.chosen_ids()
+                if needed in context.session.refused:
+                    reason = (
+                        f"declared dependency of {owner}, but {context.session.refused[needed]}"
+                    )
+                    choice.left_out.append(LeftOut(needed, reason))
+                    continue
                 if len(seen) > _MAX_DEPENDENCIES:
                     reason = f"declared dependency of {owner}, beyond the {_MAX_DEPENDENCIES} first"
                     choice.left_out.append(LeftOut(needed, reason))
                     continue
                 if needed in taken:
                     continue
-                conflict = _find_conflict(needed, rows.get(needed), conflicts, taken - {owner})
+                conflict = _find_conflict(needed, rows.get(needed), conflicts, taken)
                 if conflict is not None:
                     reason = f"declared dependency of {owner}, but {conflict.reason}"
                     choice.left_out.append(conflict._replace(reason=reason))

@@ -16,6 +16,7 @@ from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
 from tasks.query.language_model.calls import ModelCalls
 from tasks.query.policy_filter import PolicyFilter
+from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_session
 from tasks.services import Services
 
 
@@ -48,8 +49,9 @@ class QueryContext:
     """One query on its way through the stages.
 
     services: with fallbacks for servers that do not answer, each use of which goes into
-    `degradations`. filters: those of the request. model_calls: to the language model.
-    owner: name of the token that asks, "" for the user of this machine.
+    `degradations`. filters: those of the request. model_calls: to the language model. session: of
+    the request, an empty one without. owner: name of the token that asks, "" for the user of this
+    machine.
     """
 
     request: QueryAsked
@@ -61,6 +63,7 @@ class QueryContext:
     degradations: Degradations
     timings: StageTimings
     model_calls: ModelCalls
+    session: SessionState = NO_SESSION
     owner: str = ""
 
     @classmethod
@@ -72,17 +75,18 @@ class QueryContext:
         timings: StageTimings | None = None,
         *,
         query_id: str = "",
-        owner: str = "",
+        asker: Asker | None = None,
         apply_policy: bool = True,
         degrade: bool = True,
     ) -> QueryContext:
         """The context of a request; reads the sources from the catalog.
 
-        deadline: by default the time limit of a query from now on. apply_policy: False ranks all
-        skills, whatever the policy of the settings withholds. degrade: False makes the stages
-        raise TransientError if a server does not answer.
+        deadline: by default the time limit of a query from now on. asker: by default the user of
+        this machine, now. apply_policy: False ranks all skills, whatever the policy of the
+        settings withholds. degrade: False makes the stages raise TransientError if a server does
+        not answer.
         """
-        degradations = Degradations()
+        degradations, asker = Degradations(), asker or Asker("", time.time())
         if degrade:
             services = with_fallbacks(services, degradations)
         else:
@@ -108,7 +112,8 @@ class QueryContext:
             degradations,
             timings or StageTimings(),
             ModelCalls(services.settings.language_model.query_milliseconds / 1000),
-            owner,
+            load_session(services, asker, request, query_id, degradations),
+            asker.owner,
         )
 
     def is_on(self, stage: str) -> bool:
@@ -123,6 +128,17 @@ class QueryContext:
             and services.settings.language_model.uses(stage)
             and self.is_on(stage)
         )
+
+    @property
+    def task(self) -> str:
+        """The task: the request's, or for an obstacle without one the session's."""
+        return self.request.task if self.request.task.strip() else self.session.task
+
+    @property
+    def text(self) -> str:
+        """What is searched for, as one text: the task, and before it the obstacle."""
+        obstacle = self.request.obstacle.strip()
+        return f"{obstacle}\n\n{self.task}" if obstacle else self.task
 
     @property
     def can_degrade(self) -> bool:
@@ -141,14 +157,15 @@ class QueryContext:
 
 
 def check_query(request: QueryAsked, max_characters: int) -> None:
-    """Raise UsageError for an empty or overlong task or an unknown stage."""
-    if not request.task.strip():
+    """Raise UsageError for an empty or overlong task or obstacle, or an unknown stage."""
+    if not request.task.strip() and not request.obstacle.strip():
         raise UsageError("the task is empty; say in words what is to be done")
-    if len(request.task) > max_characters:
-        raise UsageError(
-            f"the task has {len(request.task)} characters, the limit is {max_characters} "
-            "(limits.query_characters); send the part that says what is to be done"
-        )
+    for name, text in (("task", request.task), ("obstacle", request.obstacle)):
+        if len(text) > max_characters:
+            raise UsageError(
+                f"the {name} has {len(text)} characters, the limit is {max_characters} "
+                "(limits.query_characters); send the part that says what is to be done"
+            )
     check_stages(request.without)
 
 

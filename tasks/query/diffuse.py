@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from config.settings import DiffusionSettings
-from graph.pagerank import ReadAdjacency, personalised_pagerank
+from graph.pagerank import ReadAdjacency, normalise_seeds, personalised_pagerank
+from graph.records import Adjacency, LinkType
 from skills.record import RevisionKey
 from tasks.query.ranking import RankedSkill, Ranking
 
 _FIXED_PLACES = 2
 _HEAD, _TAIL = 2, 29
 _MIN_BONUS = 0.01
+_REASON_SHARE = 0.1
 
 
 def diffuse(
@@ -20,6 +23,7 @@ def diffuse(
     settings: DiffusionSettings,
     read_rows: ReadAdjacency,
     pointers: Mapping[str, int],
+    in_use: Sequence[str] = (),
 ) -> Ranking:
     """Rank again by score + weight * spread * mass that arrived over links.
 
@@ -29,25 +33,72 @@ def diffuse(
     and where it has many, each gets little, so that the weight follows from the library. Its unit
     is the ranking's own spread (the score at place 3 less that at place 30). The first two places
     stay; skills that no candidate stage found are added when they are among the `pointers`
-    (skill_id -> seq).
+    (skill_id -> seq). in_use: skills that the agent works with; half of the mass flows from them,
+    in equal parts, and the other half from the best candidates.
+
+    A seed's companions also get at once the share of the seed's past tasks in which both helped,
+    times its part of the seeds' mass. That is not divided among them, as mass is: a task may need
+    them all.
     """
     hits = ranking.hits
     if len(hits) <= _FIXED_PLACES or settings.weight == 0:
         return ranking
     seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
-    inflow = personalised_pagerank(seeds, read_rows, settings).inflow
+    if in_use:
+        share = sum(seeds.values()) / len(in_use)
+        seeds |= {name: seeds.get(name, 0.0) + share for name in in_use}
+    rows: dict[str, Adjacency] = {}
+
+    def read_and_keep(ids: Sequence[str]) -> Mapping[str, Adjacency]:
+        found = read_rows(ids)
+        rows.update(found)
+        return found
+
+    inflow = personalised_pagerank(seeds, read_and_keep, settings).inflow
+    together = _weigh_companions(normalise_seeds(seeds), rows)
     fixed = {hit.key.skill_id for hit in hits[:_FIXED_PLACES]}
     unit = settings.weight * _spread(hits)
+    used = unit * settings.companions
     # Most skills that mass reaches get next to none.
     bonuses = {
-        skill_id: unit * mass
-        for skill_id, mass in inflow.items()
-        if skill_id not in fixed and unit * mass >= _MIN_BONUS
+        skill_id: bonus
+        for skill_id in {**inflow, **together}
+        if skill_id not in fixed
+        and (
+            bonus := _Bonus(unit * inflow.get(skill_id, 0.0), used * together.get(skill_id, 0.0))
+        ).whole
+        >= _MIN_BONUS
     }
     candidates = [*hits[_FIXED_PLACES:], *_found_over_links(pointers, bonuses, hits)]
-    moved = [_with_bonus(hit, bonuses.get(hit.key.skill_id, 0.0)) for hit in candidates]
+    moved = [_with_bonus(hit, bonuses.get(hit.key.skill_id, _NO_BONUS)) for hit in candidates]
     moved.sort(key=lambda hit: (-hit.score, hit.key))
     return replace(ranking, hits=(*hits[:_FIXED_PLACES], *_restore_named_formats(hits, moved)))
+
+
+class _Bonus(NamedTuple):
+    """What a skill gains over links: by diffusion, and as a companion of better matches."""
+
+    diffused: float
+    used: float
+
+    @property
+    def whole(self) -> float:
+        return self.diffused + self.used
+
+
+_NO_BONUS = _Bonus(0.0, 0.0)
+
+
+def _weigh_companions(
+    seeds: Mapping[str, float], rows: Mapping[str, Adjacency]
+) -> dict[str, float]:
+    """The mass that each companion of a seed gets at once. seeds: shares of 1."""
+    found: dict[str, float] = {}
+    for skill_id, share in seeds.items():
+        for other, kind, forward, weight in rows[skill_id].neighbours if skill_id in rows else ():
+            if kind is LinkType.USED_TOGETHER and forward:
+                found[other] = found.get(other, 0.0) + share * weight
+    return found
 
 
 def _spread(hits: tuple[RankedSkill, ...]) -> float:
@@ -56,7 +107,7 @@ def _spread(hits: tuple[RankedSkill, ...]) -> float:
 
 
 def _found_over_links(
-    pointers: Mapping[str, int], bonuses: Mapping[str, float], hits: tuple[RankedSkill, ...]
+    pointers: Mapping[str, int], bonuses: Mapping[str, _Bonus], hits: tuple[RankedSkill, ...]
 ) -> list[RankedSkill]:
     """Skills that links lead to and search did not find; they start with the last hit's score."""
     known = {hit.key.skill_id for hit in hits}
@@ -67,14 +118,20 @@ def _found_over_links(
     ]
 
 
-def _with_bonus(hit: RankedSkill, bonus: float) -> RankedSkill:
-    if bonus <= 0:
+def _with_bonus(hit: RankedSkill, bonus: _Bonus) -> RankedSkill:
+    if bonus.whole <= 0:
         return hit
-    why = (*hit.why, "linked to better matches") if bonus > 0.1 * hit.score else hit.why
-    parts = {**hit.parts, "diffusion": bonus}
+    why = hit.why
+    if bonus.diffused > _REASON_SHARE * hit.score:
+        why = (*why, "linked to better matches")
+    parts = {**hit.parts, "diffusion": bonus.diffused}
+    if bonus.used > 0:
+        parts["used_together"] = bonus.used
+        if bonus.used > _REASON_SHARE * hit.score:
+            why = (*why, "helped together with better matches in past tasks")
     # Hundreds a query: dataclasses.replace would take a tenth of its time.
     return RankedSkill(
-        hit.key, hit.score + bonus, parts, why, hit.named_format, hit.evidence, hit.nearness
+        hit.key, hit.score + bonus.whole, parts, why, hit.named_format, hit.evidence, hit.nearness
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from search.protocol import Filters, Vector
-from search.text.query_understanding import understand
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import Deadline
@@ -21,6 +21,11 @@ from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
 from tasks.query.select_passages import SkillPassages, select_passages
+from tasks.query.session.error_handling import put_error_handling_first
+from tasks.query.session.following import mark_sent
+from tasks.query.session.obstacle import encode_query, understand_query
+from tasks.query.session.refused import drop_refused
+from tasks.query.session.state import Asker
 from tasks.services import Services
 
 
@@ -37,7 +42,7 @@ def answer_query(
     query_id: str,
     request: QueryAsked,
     timings: StageTimings | None = None,
-    owner: str = "",
+    asker: Asker | None = None,
 ) -> Answer:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
@@ -47,18 +52,22 @@ def answer_query(
     """
     check_query(request, services.settings.limits.query_characters)
     context = QueryContext.create(
-        services, request, deadline, timings, query_id=query_id, owner=owner
+        services, request, deadline, timings, query_id=query_id, asker=asker
     )
     timed = context.timings.measure
     ranking = rank_skills(context)
     chosen = ChosenRevisions(ranking)
     selected: list[SkillPassages] = []
-    if _reaches_floor(context, ranking):
+    is_evident = _reaches_floor(context, ranking)
+    if is_evident or (context.request.obstacle and context.session.in_use):
         with timed("choose"):
-            choice = choose(context, ranking)
+            # What skills in use say about an obstacle is known to be about the task.
+            choice = choose(context, ranking if is_evident else replace(ranking, hits=()))
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
-            selected = select_passages(context, chosen)
+            selected = mark_sent(context.session, select_passages(context, chosen))
+            if context.request.obstacle:
+                selected = put_error_handling_first(context, selected)
     if selected:
         with timed("bundle"):
             bundle = assemble(context, chosen, selected)
@@ -79,6 +88,7 @@ def rank_skills(context: QueryContext) -> Ranking:
         with context.timings.measure("diffuse"):
             ranking = _diffuse(context, ranking)
     ranking = nudge(context.policy_filter.withhold(ranking))
+    ranking = drop_refused(ranking, context.session)
     with context.timings.measure("probability"):
         statistics = context.services.library.latest.statistics
         ranking = estimate_probabilities(ranking, statistics)
@@ -100,14 +110,14 @@ def rank_candidates(context: QueryContext) -> Ranking:
     services = context.services
     with timed("understand"):
         snapshot = services.library.refresh()
-        understanding = understand(context.request.task)
+        understanding = understand_query(context)
     if snapshot.error is not None:
         reason = f"the library as of {snapshot.age_seconds:.0f} s ago: a store did not answer"
         context.degradations.add(reason, snapshot.error)
     vector = None
     if context.is_on("dense") and understanding.language in services.encoder.get().languages:
         with timed("encode"):
-            vector = services.encoder.get().encode_queries([understanding.text])[0]
+            vector = encode_query(context, understanding)
     query = TaskQuery(snapshot, understanding, vector)
     if context.is_on("memory"):
         with timed("memory"):
@@ -134,6 +144,7 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
         settings,
         lambda ids: services.graph.get_adjacency(ids, settings.fan_out),
         linkable,
+        context.session.in_use[: settings.seeds] if context.request.obstacle else (),
     )
 
 

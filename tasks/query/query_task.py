@@ -24,6 +24,7 @@ from tasks.outcomes.record_answers import build_answer
 from tasks.policies import QUERY, Deadline
 from tasks.query.context import StageTimings
 from tasks.query.pipeline import answer_query
+from tasks.query.session.state import Asker
 from tasks.services import Services
 
 log = structlog.get_logger()
@@ -51,17 +52,20 @@ def run_query(
     try:
         with services.coordinator.track_query():
             timings = StageTimings(partial(_start_stage, services.journal, job.id))
-            bundle, vector = answer_query(
-                services, deadline, job.id, request, timings, job.event.owner
-            )
+            asker = Asker(job.event.owner, job.accepted)
+            bundle, vector = answer_query(services, deadline, job.id, request, timings, asker)
     except QueryEndedError:
         return _read_outcome(services.journal.get_job(job.id))
     except (PermanentError, MisconfiguredError) as error:
         usage = isinstance(error, (UsageError, MisconfiguredError))
         return _fail(services, job.id, str(error), error.public_message, usage=usage)
     data = bundle.model_dump(mode="json")
+    if bundle.session:
+        # The reader of the answer may ask the next query of the session at once.
+        _record_answer(services, job, bundle, vector)
     services.journal.finish_job(job.id, data)
-    _record_answer(services, job, bundle, vector)
+    if not bundle.session:
+        _record_answer(services, job, bundle, vector)
     _report_metrics(services.metrics, bundle)
     return {"state": "done", "bundle": data}
 

@@ -125,7 +125,8 @@ class Ranking:
     that one of the first ten is right, None before it was estimated. conflicts: pairs of skill_ids
     that must not go together for this task. selection: by the language model, None without one.
     section_cosines: of the task with the nearest section of each candidate that has vectors, by
-    `complete_section_cosines`. remembered: what near past tasks say about skills, by skill_id.
+    `complete_section_cosines`. refused: candidates that stay out since they did not serve in the
+    session, the best ones. remembered: what near past tasks say about skills, by skill_id.
     """
 
     understanding: Understanding
@@ -139,6 +140,7 @@ class Ranking:
     conflicts: tuple[tuple[str, str], ...] = ()
     selection: Selection | None = None
     section_cosines: Mapping[RevisionKey, float] = field(default_factory=dict)
+    refused: tuple[str, ...] = ()
     remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
 
     def is_evident(self, settings: ChoiceSettings) -> bool:

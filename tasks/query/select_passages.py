@@ -60,7 +60,9 @@ class PassagePlan(NamedTuple):
 class SkillPassages:
     """A chosen skill with the plan of its passages, see `PassagePlan`.
 
-    path: where its SKILL.md is, for the reader. first: it is sent before the others.
+    path: where its SKILL.md is, for the reader. first: it is sent before the others. sent: the
+    lines of this revision that the session has sent before. brief: its part of the bundle says
+    only what is needed to read on.
     """
 
     chosen: ChosenSkill
@@ -71,6 +73,8 @@ class SkillPassages:
     enough: int = 0
     sufficiency: float = 1.0
     first: bool = False
+    sent: frozenset[int] = frozenset()
+    brief: bool = False
 
 
 def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[SkillPassages]:

@@ -25,6 +25,7 @@ from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.language_model.answer_store import AnswerStore
 from tasks.metrics_recorder import MetricsRecorder
+from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.policies import MAINTAIN, Deadline
 from tasks.send import queue_depth, send_task
@@ -269,7 +270,9 @@ class EmbeddedBackend(StoreBackend):
 
     @override
     def wait_until_linked(self) -> None:
-        self._wait_while(lambda: bool(self.graph.list_awaiting_linking(1)))
+        self._wait_while(
+            lambda: bool(self.graph.list_awaiting_linking(1)) or has_unread_outcomes(self.services)
+        )
 
     @override
     def wait_until_idle(self) -> None:

@@ -14,6 +14,7 @@ from tasks.refine.pauses import RefinePause
 
 if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs neither
     from graph.protocol import SkillGraph
+    from graph.records import LinkPlace
     from workers.library.skill_reader import SkillReader
 
 
@@ -124,6 +125,18 @@ class Backend(Protocol):
 
     def cancel_query(self, query_id: str) -> None:
         """Stop work on a query at its next stage; one that has ended is left as it is."""
+        ...
+
+    # -- links
+    def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
+        """Dismiss a link for good; returns the dismissal as data.
+
+        Raises NotFoundError if there is no such link, UsageError for an invalid reason.
+        """
+        ...
+
+    def restore_link(self, place: LinkPlace) -> None:
+        """Take a dismissal back; raises NotFoundError if there is none."""
         ...
 
     # -- refinement

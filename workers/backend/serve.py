@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlencode
 
 from typing_extensions import override
 
@@ -19,6 +20,7 @@ from workers.backend.serve_client import ServeClient
 
 if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
+    from graph.records import LinkPlace
     from workers.library.skill_reader import SkillReader, Stores
 
 
@@ -121,6 +123,16 @@ class ServeBackend(Backend):
             return
 
     @override
+    def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
+        return dict(
+            self._client.post("/v1/links/dismissed", _link_data(place) | {"reason": reason})
+        )
+
+    @override
+    def restore_link(self, place: LinkPlace) -> None:
+        self._client.delete(f"/v1/links/dismissed?{urlencode(_link_data(place))}")
+
+    @override
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         """Sends nothing: `serve` has all published skills refined by itself.
 
@@ -178,3 +190,7 @@ class ServeBackend(Backend):
     @override
     def wait_until_idle(self) -> None:
         pass
+
+
+def _link_data(place: LinkPlace) -> dict[str, str]:
+    return {"source": place.source, "target": place.target, "type": place.type.value}

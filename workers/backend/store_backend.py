@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from config.errors import PermanentError, SkillbusError, TransientError, UsageError
 from graph.protocol import SkillGraph
+from graph.records import LinkPlace
 from search.protocol import SearchIndex
 from skills.events import (
     Event,
@@ -29,13 +30,14 @@ from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
 from tasks.language_model.answer_store import AnswerStore
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.policies import MAINTAIN, QUERY
+from tasks.policies import LINK, MAINTAIN, QUERY
 from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
-from workers.library import dead_letters
+from workers.library import dead_letters, link_dismissals
+from workers.library.skill_data import dismissal_data
 from workers.library.skill_reader import SkillReader
 
 log = structlog.get_logger()
@@ -219,6 +221,23 @@ class StoreBackend(Backend, ABC):
     @override
     def cancel_query(self, query_id: str) -> None:
         self.journal.cancel_job(query_id)
+
+    # -- links
+    @override
+    def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
+        dismissed = link_dismissals.dismiss_link(self.graph, place, reason)
+        self._link_again()
+        return dismissal_data(dismissed)
+
+    @override
+    def restore_link(self, place: LinkPlace) -> None:
+        link_dismissals.restore_link(self.graph, place)
+        self._link_again()
+
+    def _link_again(self) -> None:
+        """Have the marked skills linked; if that fails, the reconciler sends the task later."""
+        with contextlib.suppress(TransientError):
+            send_task_if_room(self.app, LINK.name, [])
 
     # -- refinement
     @override

@@ -24,6 +24,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
 from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
+from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.past_tasks import PastTasks
@@ -184,15 +185,21 @@ def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeSto
     return outcomes
 
 
-def open_linker(settings: Settings, graph: SkillGraph, pairs: SkillPairStore | None) -> Linker:
+def open_linker(
+    settings: Settings,
+    graph: SkillGraph,
+    pairs: SkillPairStore | None,
+    learned_links: LinksFromUse | None,
+) -> Linker:
     """What links skills, with the links that the language model of the settings confirmed, if the
-    stage `links` is on."""
+    stage `links` is on, and with what is learned from outcomes, None for nothing."""
     kind = link_kind(settings)
     if pairs is None or kind is None:
-        return Linker(graph)
+        return Linker(graph, learned_links=learned_links)
     from tasks.refine.linking.verdict_links import StoredVerdictLinks
 
-    return Linker(graph, verdict_links=StoredVerdictLinks(graph, pairs, kind))
+    verdict_links = StoredVerdictLinks(graph, pairs, kind)
+    return Linker(graph, verdict_links=verdict_links, learned_links=learned_links)
 
 
 def open_services(
@@ -215,9 +222,11 @@ def open_services(
     index = open_index(settings, stack, writable=writable, identity=encoder)
     answers = open_answers(settings, stack)
     skill_pairs = open_skill_pairs(settings, stack)
+    outcomes = open_outcomes(settings, stack)
+    learning = settings.learning
+    learned_links = LinksFromUse(outcomes, graph, learning) if learning.links else None
     circuit_breakers = CircuitBreakers() if settings.distributed else None
     facts = RevisionFactCache()
-    outcomes = open_outcomes(settings, stack)
     loaded = Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures))
     return Services(
         settings=settings,
@@ -231,8 +240,9 @@ def open_services(
         circuit_breakers=circuit_breakers,
         encoder=loaded,
         reranker=_lazy_reranker(settings),
-        linker=open_linker(settings, graph, skill_pairs),
+        linker=open_linker(settings, graph, skill_pairs, learned_links),
         outcomes=outcomes,
+        learned_links=learned_links,
         past_tasks=PastTasks(outcomes, loaded.get, settings.learning),
         usage_counter=UsageCounter(graph, _USAGE_SECONDS if settings.distributed else 0.0),
         language_model=_lazy_language_model(settings, stack, answers, measures),

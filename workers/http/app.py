@@ -19,6 +19,7 @@ from workers.http.problems import install_error_handlers
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
+from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.queries import query_routes
 from workers.http.routes.skills import skill_routes
@@ -108,6 +109,7 @@ def create_api(
     for routes in (usage_routes, telemetry_routes):
         include(routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
+    include(link_routes(backend), TokenScope.ADMIN)
     include(webhook_routes(backend))
     if access.tokens is None:
         _add_answer_route(gateway, backend)

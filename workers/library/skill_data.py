@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink
-from graph.records import CatalogEntry, Link, SkillState
+from graph.records import CatalogEntry, DismissedLink, Link, SkillState
 from search.protocol import StoredRevision
 from skills.record import SkillRecord
 from skills.skill_policy import SkillPolicy
@@ -64,6 +65,19 @@ def link_data(link: Link) -> dict[str, Any]:
         "confidence": round(estimate_confidence(link.type, link.weight), 2),
         "evidence": link.evidence,
         "owner": link.owner,
+    }
+
+
+def dismissal_data(dismissed: DismissedLink) -> dict[str, Any]:
+    """A dismissed link as JSON data."""
+    return {
+        "source": dismissed.source,
+        "target": dismissed.target,
+        "type": dismissed.type.value,
+        "reason": dismissed.reason,
+        "dismissed_at": datetime.fromtimestamp(dismissed.dismissed, UTC).isoformat(
+            timespec="seconds"
+        ),
     }
 
 

@@ -23,6 +23,7 @@ from tasks.refine.completion.completions import keep_used
 from tasks.refine.roles.role_overlay import overlay_roles
 from tasks.sources.readers import get_skill_location
 from workers.library.skill_data import (
+    dismissal_data,
     entry_data,
     link_data,
     passage_link_data,
@@ -126,6 +127,12 @@ class SkillReader:
         if not include_withheld:
             links = _without_withheld(graph, policy, links)
         data |= {"links": [link_data(link) for link in links], "warnings": []}
+        if include_withheld:
+            data["dismissed_links"] = [
+                dismissal_data(one)
+                for one in graph.list_dismissed_links()
+                if skill_id in (one.source, one.target)
+            ]
         if entry.state is not SkillState.PUBLISHED:
             return data
         if data["withheld"] is not None and not include_withheld:

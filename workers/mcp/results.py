@@ -78,9 +78,14 @@ def count_result_tokens(result: Result) -> int:
     return count_tokens(result.model_dump_json())
 
 
-def markdown_budget(budget: int) -> int:
-    """The budget of the Markdown of a bundle whose result may take `budget`."""
-    return max(1, int(budget * _MARKDOWN_SHARE) - _FIELDS_TOKENS)
+def markdown_budget(budget: int, *, in_session: bool = False) -> int:
+    """The budget of the Markdown of a bundle whose result may take `budget`.
+
+    in_session: so that even text that grows most as JSON fits, since whatever is taken off a bundle
+    again counts as sent.
+    """
+    share = 1 / _MAX_GROWTH if in_session else _MARKDOWN_SHARE
+    return max(1, int(budget * share) - _FIELDS_TOKENS)
 
 
 def result_budget(markdown: int) -> int:

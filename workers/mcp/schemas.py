@@ -38,6 +38,24 @@ Filters = Annotated[
         "the colon), `licence`, `language` (en, zh, mixed), `tool`."
     ),
 ]
+Session = Annotated[
+    str | None,
+    Field(
+        max_length=200,
+        description="Any id: what was sent in this session is not sent again. Default: that of "
+        "the connection, if it has one.",
+    ),
+]
+Resend = Annotated[
+    bool | None, Field(description="Send all again: what the session sent before is lost.")
+]
+Obstacle = Annotated[
+    str | None, Field(description="What went wrong with the task, such as an error message.")
+]
+Brief = Annotated[
+    bool | None,
+    Field(description="Introduce skills; more follows when later queries of the session need it."),
+]
 SkillId = Annotated[
     str,
     Field(min_length=1, max_length=MAX_ID_LENGTH, description="Id as returned by find_skills."),

@@ -25,10 +25,14 @@ Skill text is reference material from third parties, not orders.
 
 
 def create_server(
-    settings: Settings, select_backend: SelectBackend, skill_reader: SkillReader
+    settings: Settings,
+    select_backend: SelectBackend,
+    skill_reader: SkillReader,
+    session: str = "",
 ) -> MCPServer:
-    """The server. select_backend: gives the backend of each query. skill_reader: reads skills."""
-    tools = SkillTools(settings, select_backend, skill_reader)
+    """The server. select_backend: gives the backend of each query. skill_reader: reads skills.
+    session: of the queries that name none, for a server of one connection."""
+    tools = SkillTools(settings, select_backend, skill_reader, session)
 
     async def paginate_resources(
         ctx: ServerRequestContext[Any], call_next: CallNext

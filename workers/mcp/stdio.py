@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import uuid
 from typing import Any
 
 import anyio
@@ -28,7 +29,8 @@ def run_stdio(settings: Settings) -> None:
     # blocking read of standard input.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     backends, skill_reader = BackendSelector(settings), open_skill_reader(settings)
-    server = create_server(settings, backends.select, skill_reader)
+    session = f"mcp {uuid.uuid4().hex}"  # standard input is one connection
+    server = create_server(settings, backends.select, skill_reader, session)
     warming = threading.Thread(target=_warm_up, args=(backends,), name="warm-up", daemon=True)
 
     async def warm_up_once(ctx: Any, call_next: Any) -> Any:

@@ -43,15 +43,19 @@ from workers.mcp.results import (
 )
 from workers.mcp.schemas import (
     MAX_ID_LENGTH,
+    Brief,
     Budget,
     Filters,
     JudgedBy,
     Lines,
+    Obstacle,
     OtherSkill,
     OutcomeName,
     QueryId,
     Reason,
     ReportedSkill,
+    Resend,
+    Session,
     SkillId,
     Task,
     Top,
@@ -76,11 +80,19 @@ SelectBackend = Callable[[], QueryBackend]
 
 
 class SkillTools:
-    """The functions of the tools; their schemas have checked the arguments."""
+    """The functions of the tools; their schemas have checked the arguments.
+
+    session: of the queries that name none, "" for none.
+    """
 
     def __init__(
-        self, settings: Settings, select_backend: SelectBackend, skill_reader: SkillReader
+        self,
+        settings: Settings,
+        select_backend: SelectBackend,
+        skill_reader: SkillReader,
+        session: str = "",
     ) -> None:
+        self._session = session
         self._settings = settings
         self._select_backend = select_backend
         self._skill_reader = skill_reader
@@ -93,18 +105,30 @@ class SkillTools:
         budget: Budget = None,
         top: Top = None,
         filters: Filters = None,
+        session: Session = None,
+        resend: Resend = None,
+        obstacle: Obstacle = None,
+        brief: Brief = None,
     ) -> Annotated[CallToolResult, FoundSkills]:
         """Find the skills for a task: Markdown with the passages to follow, the best skill first.
 
         NO_SKILL_HIT means: go on without a skill.
         """
         max_tokens = budget or self._settings.choice.budget
-        request = QueryAsked(
-            task=task,
-            budget=markdown_budget(max_tokens),
-            top=top,
-            filters=QueryFilters.model_validate(filters or {}),
-        )
+        in_session = session or self._session
+        try:
+            request = QueryAsked(
+                task=task,
+                budget=markdown_budget(max_tokens, in_session=bool(in_session)),
+                top=top,
+                filters=QueryFilters.model_validate(filters or {}),
+                session=in_session,
+                resend=bool(resend),
+                obstacle=obstacle or "",
+                brief=bool(brief),
+            )
+        except ValidationError as error:
+            raise ToolError(describe_validation_error(error)) from error
         query_runner = QueryRunner(
             self._run_in_thread, self._settings.workers.query_seconds, _create_reporter(ctx)
         )

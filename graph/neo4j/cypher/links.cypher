@@ -34,6 +34,24 @@ OPTIONAL MATCH (m:Meta {key: 'link_origin'}) RETURN coalesce(m.text, '')
 // name: set_link_origin
 MERGE (m:Meta {key: 'link_origin'}) SET m.text = $origin
 
+// name: learned_state
+OPTIONAL MATCH (m:Meta {key: 'learned_state'}) RETURN coalesce(m.text, '')
+
+// name: set_learned_state
+MERGE (m:Meta {key: 'learned_state'}) SET m.text = $state
+
+// name: dismissed_links
+MATCH (d:DismissedLink) WHERE d.source IS NOT NULL AND d.reason IS NOT NULL
+RETURN d.source, d.target, d.type, d.reason, d.dismissed ORDER BY d.source, d.target, d.type
+
+// name: dismiss_link
+MERGE (d:DismissedLink {source: $source, target: $target, type: $type})
+SET d.reason = $reason, d.dismissed = $dismissed
+
+// name: restore_link
+MATCH (d:DismissedLink {source: $source, target: $target, type: $type})
+DELETE d RETURN count(*)
+
 // name: clear_marks
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
@@ -48,7 +66,7 @@ CALL (s) {
     MATCH (s)-[r:$$links]-(o:Skill)
     WITH type(r) AS kind, startNode(r) = s AS forward, r.weight AS weight, o.skill_id AS other
     WHERE weight IS NOT NULL
-    ORDER BY weight DESC, kind, forward DESC, other
+    ORDER BY kind <> 'CONFLICT', weight DESC, kind, forward DESC, other
     RETURN collect([other, kind, forward, weight]) AS ends
 }
 CALL (ends) {

@@ -32,7 +32,7 @@ def record_rejections(
     reasons = dict.fromkeys(alternatives, RejectionReason.REDUNDANT) | dict(rejected)
     compared = [(one, other, RejectionReason.REDUNDANT) for one, other in alternatives.items()]
     compared += [(one, other, RejectionReason.INCOMPATIBLE) for one, other in conflicts]
-    key = hashlib.sha256(context.request.task.encode("utf-8", "replace")).hexdigest()
+    key = hashlib.sha256(context.text.encode("utf-8", "replace")).hexdigest()
     try:
         pairs.record(key, list(reasons.items()), compared)
     except TransientError as error:

@@ -92,7 +92,7 @@ def rewrite(context: QueryContext, original: TaskQuery, ranking: Ranking) -> Ran
     say why.
     """
     count = context.services.settings.language_model.rewrite_queries
-    request = rewrite_request(context.request.task, count)
+    request = rewrite_request(context.text, count)
     answer = ask_model(context, request, RewriteAnswer)
     if answer is None:
         return ranking

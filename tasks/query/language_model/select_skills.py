@@ -42,6 +42,8 @@ _LINK_WORDS = {
     (LinkType.WORKFLOW, False): "after",
     (LinkType.ALTERNATIVE, True): "like",
     (LinkType.ALTERNATIVE, False): "like",
+    (LinkType.USED_TOGETHER, True): "used with",
+    (LinkType.USED_TOGETHER, False): "used with",
     (LinkType.CONFLICT, True): "conflicts with",
     (LinkType.CONFLICT, False): "conflicts with",
 }
@@ -66,7 +68,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         revisions = context.services.index.get_revisions([hit.key for hit in hits])
         hidden = _find_orders(hits, revisions)
         shown = [hit for hit in hits if hit.key.skill_id not in hidden]
-        numbered = _number(context.request.task, shown)
+        numbered = _number(context.text, shown)
         entries = _describe(context, ranking.understanding, numbered, revisions)
     except TransientError as error:
         context.degradations.add("select was skipped: the candidates could not be read", error)
@@ -77,7 +79,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
         return ranking
     answer = ask_model(
         context,
-        select_request(context.request.task, entries),
+        select_request(context.text, entries),
         SelectAnswer,
         lambda given: check_answer(given, len(numbered)),
         began,

@@ -55,7 +55,7 @@ def empty_catalog(settings: ServerSettings) -> None:
     run_cypher(
         settings,
         "MATCH (n) WHERE NOT n:Meta CALL (n) { DETACH DELETE n } IN TRANSACTIONS OF 2000 ROWS",
-        "MATCH (m:Meta) WHERE m.key <> 'schema' SET m.value = 0",
+        "MATCH (m:Meta) WHERE m.key <> 'schema' SET m.value = 0 REMOVE m.text",
     )
 
 

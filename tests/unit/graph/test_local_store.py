@@ -104,6 +104,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
         ALTER TABLE skills DROP COLUMN scanner;
         ALTER TABLE skills DROP COLUMN judgements;
+        DROP TABLE dismissed_links;
         INSERT INTO skills (skill_id, source_id, path, state, seq)
             VALUES ('team:a', 'team', 'a', 'published', 1);
         PRAGMA user_version = 1;

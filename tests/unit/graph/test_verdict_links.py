@@ -98,7 +98,7 @@ def test_a_verdict_becomes_a_link_below_the_weight_of_declared_ones(library: Lib
     assert link.evidence == "language model model: a, line 3: so"
 
 
-@pytest.mark.parametrize("kind", list(LinkType))
+@pytest.mark.parametrize("kind", WEIGHTS)
 @pytest.mark.parametrize("order", ["abcd", "dcba"])
 def test_order_of_linking_makes_no_difference(library: Library, kind: LinkType, order: str) -> None:
     library.save("a", "b", kind)

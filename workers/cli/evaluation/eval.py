@@ -11,6 +11,7 @@ from workers.cli.evaluation.learning import learning
 from workers.cli.evaluation.paging import paging
 from workers.cli.evaluation.roles import roles
 from workers.cli.evaluation.routing import routing
+from workers.cli.evaluation.sessions import sessions
 
 
 @click.group("eval")
@@ -18,5 +19,5 @@ def evaluate() -> None:
     """Measure ranking, bundles, answers, passage selection and roles on your own labelled data."""
 
 
-for command in (routing, paging, roles, bundles, answers, ablation, learning):
+for command in (routing, paging, roles, bundles, answers, sessions, ablation, learning):
     evaluate.add_command(command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.escaping import escape_terminal_line as safe_line
 from skills.bundle.markdown import (
-    format_line_range,
+    format_line_ranges,
     render_markdown,
     summarise_unfit,
     summarise_withheld,
 )
 from skills.bundle.model import Bundle
-from skills.events import QueryAsked, QueryFilters
+from skills.events import SESSION_ID, QueryAsked, QueryFilters
 from workers.backend.factory import open_backend
 from workers.cli.common import ORIGIN, print_json, read_settings, read_stdin
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
@@ -56,6 +57,24 @@ FILTERS = tuple(QueryFilters.model_fields)
     metavar="NAME=VALUE",
     help=f"Only skills with this value; NAME is one of {', '.join(FILTERS)}.",
 )
+@click.option(
+    "--session",
+    default="",
+    metavar="ID",
+    help="Any id of yours: what was sent in this session is not sent again.",
+)
+@click.option("--resend", is_flag=True, help="Send all again: what was sent before is lost.")
+@click.option(
+    "--obstacle",
+    default="",
+    metavar="TEXT",
+    help="What went wrong with the session's task; TEXT may be left out then.",
+)
+@click.option(
+    "--brief",
+    is_flag=True,
+    help="Introduce skills; more of them follows when later queries of the session need it.",
+)
 @click.pass_context
 def query(
     ctx: click.Context,
@@ -67,6 +86,10 @@ def query(
     explain: bool,
     without: tuple[str, ...],
     filters: tuple[str, ...],
+    session: str,
+    resend: bool,
+    obstacle: str,
+    brief: bool,
 ) -> None:
     """Answer a task with the skills, and the passages of each, that it needs.
 
@@ -77,17 +100,23 @@ def query(
       skillbus query "merge the monthly spreadsheets and chart the totals"
       skillbus query --file task.md --format markdown --budget 4000
       git log -1 --format=%B | skillbus query - --filter licence=MIT
+      skillbus query --session job-7 --obstacle "ModuleNotFoundError: No module named 'openpyxl'"
     """
     settings = read_settings(ctx)
     if budget == 0:
         raise UsageError("a budget of 0 tokens leaves no room for any passage; try --budget 2000")
+    _check_session(session, {"resend": resend, "obstacle": bool(obstacle), "brief": brief})
     request = QueryAsked(
-        task=_task(text, file),
+        task=_task(text, file, optional=bool(obstacle.strip())),
         budget=budget,
         top=top,
         filters=_filters(filters),
         without=without,
         explain=explain,
+        session=session,
+        resend=resend,
+        obstacle=obstacle,
+        brief=brief,
     )
     with open_backend(settings, writable=False) as backend:
         data = backend.answer_query(request, ORIGIN)
@@ -96,7 +125,20 @@ def query(
         ctx.exit(EXIT_NO_SKILL_HIT)
 
 
-def _task(text: str | None, file: Path | None) -> str:
+def _check_session(session: str, options: Mapping[str, bool]) -> None:
+    """Raise UsageError for a wrong id, or for an option that refers to a session without one."""
+    for name, is_set in options.items():
+        if is_set and not session:
+            raise UsageError(f"--{name} refers to a session; name it with --session ID")
+    if not SESSION_ID.fullmatch(session):
+        raise UsageError(
+            "--session: an id is at most 200 printable ASCII characters, no space at its ends"
+        )
+
+
+def _task(text: str | None, file: Path | None, *, optional: bool) -> str:
+    if optional and text is None and file is None:
+        return ""
     if (text is None) == (file is None):
         raise UsageError("give the task as TEXT, as `-` for standard input, or with --file")
     if file is not None:
@@ -132,11 +174,17 @@ def _print_summary(bundle: Bundle) -> None:
         click.echo(f"warning: {safe_line(bundle.warning)}")
     if bundle.status == "NO_SKILL_HIT":
         click.echo(f"NO_SKILL_HIT: {safe_line(bundle.reason)}")
+        _print_left_out(bundle)
         _print_withheld(bundle)
         click.echo(f"query {bundle.query_id}")
         return
     sure = "" if bundle.probability is None else f"; one is right: {bundle.probability:.2f}"
     click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens{sure}")
+    if bundle.reason:
+        click.echo(safe_line(bundle.reason))
+    for sent in bundle.already_sent:
+        lines = format_line_ranges(sent.lines)
+        click.echo(safe_line(f"sent earlier: {sent.skill_id}, revision {sent.seq}: lines {lines}"))
     for place, skill in enumerate(bundle.skills, 1):
         click.echo("")
         click.echo(
@@ -146,7 +194,7 @@ def _print_summary(bundle: Bundle) -> None:
         click.echo(f"   {safe_line(skill.path)}")
         sure = "" if skill.probability is None else f" (right: {skill.probability:.2f})"
         click.echo(f"   why: {safe_line('; '.join(skill.why))}{sure}")
-        lines = ", ".join(format_line_range(p.first_line, p.last_line) for p in skill.passages)
+        lines = format_line_ranges([(one.first_line, one.last_line) for one in skill.passages])
         click.echo(
             f"   lines {lines or 'none'}; {skill.tokens} tokens "
             f"({skill.left_out.tokens} tokens of the skill not included)"
@@ -159,15 +207,19 @@ def _print_summary(bundle: Bundle) -> None:
     for link in bundle.links:
         description = f"{link.source} -> {link.target}: {link.type} ({link.evidence})"
         click.echo(safe_line(description))
-    for skill_left in bundle.left_out:
-        tokens = f" ({skill_left.tokens} tokens)" if skill_left.tokens else ""
-        click.echo(safe_line(f"not included: {skill_left.skill_id}: {skill_left.reason}{tokens}"))
+    _print_left_out(bundle)
     if bundle.did_not_fit is not None:
         click.echo(summarise_unfit(bundle.did_not_fit))
     _print_withheld(bundle)
     for reason in bundle.degraded:
         click.echo(f"degraded: {safe_line(reason)}")
     click.echo(f"\nquery {bundle.query_id}; `skillbus outcome` reports what helped")
+
+
+def _print_left_out(bundle: Bundle) -> None:
+    for left in bundle.left_out:
+        tokens = f" ({left.tokens} tokens)" if left.tokens else ""
+        click.echo(safe_line(f"not included: {left.skill_id}: {left.reason}{tokens}"))
 
 
 def _print_withheld(bundle: Bundle) -> None:

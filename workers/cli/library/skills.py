@@ -92,6 +92,7 @@ def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
 def _print_skill(data: dict[str, Any]) -> None:
     passages = data.pop("passages", [])
     links = data.pop("links", [])
+    dismissed = data.pop("dismissed_links", [])
     data.pop("passage_links", None)
     data.pop("paged", None)  # the old name of `embedded`
     for name, value in data.items():
@@ -105,6 +106,9 @@ def _print_skill(data: dict[str, Any]) -> None:
         else:
             click.echo(f"{name}: {escape_terminal_line(_format_value(value))}")
     _print_links(data["skill_id"], links)
+    for one in dismissed:
+        line = f"{one['type']}, {one['source']} and {one['target']}: {one['reason']}"
+        click.echo(f"dismissed link: {escape_terminal_line(line)}")
     if passages:
         click.echo("passages (lines, role, tokens, heading):")
     for passage in passages:

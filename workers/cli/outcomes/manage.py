@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -11,10 +12,12 @@ from pathlib import Path
 import click
 
 from config.errors import UsageError
+from config.settings import Settings
 from skills.outcomes.codec import outcome_to_dict
 from skills.outcomes.model import SECONDS_PER_DAY
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.forget import forget_owner
+from workers.backend.factory import open_backend
 from workers.cli.common import json_option, print_json, print_table, read_settings
 
 
@@ -74,6 +77,19 @@ def owners(ctx: click.Context, as_json: bool) -> None:
         click.echo("no outcomes")
 
 
+def _link_without(settings: Settings) -> None:
+    """Have links made without the deleted outcomes now, unless another process writes the library
+    and does it by itself."""
+    if settings.distributed or not (settings.home / "graph.db").exists():
+        return
+    with (
+        contextlib.suppress(UsageError),
+        open_backend(settings, writable=True, embed_sections=False) as backend,
+    ):
+        backend.run_maintenance()
+        backend.wait_until_linked()
+
+
 @outcomes.command("forget")
 @click.option("--owner", help="Forget what this token reported and asked; '' is this machine.")
 @click.option(
@@ -99,6 +115,7 @@ def forget(ctx: click.Context, owner: str | None, older_than: float | None, as_j
             deleted = forget_owner(store, owner)
         else:
             deleted = store.forget_before(time.time() - float(older_than or 0) * SECONDS_PER_DAY)
+    _link_without(read_settings(ctx))
     if as_json:
         print_json({"forgotten": deleted})
     else:

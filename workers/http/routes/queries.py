@@ -15,7 +15,7 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from config.errors import TransientError
+from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
@@ -48,7 +48,9 @@ class QueryRequest(QueryAsked):
     """A task in words, with the limits of its bundle."""
 
     task: str = Field(
-        description="the task in words; `limits.query_characters` bounds its length",
+        "",
+        description="the task in words; `limits.query_characters` bounds its length; may be left "
+        "out with an `obstacle`, which then is one of the session's last task",
         json_schema_extra={"minLength": 1, "pattern": r"\S"},
     )
     without: tuple[str, ...] = Field(
@@ -98,6 +100,8 @@ def query_routes(backend: StoreBackend) -> APIRouter:
     ) -> Response:
         """Accept a query; `Location` is the URL of its state."""
         check_query(query, backend.settings.limits.query_characters)
+        if "task" in query.model_fields_set and not query.task.strip():
+            raise UsageError("the task is empty; leave it out for that of the session")
         request = QueryAsked.model_construct(**dict(query))
         query_id = await run_in_threadpool(record_job, backend, caller, request, key)
         return await query_service.respond_accepted(query_id, caller, prefer)

@@ -83,10 +83,12 @@ class SkillDetail(_Skill):
 
     Without record and passages if the policy withholds it and the caller is not an admin.
     warnings, safety: findings of its ingest, with lines. passages: with lines and text.
-    passage_links: between passages, by their indexes.
+    passage_links: between passages, by their indexes. dismissed_links: those that a person took
+    out, for admins only.
     """
 
     links: list[dict[str, Any]]
+    dismissed_links: list[dict[str, Any]] = []
     history: list[HistoryEntry]
     warnings: list[dict[str, Any]]
     safety: list[dict[str, Any]] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from config.settings import ChoiceSettings, Settings
 from graph.records import Adjacency, LinkType, Neighbour
@@ -64,8 +66,9 @@ def choose(
         )
         for place, (skill_id, score) in enumerate(ranked)
     )
-    settings = Settings(choice=ChoiceSettings(relative=relative))
-    context = make_context(links or Links(), settings=settings, top=top)
+    context = make_context(
+        links or Links(), settings=Settings(choice=ChoiceSettings(relative=relative)), top=top
+    )
     return choose_skills(
         context, Ranking(understand("bake bread"), None, hits, conflicts=tuple(conflicts))
     )
@@ -200,6 +203,33 @@ def test_a_dependency_in_conflict_with_what_is_taken_stays_out() -> None:
     choice = choose([("a", 8.0), ("b", 7.0)], Links(("b", DEPENDS, "c"), ("c", CONFLICT, "a")))
     assert "c" not in ids(choice)
     assert "a" in ids(choice)
+
+
+def test_a_dependency_in_conflict_with_what_needs_it_stays_out() -> None:
+    choice = choose([("a", 8.0)], Links(("a", DEPENDS, "b"), ("b", CONFLICT, "a")))
+    assert ids(choice) == ["a"]
+    assert reasons(choice)["b"] == "declared dependency of a, but conflicts with a"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcdef"),
+            st.sampled_from([DEPENDS, CONFLICT, ALTERNATIVE]),
+            st.sampled_from("abcdef"),
+        ).filter(lambda link: link[0] != link[2]),
+        max_size=15,
+    ),
+    st.permutations("abcd"),
+)
+def test_no_set_holds_two_in_conflict(
+    links: list[tuple[str, LinkType, str]], ranked: list[str]
+) -> None:
+    choice = choose([(name, 8.0 - place) for place, name in enumerate(ranked)], Links(*links))
+    chosen = set(ids(choice))
+    assert ranked[0] in chosen
+    assert not [link for link in links if link[1] is CONFLICT and {link[0], link[2]} <= chosen]
 
 
 def test_what_only_a_dependency_left_out_needs_stays_out_too() -> None:

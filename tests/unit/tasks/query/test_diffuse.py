@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,3 +123,43 @@ def test_owners_of_named_formats_keep_their_place() -> None:
     ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 1.0], {NAMES[2]: "pdf"})
     found = run(ranking, [(NAMES[0], NAMES[3], LinkType.DEPENDENCY, 1.0)])
     assert [hit.key.skill_id for hit in found.hits] == [NAMES[n] for n in (0, 1, 2, 3, 4)]
+
+
+USED_TOGETHER = LinkType.USED_TOGETHER
+
+
+def test_companions_of_the_best_match_come_forward() -> None:
+    ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 4.8, 1.0])
+    edges = [(NAMES[0], NAMES[5], USED_TOGETHER, 0.9)]
+    found = run(ranking, edges)
+    assert found.hits[2].key.skill_id == NAMES[5]
+    assert "helped together with better matches in past tasks" in found.hits[2].why
+    # The spread is 5 - 1; the seeds' shares are those of the fourth powers of their scores.
+    share = 9.0**4 / sum(score**4 for score in (9.0, 8.0, 5.0, 4.9, 4.8))
+    assert found.hits[2].parts["used_together"] == pytest.approx(4.0 * 4.0 * 0.9 * share)
+
+
+def test_each_companion_gets_all_of_its_share() -> None:
+    ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 4.8, 1.1, 1.0])
+    alone = run(ranking, [(NAMES[0], NAMES[6], USED_TOGETHER, 0.5)])
+    both = run(
+        ranking,
+        [(NAMES[0], NAMES[n], USED_TOGETHER, 0.5) for n in (5, 6)],
+    )
+    gained = [
+        next(hit for hit in found.hits if hit.key.skill_id == NAMES[6]).parts["used_together"]
+        for found in (alone, both)
+    ]
+    assert gained[0] == gained[1]
+
+
+def test_companions_can_be_turned_off() -> None:
+    ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 4.8, 1.0])
+    edges = [(NAMES[0], NAMES[5], USED_TOGETHER, 0.9)]
+    found = run(ranking, edges, DiffusionSettings(companions=0, used_together_weight=0))
+    assert found == ranking
+
+
+def test_a_link_from_use_does_not_count_against_its_direction() -> None:
+    ranking = ranking_of([9.0, 8.0, 5.0, 4.9, 4.8, 1.0])
+    assert run(ranking, [(NAMES[5], NAMES[0], USED_TOGETHER, 0.9)]) == ranking

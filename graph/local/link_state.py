@@ -1,0 +1,66 @@
+"""The part of the embedded store about links apart from the links themselves: which ones a person
+dismissed, and what they were made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graph.local.database import Database
+from graph.local.publish import Transaction, dismiss_link, restore_link
+from graph.records import DismissedLink, LinkPlace, LinkType, place_of
+
+
+class SqliteLinkState:
+    """Dismissed links and origins, of `graph.protocol.LinkStore`."""
+
+    _database: Database
+    _sql: Mapping[str, str]
+
+    def get_link_origin(self) -> str:
+        """See `LinkStore`."""
+        return self._read_text("link_origin")
+
+    def set_link_origin(self, origin: str) -> None:
+        """See `LinkStore`."""
+        self._write_text("link_origin", origin)
+
+    def get_learned_state(self) -> str:
+        """See `LinkStore`."""
+        return self._read_text("learned_state")
+
+    def set_learned_state(self, state: str) -> None:
+        """See `LinkStore`."""
+        self._write_text("learned_state", state)
+
+    def dismiss_link(self, dismissed: DismissedLink) -> None:
+        """See `LinkStore`."""
+        place = place_of(dismissed.source, dismissed.target, dismissed.type)
+        with self._database.write() as db:
+            transaction = Transaction(db, self._sql)
+            dismiss_link(transaction, place, dismissed.reason, dismissed.dismissed)
+
+    def list_dismissed_links(self) -> list[DismissedLink]:
+        """See `LinkStore`."""
+        with self._database.read() as db:
+            rows = db.execute(
+                "SELECT source, target, type, reason, dismissed FROM dismissed_links "
+                "ORDER BY source, target, type"
+            ).fetchall()
+        return [
+            DismissedLink(source, target, LinkType(kind), reason, dismissed)
+            for source, target, kind, reason, dismissed in rows
+        ]
+
+    def restore_link(self, place: LinkPlace) -> bool:
+        """See `LinkStore`."""
+        with self._database.write() as db:
+            return restore_link(Transaction(db, self._sql), place_of(*place))
+
+    def _read_text(self, key: str) -> str:
+        with self._database.read() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def _write_text(self, key: str, text: str) -> None:
+        with self._database.write() as db:
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))

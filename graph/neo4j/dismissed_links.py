@@ -1,0 +1,63 @@
+"""Transactions of the Neo4j store about links that a person dismissed.
+
+See `graph.neo4j.publish` for what transactions have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from graph.neo4j.publish import RunNamed, mentioning_skills, require_locked
+from graph.neo4j.rows import link_to_row, links_from_rows
+from graph.records import DismissedLink, Link, LinkPlace, place_of
+
+
+def dismiss_link(
+    run: RunNamed, retried: bool, extra_locks: Set[str], dismissed: DismissedLink
+) -> set[str]:
+    """Record a dismissal, delete the link and mark its owners and ends for linking; returns the
+    skills whose links changed. Raises MissingLocksError."""
+    del retried
+    place = place_of(dismissed.source, dismissed.target, dismissed.type)
+    owners = {link.owner for link in _read_links(run, place)}
+    locked = dict(run("lock", ids=sorted({*place[:2]} | owners | extra_locks)))
+    links = _read_links(run, place)
+    require_locked({link.owner for link in links}, locked)
+    run(
+        "dismiss_link",
+        source=place.source,
+        target=place.target,
+        type=place.type.name,
+        reason=dismissed.reason,
+        dismissed=dismissed.dismissed,
+    )
+    if links:
+        run("delete_links", rows=[link_to_row(link) for link in links])
+    marked = {*place[:2]}.union(link.owner for link in links) & locked.keys()
+    touched = {end for link in links for end in link.ends}
+    epoch = run("next_epoch")[0][0]
+    run("mark_for_linking", ids=sorted(marked), epoch=epoch)
+    run("set_row_epochs", ids=sorted(touched), epoch=epoch)
+    return touched
+
+
+def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], place: LinkPlace) -> bool:
+    """Delete a dismissal and mark the skills that may own the link; False if there is none."""
+    ends = sorted({place.source, place.target})
+    marked = {*ends} | mentioning_skills(run, dict(run("name_keys", ids=ends)))
+    locked = dict(run("lock", ids=sorted(marked | extra_locks)))
+    # Skills of these names may have come meanwhile.
+    mentioning = mentioning_skills(run, dict(run("name_keys", ids=ends)))
+    require_locked(mentioning, locked)
+    found = run("restore_link", source=place.source, target=place.target, type=place.type.name)[0][
+        0
+    ]
+    if found:
+        ids = sorted(mentioning.union(ends) & locked.keys())
+        run("mark_for_linking", ids=ids, epoch=run("next_epoch")[0][0])
+    return bool(found) or retried
+
+
+def _read_links(run: RunNamed, place: LinkPlace) -> list[Link]:
+    found = links_from_rows(run("links_among", ids=[place.source, place.target]))
+    return [link for link in found if place_of(*link.ends, link.type) == place]

@@ -1,0 +1,1 @@
+"""Links learned from outcomes."""

@@ -1,0 +1,101 @@
+"""Finds the skills whose links differ from what outcomes make of them, and marks them for linking.
+
+The catalog keeps up to which change of the outcomes that was done, so that nothing is missed after
+a crash, and nothing done twice by several workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from graph.links.dismissed_links import DismissedLinks
+from graph.links.learned_links import LearnedLinks, get_note, is_learned, without_note
+from graph.protocol import SkillGraph
+from graph.records import Link
+from search.batches import batches
+from tasks.services import Services
+
+log = structlog.get_logger()
+
+_OFF = "off"
+_BATCH_SKILLS = 1_000
+
+
+def has_unread_outcomes(services: Services) -> bool:
+    """Whether outcomes, or the settings of learning, changed since links were last compared."""
+    state, learned = services.graph.get_learned_state(), services.learned_links
+    if learned is None:
+        return state not in ("", _OFF)
+    origin, epoch = _split(state)
+    if origin != learned.describe_origin():
+        return bool(epoch or services.outcomes.get_changes(0, 1).query_ids)
+    return bool(services.outcomes.get_changes(epoch, 1).query_ids)
+
+
+def mark_for_outcomes(services: Services) -> int:
+    """Read the outcomes that changed, and mark the skills whose links they change; returns how many
+    were marked. Call it before linking, in the task that links."""
+    graph, learned = services.graph, services.learned_links
+    state = graph.get_learned_state()
+    if learned is None:
+        if state in ("", _OFF):
+            return 0
+        marked = _mark(graph, None, _list_published(graph))
+        graph.set_learned_state(_OFF)
+        return marked
+    before = learned.index.epoch
+    touched = learned.refresh()
+    now = f"{learned.describe_origin()} {learned.index.epoch}"
+    if now == state or (state in ("", _OFF) and not learned.index.epoch):
+        return 0
+    origin, epoch = _split(state)
+    # What this process read in addition to before covers all changes since the others were done.
+    is_covered = before and origin == learned.describe_origin() and epoch >= before
+    marked = _mark(graph, learned, touched if is_covered else _list_published(graph))
+    graph.set_learned_state(now)
+    return marked
+
+
+def _split(state: str) -> tuple[str, int]:
+    """The origin and the epoch of a stored state."""
+    origin, _, epoch = state.rpartition(" ")
+    return origin, int(epoch) if epoch.isdigit() else 0
+
+
+def _list_published(graph: SkillGraph) -> list[str]:
+    return [entry.skill_id for entry in graph.get_entries() if entry.seq]
+
+
+def _mark(graph: SkillGraph, learned: LearnedLinks | None, skill_ids: Iterable[str]) -> int:
+    marked: set[str] = set()
+    for batch in batches(sorted(skill_ids), _BATCH_SKILLS):
+        marked |= find_outdated(graph, learned, batch)
+    if marked:
+        graph.mark_for_linking(sorted(marked))
+        log.info("links are made from other outcomes", skills=len(marked))
+    return len(marked)
+
+
+def find_outdated(
+    graph: SkillGraph, learned: LearnedLinks | None, skill_ids: Sequence[str]
+) -> set[str]:
+    """The owners of links with these skills that differ from what outcomes make of them."""
+    dismissed = DismissedLinks(graph.list_dismissed_links())
+    stored = graph.get_links(skill_ids)
+    wanted = learned.find_links(skill_ids) if learned else {}
+    owners: set[str] = set()
+    for skill_id in skill_ids:
+        known = {link for link in stored[skill_id] if is_learned(link)}
+        owners.update(
+            link.owner for link in known ^ set(dismissed.drop_from(wanted.get(skill_id, ())))
+        )
+        for link in stored[skill_id]:
+            if not is_learned(link) and get_note(link) != _get_wanted_note(learned, link):
+                owners.add(link.owner)
+    return owners
+
+
+def _get_wanted_note(learned: LearnedLinks | None, link: Link) -> str:
+    return get_note(learned.adapt(without_note(link))) if learned else ""

@@ -1,0 +1,1 @@
+"""Fills bundles with passages within their budget."""

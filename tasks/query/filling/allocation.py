@@ -1,0 +1,86 @@
+"""Spends the budget of a bundle on the passages of its skills, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from config.errors import UsageError
+from skills.bundle.model import Bundle
+from skills.bundle.token_budget import BudgetItem, allocate_tokens
+from tasks.query.filling.filler import BundleFiller
+
+_EXTRA_ROUNDS = 4
+
+
+def allocate(
+    filler: BundleFiller, items: list[BudgetItem], budget: int
+) -> tuple[list[list[int] | None], Bundle]:
+    """The passages to send by skill, and the bundle of them; none if not even one fits."""
+    # The most that the Markdown costs without any skill: all of them are named as left out.
+    fixed = filler.fill([None] * len(items)).tokens
+    allocated, filled = _spend_budget(filler, items, budget, fixed)
+    while filled.tokens > budget or not filled.skills:
+        if not drop_least_useful(items, allocated, filled.tokens - budget):
+            return [], filled
+        filled = filler.fill(allocated)
+    return allocated, filled
+
+
+def _spend_budget(
+    filler: BundleFiller, items: Sequence[BudgetItem], budget: int, fixed: int
+) -> tuple[list[list[int] | None], Bundle]:
+    """The passages to send by skill, and the bundle of them: the fullest found within the budget,
+    or the first if even that is above it.
+
+    Passages that are sent together share their headings, so their costs overstate what they take
+    (by a quarter over real skills): what is left over is spent again, a few times.
+    """
+    room = budget - fixed
+    allocated = allocate_tokens(items, room)
+    filled = filler.fill(allocated)
+    for _ in range(_EXTRA_ROUNDS):
+        room += max(budget - filled.tokens, 0)
+        more = allocate_tokens(items, room)
+        if more == allocated:
+            break
+        fuller = filler.fill(more)
+        if fuller.tokens > budget:
+            break
+        allocated, filled = more, fuller
+    return allocated, filled
+
+
+def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle:
+    """The best skill with its shortest passage; raises UsageError if even that is too much."""
+    shortest = min(best.passages, key=lambda passage: (passage[1], passage[0]), default=None)
+    allocated: list[list[int] | None] = [None] * len(filler.skills)
+    allocated[0] = [shortest[0]] if shortest else []
+    filled = filler.fill(allocated)
+    if filled.tokens <= budget:
+        return filled
+    raise UsageError(
+        f"a budget of {budget} tokens is less than one passage needs; give at least {filled.tokens}"
+    )
+
+
+def drop_least_useful(
+    items: Sequence[BudgetItem], allocated: list[list[int] | None], excess: int
+) -> bool:
+    """Take back the least needed passages, of the skill of least worth first, until about `excess`
+    tokens are saved; if every skill has just one left, the last skill. False if one skill with one
+    passage is left."""
+    dropped = False
+    for place in sorted(
+        range(len(items)), key=lambda place: (items[place].first, items[place].worth)
+    ):
+        for index, cost in reversed(items[place].passages):
+            indexes = allocated[place]
+            if excess > 0 and indexes is not None and index in indexes and len(indexes) > 1:
+                indexes.remove(index)
+                excess -= cost
+                dropped = True
+    sent = [place for place, indexes in enumerate(allocated) if indexes is not None]
+    if not dropped and len(sent) > 1:
+        allocated[sent[-1]] = None
+        dropped = True
+    return dropped

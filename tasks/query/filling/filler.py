@@ -1,0 +1,162 @@
+"""Builds bundles of the same skills with more or fewer passages, and counts what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from graph.records import Link
+from skills.bundle.markdown import (
+    render_header,
+    render_markdown,
+    render_passage,
+    render_skill,
+)
+from skills.bundle.model import Bundle, BundlePassage, BundleSkill, LeftOutSkill
+from skills.bundle.token_budget import BudgetItem
+from skills.record import ParsedSkill, Role
+from skills.token_count import count_tokens
+from tasks.query.bundle_parts import (
+    MAX_LEAD_IN_TOKENS,
+    build_bundle_link,
+    build_bundle_skill,
+    summarise_unsent,
+)
+from tasks.query.select_passages import SkillPassages
+
+_LEFT_OUT_LINE_TOKENS = 30
+"""About what a skill costs that is only named as left out."""
+
+_LEAST_WORTH = 1e-6
+
+_NOTHING_NEW = "what the task needs was sent earlier in this session"
+_NOTHING_NEW_FITS = (
+    "what the task needs was sent earlier in this session, or does not fit into the budget"
+)
+
+
+def make_budget_item(filler: BundleFiller, place: int) -> BudgetItem:
+    """The skill at a place as the budget sees it."""
+    skill = filler.skills[place]
+    costs = _passage_costs(skill.revision.parsed, skill.passages)
+    return BudgetItem(
+        count_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_LINE_TOKENS,
+        max(skill.chosen.worth, _LEAST_WORTH),
+        [(index, costs[index]) for index in skill.passages],
+        skill.enough,
+        skill.sufficiency,
+        skill.first,
+        _find_owner(filler.skills[:place], skill.chosen.needed_by),
+    )
+
+
+def _find_owner(before: Sequence[SkillPassages], skill_id: str) -> int:
+    """The place of the skill with this id, -1 without."""
+    places = {skill.chosen.skill_id: place for place, skill in enumerate(before)}
+    return places.get(skill_id, -1)
+
+
+def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
+    """Tokens of passages sent alone, with heading and lead-in: at least what they take merged.
+
+    The tags around a passage are counted once per section; rendering each passage for its cost
+    would take as long as the rest of the bundle.
+    """
+    around: dict[int, int] = {}
+    costs = {}
+    for index in indexes:
+        passage = parsed.passages[index]
+        if passage.section not in around:
+            around[passage.section] = _markup_tokens(parsed.sections[passage.section].heading_path)
+        costs[index] = around[passage.section] + passage.tokens
+        lead_in = parsed.passages[passage.lead_in].tokens if passage.lead_in >= 0 else 0
+        if 0 < lead_in <= MAX_LEAD_IN_TOKENS:
+            apart = passage.lead_in != index - 1
+            costs[index] += lead_in + apart * around[passage.section]
+    return costs
+
+
+def _markup_tokens(path: tuple[str, ...]) -> int:
+    """Tokens of a passage's tags and its heading, with the widest line numbers and role."""
+    line = 10**6
+    widest = max((role.value for role in Role), key=count_tokens)
+    empty = BundlePassage(
+        first_line=line - 1,
+        last_line=line,
+        heading_path=path,
+        roles=(widest,),
+        text=f"###### {path[-1]}" if path else "",
+    )
+    return count_tokens(render_passage(empty))
+
+
+class BundleFiller:
+    """Builds bundles of the same skills with more or fewer passages, and caches their parts."""
+
+    def __init__(
+        self, shell: Bundle, skills: Sequence[SkillPassages], links: Sequence[Link]
+    ) -> None:
+        self.skills = skills
+        self._shell = shell
+        self._links = links
+        self._sent: dict[tuple[int, tuple[int, ...]], BundleSkill] = {}
+        self._tokens: dict[tuple[int, tuple[int, ...], int], int] = {}
+
+    def skill(self, place: int, indexes: Sequence[int]) -> BundleSkill:
+        """The skill at a place with these passages; its tokens are not counted."""
+        key = place, tuple(indexes)
+        if key not in self._sent:
+            skill = self.skills[place]
+            if len(indexes) == len(skill.revision.parsed.passages):
+                skill = replace(skill, paged_by="whole")
+            self._sent[key] = build_bundle_skill(skill, indexes)
+        return self._sent[key]
+
+    def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
+        skill, key = self.skill(place, indexes), (place, tuple(indexes), number)
+        if key not in self._tokens:
+            self._tokens[key] = count_tokens(render_skill(number, skill))
+        return skill.model_copy(update={"tokens": self._tokens[key]})
+
+    def fill(self, allocated: Sequence[list[int] | None]) -> Bundle:
+        """The bundle with these passages of each skill; None leaves a skill out."""
+        sent: list[BundleSkill] = []
+        left_out = list(self._shell.left_out)
+        for place, indexes in enumerate(allocated):
+            skill = self.skills[place]
+            if indexes is None and skill.sent and not skill.enough:
+                continue  # nothing more of it is needed
+            if indexes is None:
+                left_out.append(_leave_out_for_budget(self.skills[place]))
+            else:
+                sent.append(self._counted(place, indexes, len(sent) + 1))
+        ids = {skill.skill_id for skill in sent}
+        links = tuple(
+            build_bundle_link(link)
+            for link in self._links
+            if link.source in ids and link.target in ids
+        )
+        unfit = summarise_unsent(self.skills, allocated)
+        update: dict[str, Any] = {
+            "skills": (),
+            "left_out": tuple(left_out),
+            "links": links,
+            "did_not_fit": unfit,
+        }
+        if not sent and self._shell.already_sent:
+            update["reason"] = _NOTHING_NEW_FITS if unfit else _NOTHING_NEW
+        around = count_tokens(render_markdown(self._shell.model_copy(update=update)))
+        tokens = around + sum(skill.tokens for skill in sent)
+        return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
+
+
+def _leave_out_for_budget(skill_passages: SkillPassages) -> LeftOutSkill:
+    record = skill_passages.revision.parsed.record
+    return LeftOutSkill(
+        skill_id=skill_passages.revision.key.skill_id,
+        name=record.name,
+        reason="did not fit into the budget",
+        cause="budget",
+        tokens=record.tokens,
+    )

@@ -1,0 +1,117 @@
+"""Fills the bundles of queries of a session: what was sent before is not sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from config.errors import UsageError
+from graph.records import Link
+from skills.bundle.model import Bundle
+from skills.bundle.token_budget import BudgetItem, allocate_tokens
+from tasks.query.filling.allocation import allocate, drop_least_useful, fill_smallest
+from tasks.query.filling.filler import BundleFiller, make_budget_item
+from tasks.query.select_passages import SkillPassages
+from tasks.query.session.following import drop_sent, plan_portions
+
+Allocation = list[list[int] | None]
+
+
+def fill_following(
+    shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...], *, brief: bool
+) -> Bundle:
+    """Fill the bundle of a query with what its session has not sent before.
+
+    brief: of each skill its portion, see `plan_portions`. Otherwise whatever the same query would
+    send without a session, and for the tokens that this leaves what else is enough of each skill.
+    In both cases every skill that would be sent without a session is sent, or was before.
+    """
+    unsent = plan_portions(skills) if brief else [drop_sent(skill) for skill in skills]
+    offered = [place for place, one in enumerate(unsent) if one.passages or not one.sent]
+    filler = BundleFiller(shell, [unsent[place] for place in offered], links)
+    items = [make_budget_item(filler, place) for place in range(len(offered))]
+    budget = shell.budget
+    empty = filler.fill([None] * len(offered))
+    allocated: Allocation = []
+    filled = empty
+    if brief and items:
+        allocated, filled = allocate(filler, items, budget)
+    if items and (not brief or None in allocated):
+        whole = _allocate_without_session(shell, skills, links)
+        owed = [_list_owed(unsent[place], whole[place]) for place in offered]
+        if not brief or _lacks(allocated, owed, filler.skills):
+            allocated, filled = _fill_owed(filler, items, owed, budget)
+        if brief and _lacks(allocated, owed, filler.skills):
+            # A passage with the note of what it leaves out may take more than all of a short skill.
+            return fill_following(shell, skills, links, brief=False)
+    if filled.skills and filled.tokens <= budget:
+        return filled
+    if shell.already_sent and empty.tokens <= budget:
+        return empty
+    if not items:
+        raise UsageError(
+            f"a budget of {budget} tokens is less than the names of what was sent earlier need; "
+            f"give at least {empty.tokens}"
+        )
+    return fill_smallest(filler, items[0], budget)
+
+
+def _allocate_without_session(
+    shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...]
+) -> Allocation:
+    """What the same query would send without a session, by skill; of none if nothing fits."""
+    alone = shell.model_copy(update={"already_sent": (), "brief": False})
+    filler = BundleFiller(alone, [replace(skill, sent=frozenset()) for skill in skills], links)
+    items = [make_budget_item(filler, place) for place in range(len(skills))]
+    return allocate(filler, items, shell.budget)[0] or [None] * len(skills)
+
+
+def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | None:
+    """The passages of `whole` that may be sent; of a skill without any that was not sent before,
+    the first of `whole`. None for a skill of which nothing is to be sent."""
+    if whole is None:
+        return None
+    owed = sorted(set(unsent.passages).intersection(whole))
+    if unsent.sent:
+        return owed or None
+    return owed or whole[:1]
+
+
+def _lacks(allocated: Allocation, owed: Allocation, skills: Sequence[SkillPassages]) -> bool:
+    """Whether a skill that was not sent before is owed and not allocated."""
+    return any(
+        indexes is None and wanted is not None and not skill.sent
+        for indexes, wanted, skill in zip(allocated, owed, skills, strict=True)
+    )
+
+
+def _fill_owed(
+    filler: BundleFiller, items: Sequence[BudgetItem], owed: Allocation, budget: int
+) -> tuple[Allocation, Bundle]:
+    """What is owed, and with the tokens that are left what else is enough."""
+    filled = filler.fill(owed)
+    more = _add_enough(items, owed, budget - filled.tokens)
+    if more != owed and (fuller := filler.fill(more)).tokens <= budget:
+        return more, fuller
+    allocated = [None if indexes is None else list(indexes) for indexes in owed]
+    while filled.tokens > budget and drop_least_useful(items, allocated, filled.tokens - budget):
+        filled = filler.fill(allocated)
+    return allocated, filled
+
+
+def _add_enough(items: Sequence[BudgetItem], allocated: Allocation, room: int) -> Allocation:
+    """The allocation with further passages that are among the enough ones of their skill."""
+    missing = []
+    for item, indexes in zip(items, allocated, strict=True):
+        wanted = [one for one in item.passages[: item.enough] if one[0] not in (indexes or ())]
+        header = item.header_tokens if indexes is None else 0
+        missing.append(
+            replace(item, header_tokens=header, passages=wanted, enough=len(wanted), needed_by=-1)
+        )
+    places = [place for place, item in enumerate(missing) if item.passages]
+    bought = allocate_tokens([missing[place] for place in places], max(room, 0))
+    found = dict(zip(places, bought, strict=True))
+    return [
+        indexes if not found.get(place) else sorted({*(indexes or ()), *(found[place] or ())})
+        for place, indexes in enumerate(allocated)
+    ]

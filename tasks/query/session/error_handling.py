@@ -1,0 +1,66 @@
+"""For an obstacle: what skills in use say about errors like it comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from search.text.query_understanding import understand
+from skills.passages import DEFAULT_WEIGHTS, PassageInput, PassageQuery, score_passages
+from skills.record import Role
+from tasks.query.context import QueryContext
+from tasks.query.select_passages import SkillPassages, make_passage_query
+
+_LEAST_MATCH = 0.5
+"""Least share of the obstacle's words in a passage on errors, relative to the skill's best."""
+
+
+def put_error_handling_first(
+    context: QueryContext, skills: Sequence[SkillPassages]
+) -> list[SkillPassages]:
+    """The skills in use that have something to say about the obstacle, then the others.
+
+    skills: with what was sent of them. The passages on errors that match the obstacle come before
+    the other passages of their skill and are bought before those of any other skill. A skill that
+    was chosen only for being in use is left out if it has none.
+    """
+    query = make_passage_query(understand(context.request.obstacle), None)
+    in_use = set(context.session.in_use)
+    first, others = [], []
+    for skill in skills:
+        matched = []
+        if skill.chosen.skill_id in in_use:
+            matched = find_error_handling(skill, query)
+        if matched:
+            first.append(_begin_with(skill, matched))
+        elif skill.chosen.score > 0 or skill.chosen.skill_id not in in_use:
+            others.append(skill)
+    return first + others
+
+
+def _begin_with(skill: SkillPassages, matched: Sequence[int]) -> SkillPassages:
+    """The skill with these passages first; alone, if it was chosen only for being in use."""
+    rest = [index for index in skill.passages if index not in matched] if skill.chosen.score else []
+    enough = sum(index in rest for index in skill.passages[: skill.enough])
+    return replace(skill, passages=(*matched, *rest), enough=len(matched) + enough, first=True)
+
+
+def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:
+    """Indexes of the passages on errors that match an obstacle, best first.
+
+    query: the words of the obstacle. Words count by how rare they are in the skill.
+    """
+    parsed, terms = skill.revision.parsed, skill.revision.passage_terms
+    if not parsed.passages:
+        return []
+    page = PassageInput(parsed, terms.offsets, terms.terms, terms.counts)
+    shares = score_passages(query, page, DEFAULT_WEIGHTS).passage_terms
+    least = _LEAST_MATCH * float(shares.max())
+    matched = [
+        passage.index
+        for passage in parsed.passages
+        if passage.role is Role.ERROR_HANDLING
+        and shares[passage.index] > 0
+        and shares[passage.index] >= least
+    ]
+    return sorted(matched, key=lambda index: -float(shares[index]))

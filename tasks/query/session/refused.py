@@ -1,0 +1,26 @@
+"""Skills that did not serve in a session stay out of its further answers, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tasks.query.ranking import Ranking
+from tasks.query.session.state import SessionState
+
+_NAMED = 20
+"""Refused skills are named if they would rank among so many."""
+
+
+def drop_refused(ranking: Ranking, session: SessionState) -> Ranking:
+    """The ranking without the skills that failed, or were rejected or superseded, in the session.
+
+    To be called before probabilities are estimated, so that the others are judged by themselves.
+    """
+    if not session.refused:
+        return ranking
+    refused = [hit.key.skill_id for hit in ranking.hits[:_NAMED]]
+    return replace(
+        ranking,
+        hits=tuple(hit for hit in ranking.hits if hit.key.skill_id not in session.refused),
+        refused=tuple(name for name in refused if name in session.refused),
+    )

@@ -1,0 +1,168 @@
+"""The state of a session: a function of its answered queries and their outcomes in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from config.errors import TransientError, UsageError
+from config.learning_settings import SessionSettings
+from skills.events import QueryAsked
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind
+from skills.record import RevisionKey
+from tasks.query.degradation import Degradations
+from tasks.services import Services
+
+_SECONDS_PER_HOUR = 3600.0
+
+_UNREADABLE = (
+    "answered without its session, so what was sent before may be sent again: "
+    "the store of outcomes did not answer"
+)
+
+_REFUSALS = {
+    OutcomeKind.FAILED: "it failed in this session",
+    OutcomeKind.REJECTED: "it was rejected in this session",
+    OutcomeKind.SUPERSEDED: "it was superseded in this session",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SentSkill:
+    """What was sent of one revision of a skill.
+
+    lines: their numbers. tokens: what its parts of the bundles took.
+    """
+
+    lines: frozenset[int] = frozenset()
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionState:
+    """What is known of a session when one of its queries is answered.
+
+    answers: how many queries came before. task: of the last one, "" without. sent: what the agent
+    still has, by revision; nothing of what was sent before it lost its context. in_use: ids of
+    skills that were sent, the latest first. refused: skill_id -> why it stays out.
+    """
+
+    answers: int = 0
+    task: str = ""
+    sent: Mapping[RevisionKey, SentSkill] = field(default_factory=dict)
+    in_use: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_SESSION = SessionState()
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """By which owner a query was asked, and when, in seconds since the epoch."""
+
+    owner: str
+    asked: float
+
+
+def load_session(
+    services: Services,
+    asker: Asker,
+    request: QueryAsked,
+    query_id: str,
+    degradations: Degradations,
+) -> SessionState:
+    """The state of the session of a query, an empty one without a session.
+
+    Where the store does not answer, the query is answered as one without a session, which is noted.
+    An obstacle whose task is the session's cannot be; raises TransientError then, and UsageError
+    where the session has none.
+    """
+    if not request.session:
+        return NO_SESSION
+    settings = services.settings.sessions
+    try:
+        answers = services.outcomes.list_session(asker.owner, request.session, settings.queries + 1)
+        # The query itself is among them if a crash cut short its first attempt.
+        earlier = [one for one in answers if one.query_id != query_id][-settings.queries :]
+        recent = select_recent(earlier, asker.asked, settings)
+        outcomes = services.outcomes.get_outcomes([one.query_id for one in recent])
+    except TransientError as error:
+        if request.obstacle and not request.task.strip():
+            raise
+        degradations.add(_UNREADABLE, error)
+        return NO_SESSION
+    state = build_state(recent, outcomes, resend=request.resend)
+    if not request.task.strip() and not state.task:
+        raise UsageError(
+            f"session {request.session!r} has no earlier query whose task the obstacle could be "
+            "of; say in `task` what is to be done"
+        )
+    return state
+
+
+def select_recent(
+    answers: Sequence[AnsweredQuery], asked: float, settings: SessionSettings
+) -> list[AnsweredQuery]:
+    """The queries of the session that is open at a time, oldest first: no two of them in sequence
+    are further apart than `sessions.hours`.
+
+    answers: those with its id, oldest first.
+    """
+    recent: list[AnsweredQuery] = []
+    following = asked
+    for answer in reversed(answers):
+        if following - answer.answered > settings.hours * _SECONDS_PER_HOUR:
+            break
+        recent.append(answer)
+        following = answer.answered
+    return recent[::-1]
+
+
+def build_state(
+    answers: Sequence[AnsweredQuery],
+    outcomes: Mapping[str, Sequence[Outcome]],
+    *,
+    resend: bool = False,
+) -> SessionState:
+    """The state after these answered queries, oldest first.
+
+    outcomes: by query. resend: the agent has lost what was sent so far.
+    """
+    sent: dict[RevisionKey, SentSkill] = {}
+    in_use: dict[str, None] = {}
+    for answer in answers:
+        if answer.resend:
+            sent.clear()
+        for skill in answer.skills:
+            if not skill.sent:
+                continue
+            key = RevisionKey(skill.skill_id, skill.seq)
+            before = sent.get(key, SentSkill())
+            lines = before.lines.union(*(range(a, b + 1) for a, b in skill.lines))
+            sent[key] = SentSkill(lines, before.tokens + skill.tokens)
+            in_use.pop(skill.skill_id, None)
+            in_use[skill.skill_id] = None
+    refused = _list_refused(one for answer in answers for one in outcomes.get(answer.query_id, ()))
+    return SessionState(
+        len(answers),
+        next((answer.task for answer in reversed(answers) if answer.task.strip()), ""),
+        {} if resend else sent,
+        tuple(skill_id for skill_id in reversed(in_use) if skill_id not in refused),
+        refused,
+    )
+
+
+def _list_refused(outcomes: Iterable[Outcome]) -> dict[str, str]:
+    """The skills whose last word was that they did not serve, with the reason."""
+    last: dict[str, Outcome] = {}
+    for outcome in sorted(outcomes, key=lambda one: (one.reported, one.key)):
+        if outcome.skill_id:
+            last[outcome.skill_id] = outcome
+    refused = {}
+    for skill_id, outcome in last.items():
+        if outcome.kind in _REFUSALS:
+            detail = f" by {outcome.other}" if outcome.kind is OutcomeKind.SUPERSEDED else ""
+            reason = f" ({outcome.reason})" if outcome.reason else ""
+            refused[skill_id] = _REFUSALS[outcome.kind] + detail + reason
+    return refused

@@ -1,0 +1,127 @@
+"""`eval sessions`: reveals long tasks paragraph by paragraph within a session, against one shot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from config.errors import UsageError
+from workers.cli.common import json_option, print_table, progress_bar, read_settings
+from workers.cli.evaluation.options import (
+    budget_option,
+    open_library,
+    out_option,
+    wait_option,
+    without_option,
+    write_report,
+    write_text_file,
+)
+
+_COLUMNS = (
+    "complete",
+    "needed_skills",
+    "tokens",
+    "skills_per_1000",
+    "lines_per_1000",
+    "against_one_shot",
+    "lines_sent_again",
+)
+
+
+@click.command("sessions")
+@click.argument("tasks", type=click.Path(path_type=Path))
+@budget_option
+@out_option
+@click.option(
+    "--plot", type=click.Path(path_type=Path), help="Draw needed skills by tokens as SVG."
+)
+@without_option
+@wait_option
+@json_option
+@click.pass_context
+def sessions(
+    ctx: click.Context,
+    tasks: Path,
+    budgets: tuple[int, ...],
+    out: Path | None,
+    plot: Path | None,
+    without: tuple[str, ...],
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Reveal tasks paragraph by paragraph within a session, and compare with asking once.
+
+    TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`; blank lines divide paragraphs.
+    A budget is that of the whole task, whether it is asked at once or step by step. The queries of
+    the session are brief; `one_shot_brief` asks for the whole task as they do. `following` asks for
+    the whole task as the second query of a session, each query with the full budget.
+
+    \b
+    Example:
+      skillbus eval sessions examples/tasks.jsonl --budget 4000 --plot sessions.svg
+    """
+    from workers.evaluation.predictions import read_jsonl
+    from workers.evaluation.sessions import evaluate_sessions, session_metrics, trace_reveal
+
+    rows = read_jsonl(tasks, ("task_id", "instruction", "gt_skill_ids"))
+    needed = {row["task_id"]: row["gt_skill_ids"] for row in rows}
+    if not any(needed.values()):
+        raise UsageError(f"{tasks}: no task has `gt_skill_ids`, so there is nothing to find")
+    report: dict[str, Any] = {"tasks": len(rows), "budgets": {}}
+    predictions: dict[str, dict[str, Any]] = {task_id: {} for task_id in needed}
+    chosen = sorted(set(budgets))
+    with open_library(read_settings(ctx), wait) as services, progress_bar("tasks") as progress:
+        done = 0
+        for budget in chosen:
+            given = {}
+            for task_id, sent in evaluate_sessions(services, rows, budget, without):
+                given[task_id] = sent
+                done += 1
+                progress(done, len(rows) * len(chosen))
+            for task_id, sent in given.items():
+                predictions[task_id][str(budget)] = {
+                    arm: {"skills": sorted(one.skills), "tokens": one.tokens}
+                    for arm, one in sent.items()
+                }
+            report["budgets"][str(budget)] = {
+                "metrics": session_metrics(needed, given),
+                "reveal": trace_reveal(needed, given),
+            }
+    if plot is not None:
+        write_text_file(plot, _draw(report))
+    write_report(report, predictions, out, as_json, _print)
+
+
+def _draw(report: dict[str, Any]) -> str:
+    """Share of the needed skills by tokens a task: a curve of each session, and of one shot."""
+    from workers.evaluation.curves import Curve, draw_curves
+
+    curves = [
+        Curve(
+            f"paragraph by paragraph, {int(budget):,} tokens",
+            [(row["tokens"], row["recall"]) for row in found["reveal"]],
+        )
+        for budget, found in report["budgets"].items()
+    ]
+    for arm, name in (("one_shot", "one shot"), ("one_shot_brief", "one shot, brief")):
+        metrics = [found["metrics"][arm] for found in report["budgets"].values()]
+        points = [(one["tokens"] / one["tasks"], one["recall"]) for one in metrics]
+        curves.append(Curve(f"{name}, by budget", points, dashed=True))
+    return draw_curves(curves, "tokens a task", "share of the needed skills")
+
+
+def _print(report: dict[str, Any]) -> None:
+    """Print a row per budget and way of asking."""
+    click.echo(f"{report['tasks']} tasks")
+    rows = [
+        (budget, arm, *(_figure(metrics[name]) for name in _COLUMNS), "")
+        for budget, found in report["budgets"].items()
+        for arm, metrics in found["metrics"].items()
+    ]
+    print_table(rows, ("budget", "asked", *_COLUMNS, ""))
+
+
+def _figure(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.3f}"

@@ -1,0 +1,93 @@
+"""`links`: dismisses links between skills, lists the dismissed ones and restores them."""
+
+from __future__ import annotations
+
+import click
+
+from graph.records import LinkPlace, LinkType
+from workers.backend.factory import open_backend
+from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
+from workers.library.link_dismissals import check_reason
+from workers.library.skill_data import dismissal_data
+
+_TYPES = click.Choice([kind.value for kind in LinkType])
+
+
+@click.group()
+def links() -> None:
+    """Dismiss links between skills, list the dismissed ones, restore them.
+
+    `skillbus skills show` lists the links of a skill with their evidence.
+    """
+
+
+@links.command("dismiss")
+@click.argument("source")
+@click.argument("target")
+@click.argument("link_type", metavar="TYPE", type=_TYPES)
+@click.option("--reason", required=True, help="Why; shown wherever the dismissal is.")
+@json_option
+@click.pass_context
+def dismiss(
+    ctx: click.Context, source: str, target: str, link_type: str, reason: str, as_json: bool
+) -> None:
+    """Take the link of a TYPE from SOURCE to TARGET out of the graph for good.
+
+    It stays out whatever it comes from: mentions, texts, a language model or outcomes. Links that
+    are alternative, conflict, semantic or used_together have no direction.
+
+    \b
+    Example:
+      skillbus links dismiss team:deploy team:rollback conflict --reason "used in one run"
+    """
+    check_reason(reason)
+    place = LinkPlace(source, target, LinkType(link_type))
+    with open_backend(read_settings(ctx), writable=True) as backend:
+        data = backend.dismiss_link(place, reason)
+        backend.wait_until_linked()
+    if as_json:
+        print_json(data)
+    else:
+        click.echo(f"dismissed: {_describe(data)}")
+
+
+@links.command("dismissed")
+@json_option
+@click.pass_context
+def list_dismissed(ctx: click.Context, as_json: bool) -> None:
+    """List the dismissed links with their reasons."""
+    with open_catalog(read_settings(ctx)) as graph:
+        found = [dismissal_data(one) for one in graph.list_dismissed_links()]
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo("no dismissed links")
+    else:
+        columns = ("source", "target", "type", "dismissed_at", "reason")
+        print_table(
+            [tuple(one[column] for column in columns) for one in found],
+            ("source", "target", "type", "dismissed at", "reason"),
+        )
+
+
+@links.command("restore")
+@click.argument("source")
+@click.argument("target")
+@click.argument("link_type", metavar="TYPE", type=_TYPES)
+@click.pass_context
+def restore(ctx: click.Context, source: str, target: str, link_type: str) -> None:
+    """Take a dismissal back: the link returns if it still has evidence.
+
+    \b
+    Example:
+      skillbus links restore team:deploy team:rollback conflict
+    """
+    place = LinkPlace(source, target, LinkType(link_type))
+    with open_backend(read_settings(ctx), writable=True) as backend:
+        backend.restore_link(place)
+        backend.wait_until_linked()
+    click.echo(f"restored: {link_type}, {source} and {target}")
+
+
+def _describe(data: dict[str, str]) -> str:
+    return f"{data['type']}, {data['source']} and {data['target']}: {data['reason']}"

@@ -1,0 +1,147 @@
+"""Ranking with links that are learned from given outcomes, without writing them to the library."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from config.learning_settings import LearningSettings
+from graph.links.dismissed_links import DismissedLinks
+from graph.links.learned_links import LearnedLinks
+from graph.protocol import LinkStore, SkillGraph
+from graph.records import Adjacency, Link, LinkType, Neighbour
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
+from tasks.outcomes.links.links_from_use import LinksFromUse
+from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.services import Services
+from workers.evaluation.predictions import rank_tasks
+
+FOLDS = 5
+
+
+class LearnedGraph:
+    """A catalog whose links are those that linking would write with what was learned."""
+
+    def __init__(self, graph: LinkStore, learned: LearnedLinks) -> None:
+        self._graph = graph
+        self._learned = learned
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._graph, name)
+
+    def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
+        """The rows of `LinkStore.get_adjacency`, with learned links and adapted weights."""
+        dismissed = DismissedLinks(self._graph.list_dismissed_links())
+        stored = self._graph.get_links(skill_ids)
+        learned = self._learned.find_links(skill_ids)
+        return {
+            skill_id: _to_adjacency(
+                skill_id,
+                [
+                    *map(self._learned.adapt, stored[skill_id]),
+                    *dismissed.drop_from(learned[skill_id]),
+                ],
+                fan_out,
+            )
+            for skill_id in skill_ids
+        }
+
+
+def _to_adjacency(skill_id: str, links: Iterable[Link], fan_out: int) -> Adjacency:
+    neighbours: list[Neighbour] = []
+    totals: defaultdict[tuple[LinkType, bool], float] = defaultdict(float)
+    for link in links:
+        if skill_id not in link.ends:
+            continue  # it owns a link between two others
+        forward = link.source == skill_id
+        other = link.target if forward else link.source
+        neighbours.append(Neighbour(other, link.type, forward, link.weight))
+        totals[link.type, forward] += link.weight
+    neighbours.sort(
+        key=lambda one: (
+            one.type is not LinkType.CONFLICT,
+            -one.weight,
+            one.type,
+            not one.forward,
+            one.skill_id,
+        )
+    )
+    return Adjacency(tuple(neighbours[:fan_out]), totals)
+
+
+def with_learned_links(services: Services, learned: LearnedLinks) -> Services:
+    """The services, whose queries follow links that were learned."""
+    return replace(services, graph=cast(SkillGraph, LearnedGraph(services.graph, learned)))
+
+
+def learn_links(
+    services: Services, store: OutcomeStore, settings: LearningSettings | None = None
+) -> LinksFromUse:
+    """What links learn from a store of outcomes in a library."""
+    learned = LinksFromUse(store, services.graph, settings or services.settings.learning)
+    learned.refresh()
+    return learned
+
+
+def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> None:
+    """Store for each labelled task that its skills helped, as a verifier of this machine says."""
+    for task in tasks:
+        query_id = f"task-{task['task_id']}"
+        answer = AnsweredQuery(query_id, "", "", task["instruction"], 0.0, hit=True)
+        store.add_answers([answer])
+        store.add_outcomes(
+            [
+                Outcome(
+                    f"{query_id}-{place}",
+                    query_id,
+                    skill_id,
+                    OutcomeKind.HELPED,
+                    Reporter.VERIFIER,
+                    "",
+                    0.0,
+                )
+                for place, skill_id in enumerate(dict.fromkeys(task["gt_skill_ids"]))
+            ]
+        )
+
+
+class FoldedRanking(NamedTuple):
+    """How a task is ranked: as the library is, and with links from the tasks of other folds."""
+
+    task_id: str
+    without: list[str]
+    learned: list[str]
+
+
+def rank_by_folds(
+    services: Services, tasks: Sequence[dict[str, Any]], folds: int = FOLDS, seed: int = 0
+) -> Iterator[FoldedRanking]:
+    """Rank each task with links from use of the tasks in the other folds, whose skills helped.
+
+    A task's own fold gives no outcomes, so that a skill is only found where other tasks share
+    skills with this one.
+    """
+    places = split_into_folds(len(tasks), folds, seed)
+    for fold in range(folds):
+        store = SqliteOutcomeStore(":memory:")
+        report_helped(store, [task for task, at in zip(tasks, places, strict=True) if at != fold])
+        learning = with_learned_links(services, learn_links(services, store))
+        held_out = [task for task, at in zip(tasks, places, strict=True) if at == fold]
+        with_links = rank_tasks(learning, held_out, ())
+        for without, learned in zip(rank_tasks(services, held_out, ()), with_links, strict=True):
+            yield FoldedRanking(without[0], without[1], learned[1])
+        store.close()
+
+
+def split_into_folds(count: int, folds: int, seed: int) -> list[int]:
+    """The fold of each task, of sizes that differ by one at most."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)  # noqa: S311 - a split, no secret
+    found = [0] * count
+    for place, at in enumerate(order):
+        found[at] = place % folds
+    return found

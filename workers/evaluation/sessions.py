@@ -1,0 +1,219 @@
+"""Evaluation of sessions: long tasks that are revealed paragraph by paragraph, against one shot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from config.errors import UsageError
+from skills.bundle.model import Bundle
+from skills.events import QueryAsked
+from skills.record import RevisionKey
+from tasks.outcomes.record_answers import Asked, describe_answer
+from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.policies import QUERY, Deadline
+from tasks.query.pipeline import answer_query
+from tasks.query.session.state import Asker
+from tasks.services import Services
+
+ARMS = ("one_shot", "one_shot_brief", "paragraphs")
+
+_PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")
+_SECONDS_APART = 60.0
+
+
+@dataclass(slots=True)
+class Sent:
+    """What one task was sent, over one or more queries.
+
+    lines: numbers by revision. tokens: of all bundles. repeated: lines that were sent more than
+    once. queries: how many were asked. steps: after each of them, the tokens so far and the needed
+    skills that were sent so far.
+    """
+
+    lines: dict[RevisionKey, set[int]] = field(default_factory=dict)
+    tokens: int = 0
+    repeated: int = 0
+    queries: int = 0
+    steps: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def skills(self) -> set[str]:
+        """Ids of the skills of which something was sent."""
+        return {key.skill_id for key in self.lines}
+
+    def add(self, bundle: Bundle | None, needed: Collection[str]) -> None:
+        """Count the answer to a query; None if its budget held no passage."""
+        self.queries += 1
+        for skill in bundle.skills if bundle else ():
+            lines = self.lines.setdefault(RevisionKey(skill.skill_id, skill.revision.seq), set())
+            for passage in skill.passages:
+                numbers = range(passage.first_line, passage.last_line + 1)
+                self.repeated += sum(number in lines for number in numbers)
+                lines.update(numbers)
+        self.tokens += bundle.tokens if bundle else 0
+        self.steps.append((self.tokens, len(self.skills.intersection(needed))))
+
+
+def split_paragraphs(text: str) -> list[str]:
+    """The paragraphs of a text; blank lines divide them."""
+    return [part for part in _PARAGRAPHS.split(text.strip()) if part.strip()]
+
+
+class SessionRunner:
+    """Asks the queries of made-up agents of an open library, which stays as it is.
+
+    without: stages to switch off.
+    """
+
+    def __init__(self, services: Services, without: Collection[str] = ()) -> None:
+        self._store = SqliteOutcomeStore(":memory:")
+        self._services = replace(services, outcomes=self._store)
+        self._without = tuple(without)
+        self._clock = 0.0
+        self._number = 0
+
+    def close(self) -> None:
+        """Forget the sessions."""
+        self._store.close()
+
+    def new_session(self) -> str:
+        """The id of a session without a query."""
+        self._number += 1
+        return f"session {self._number}"
+
+    def ask(
+        self, task: str, budget: int, session: str = "", *, brief: bool = False
+    ) -> Bundle | None:
+        """The bundle of a query, None if the budget is too small for one passage."""
+        self._clock += _SECONDS_APART
+        self._number += 1
+        query_id = f"query {self._number}"
+        request = QueryAsked(
+            task=task, budget=max(budget, 1), without=self._without, session=session, brief=brief
+        )
+        try:
+            bundle = answer_query(
+                self._services,
+                Deadline(QUERY.time_limit),
+                query_id,
+                request,
+                asker=Asker("", self._clock),
+            ).bundle
+        except UsageError as error:
+            if "less than one passage needs" not in str(error):
+                raise
+            return None
+        if session:
+            asked = Asked("", self._clock, session)
+            self._store.add_answers([describe_answer(bundle, query_id, asked)])
+        return bundle
+
+
+def evaluate_task(runner: SessionRunner, task: Mapping[str, Any], budget: int) -> dict[str, Sent]:
+    """What a task is sent for a budget of tokens: by one query, by one brief query, and by brief
+    queries of a session that reveal it paragraph by paragraph.
+
+    Each query of the session has what is left of the budget over what is left to reveal, and asks
+    with all that is known by then. Further, at the full budget for each query: `alone`, the whole
+    task, and `following`, the same as the second query of a session that began with the first half
+    of its paragraphs.
+    """
+    text, needed = task["instruction"], task["gt_skill_ids"]
+    parts = split_paragraphs(text)
+    found = {arm: Sent() for arm in (*ARMS, "following")}
+    found["one_shot"].add(runner.ask(text, budget), needed)
+    found["one_shot_brief"].add(runner.ask(text, budget, runner.new_session(), brief=True), needed)
+    session, revealed = runner.new_session(), found["paragraphs"]
+    for count in range(1, len(parts) + 1):
+        share = (budget - revealed.tokens) // (len(parts) - count + 1)
+        known = "\n\n".join(parts[:count])
+        revealed.add(runner.ask(known, share, session, brief=True), needed)
+    session, half = runner.new_session(), max(len(parts) // 2, 1)
+    for known in ("\n\n".join(parts[:half]), text):
+        found["following"].add(runner.ask(known, budget, session), needed)
+    return found
+
+
+def evaluate_sessions(
+    services: Services,
+    tasks: Sequence[Mapping[str, Any]],
+    budget: int,
+    without: Collection[str] = (),
+    report_progress: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[str, dict[str, Sent]]]:
+    """Yields task id and what it was sent, see `evaluate_task`."""
+    runner = SessionRunner(services, without)
+    try:
+        for task in tasks:
+            yield task["task_id"], evaluate_task(runner, task, budget)
+            report_progress()
+    finally:
+        runner.close()
+
+
+def session_metrics(
+    needed: Mapping[str, Collection[str]], given: Mapping[str, Mapping[str, Sent]]
+) -> dict[str, dict[str, float]]:
+    """Figures of each way of asking, over tasks that need skills.
+
+    complete: share of tasks that were sent all needed skills. recall: mean share of the needed
+    skills that were sent. needed_skills, needed_lines: how many
+    needed skills, and lines of them, were sent. tokens: of all bundles. skills_per_1000 and
+    lines_per_1000: of these per 1,000 tokens. lines_sent_again: over the queries of a session.
+    against_one_shot: `skills_per_1000` over that of one shot.
+    """
+    tasks = [task for task, wanted in needed.items() if wanted]
+    report: dict[str, dict[str, float]] = {}
+    for arm in (*ARMS, "following"):
+        rows = [(set(needed[task]), given[task][arm]) for task in tasks]
+        skills = sum(len(wanted & sent.skills) for wanted, sent in rows)
+        lines = sum(
+            len(numbers)
+            for wanted, sent in rows
+            for key, numbers in sent.lines.items()
+            if key.skill_id in wanted
+        )
+        tokens = sum(sent.tokens for _, sent in rows)
+        recalls = [len(wanted & sent.skills) / len(wanted) for wanted, sent in rows]
+        report[arm] = {
+            "tasks": len(rows),
+            "recall": sum(recalls) / len(rows),
+            "complete": sum(wanted <= sent.skills for wanted, sent in rows) / len(rows),
+            "needed_skills": skills,
+            "needed_lines": lines,
+            "tokens": tokens,
+            "queries": sum(sent.queries for _, sent in rows),
+            "lines_sent_again": sum(sent.repeated for _, sent in rows),
+            "skills_per_1000": 1000 * skills / max(tokens, 1),
+            "lines_per_1000": 1000 * lines / max(tokens, 1),
+        }
+    base = report["one_shot"]["skills_per_1000"]
+    for figures in report.values():
+        figures["against_one_shot"] = figures["skills_per_1000"] / base if base else 0.0
+    return report
+
+
+def trace_reveal(
+    needed: Mapping[str, Collection[str]], given: Mapping[str, Mapping[str, Sent]], points: int = 10
+) -> list[dict[str, float]]:
+    """Means over tasks after each tenth of the paragraphs: tokens, and the share of the needed
+    skills that were sent."""
+    curve = []
+    for point in range(1, points + 1):
+        rows = []
+        for task, wanted in needed.items():
+            if wanted:
+                steps = given[task]["paragraphs"].steps
+                tokens, skills = steps[-(-point * len(steps) // points) - 1]
+                rows.append((tokens, skills / len(set(wanted))))
+        curve.append(
+            {
+                "revealed": point / points,
+                "tokens": sum(tokens for tokens, _ in rows) / len(rows),
+                "recall": sum(recall for _, recall in rows) / len(rows),
+            }
+        )
+    return curve

@@ -1,0 +1,73 @@
+"""Dismissed links: links between skills that a person took out for good."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from graph.records import LinkPlace, LinkType
+from skills.events.requests import SkillId
+from workers.backend.store_backend import StoreBackend
+from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.skill_data import dismissal_data
+
+
+class LinkDismissal(BaseModel):
+    """A link to dismiss, with the reason. Links of a type without direction are one both ways."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: SkillId
+    target: SkillId
+    type: LinkType
+    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARACTERS)
+
+
+class DismissedLinkData(BaseModel):
+    """A dismissed link. dismissed_at: RFC 3339."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    target: str
+    type: LinkType
+    reason: str
+    dismissed_at: str
+
+
+class DismissedLinkList(BaseModel):
+    """All dismissed links, by source, target and type."""
+
+    model_config = ConfigDict(frozen=True)
+
+    links: list[DismissedLinkData]
+
+
+def link_routes(backend: StoreBackend) -> APIRouter:
+    """Return the routes of dismissed links."""
+    router = APIRouter(tags=["links"])
+
+    @router.get("/v1/links/dismissed", response_model=DismissedLinkList)
+    def list_dismissed_links() -> dict[str, Any]:
+        """List the links that were dismissed, with the reasons."""
+        return {"links": [dismissal_data(one) for one in backend.graph.list_dismissed_links()]}
+
+    @router.post("/v1/links/dismissed", response_model=DismissedLinkData, status_code=201)
+    def dismiss_link(dismissal: LinkDismissal) -> dict[str, Any]:
+        """Dismiss a link for good, whatever it comes from."""
+        place = LinkPlace(dismissal.source, dismissal.target, dismissal.type)
+        return backend.dismiss_link(place, dismissal.reason)
+
+    @router.delete("/v1/links/dismissed", status_code=204)
+    def restore_link(
+        source: Annotated[SkillId, Query()],
+        target: Annotated[SkillId, Query()],
+        type: Annotated[LinkType, Query()],
+    ) -> Response:
+        """Take a dismissal back: the link returns if it still has evidence."""
+        backend.restore_link(LinkPlace(source, target, type))
+        return Response(status_code=204)
+
+    return router
