@@ -9,7 +9,7 @@ skill's score. Owners that are not trusted are limited: their tasks of a day, an
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,6 +23,11 @@ Floats = npt.NDArray[np.float64]
 
 TRUSTED_OWNERS = frozenset({"", "anonymous"})
 """The user of this machine, and a caller without a token on loopback."""
+
+
+_OWNER_SHARE = 0.25
+"""Of the near tasks that count, the share that may be of one owner that is not trusted: one that
+reports a lot would hide what others said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,9 @@ class MemoryWeights:
     sharpness: float = 1.0
     tasks: int = 32
     prior: float = 0.2
-    strength: float = 2.0
+    strength: float = 3.0
     rejected: float = 0.15
-    height: float = 9.0
+    height: float = 10.0
     half_life: float = 180.0
 
     def nearness(self, deviations: Floats) -> Floats:
@@ -64,8 +69,9 @@ class MemoryWeights:
     def effect(self, helped: float, rejected: float) -> float:
         """What counts of near tasks add to a score: between -height and height."""
         against = self.rejected * rejected
-        posterior = (helped + self.strength * self.prior) / (helped + against + self.strength)
-        return self.height * (posterior - self.prior)
+        # The posterior mean less the prior, as one fraction: exactly 0 without counts.
+        gain = helped * (1.0 - self.prior) - against * self.prior
+        return self.height * gain / (helped + against + self.strength)
 
     def odds(self, helped: float, rejected: float) -> float:
         """What these counts add to the log-odds that a skill is right for the task: those of the
@@ -150,11 +156,11 @@ def weigh_evidence(
     near: in a canonical order, nearest first; sums run in it. newest_day: decay is relative to it,
     so that the passing of time alone changes nothing.
     """
-    seen: defaultdict[tuple[str, int], int] = defaultdict(int)
+    seen: Counter[tuple[str, int | None]] = Counter()
     by_skill: defaultdict[str, list[Contribution]] = defaultdict(list)
     counted = 0
     for task_id, nearness, all_labels in near:
-        labels = _count_labels(all_labels, seen, rules)
+        labels = _count_labels(all_labels, seen, rules, int(_OWNER_SHARE * weights.tasks))
         for skill_id, owner, day, helped, rejected in labels:
             weight = nearness * 0.5 ** (max(newest_day - day, 0) / weights.half_life)
             one = Contribution(task_id, owner, nearness, weight * helped, weight * rejected)
@@ -169,17 +175,28 @@ def weigh_evidence(
 
 
 def _count_labels(
-    labels: Sequence[SkillLabel], seen: defaultdict[tuple[str, int], int], rules: OwnerRules
+    labels: Sequence[SkillLabel],
+    seen: Counter[tuple[str, int | None]],
+    rules: OwnerRules,
+    most: int,
 ) -> Sequence[SkillLabel]:
-    """The labels of a task that count. seen: tasks that did so far, by owner and day."""
+    """The labels of a task that count.
+
+    seen: tasks that did so far, by owner and day, and by owner alone. most: tasks of one owner.
+    """
     trusted = rules.trusted
     if all(label.owner in trusted for label in labels):
         return labels
     found = [label for label in labels if rules.counts(label)]
     days = {(label.owner, label.day) for label in found if label.owner not in trusted}
-    spent = {day for day in days if seen[day] >= rules.daily_tasks}
-    for day in days - spent:
-        seen[day] += 1
+    spent = {
+        (owner, day)
+        for owner, day in days
+        if seen[owner, day] >= rules.daily_tasks or seen[owner, None] >= most
+    }
+    for owner, day in days - spent:
+        seen[owner, day] += 1
+        seen[owner, None] += 1
     return [label for label in found if (label.owner, label.day) not in spent]
 
 

@@ -208,8 +208,17 @@ def test_tasks_of_a_day_are_capped_for_owners_without_trust() -> None:
     rules = OwnerRules(least_owners=1, daily_tasks=3)
     assert len(weigh(*[helped("eve")] * 10, rules=rules).contributions) == 3
     assert len(weigh(*[helped("")] * 10, rules=rules).contributions) == 10
-    days = [helped("eve", 20_000 + n) for n in range(10)]
-    assert len(weigh(*days, rules=rules).contributions) == 10
+    days = [helped("eve", 20_000 + n) for n in range(7)]
+    assert len(weigh(*days, rules=rules).contributions) == 7
+
+
+def test_one_owner_without_trust_takes_a_quarter_of_the_near_tasks() -> None:
+    rules = OwnerRules(least_owners=1)
+    most = MemoryWeights().tasks // 4
+    attack = [helped("eve", 20_000 + n) for n in range(50)]
+    found = weigh(*attack, helped("ann"), rules=rules).contributions
+    assert [one.owner for one in found].count("eve") == most
+    assert "ann" in {one.owner for one in found}
 
 
 def test_contributors_have_no_say_about_skills_of_their_source() -> None:
