@@ -30,6 +30,10 @@ _OWNER_SHARE = 0.25
 reports a lot would hide what others said."""
 
 
+_SAME_COSINE = 0.9995
+"""Cosine from which on two tasks are the same; that of equal texts is 1 but for rounding."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryWeights:
     """Constants of the memory, chosen by `tests/bench/choose_memory.py`.
@@ -39,7 +43,9 @@ class MemoryWeights:
     without vectors. sharpness: exponent of the nearness between them. tasks: near tasks that count.
     prior: the share of near tasks that a skill helps with before any was seen. strength: of the
     prior, in tasks. rejected: weight of a rejection relative to a help. height: score per
-    probability. half_life: days in which a report loses half of its weight.
+    probability. half_life: days in which a report loses half of its weight. repeated: so many near
+    tasks counts a past task that is the same one, asked again; not chosen by measurement, but so
+    that one report about it outweighs a middling lead in the score.
     """
 
     nearest: float = 1.5
@@ -53,6 +59,7 @@ class MemoryWeights:
     rejected: float = 0.15
     height: float = 10.0
     half_life: float = 180.0
+    repeated: float = 8.0
 
     def nearness(self, deviations: Floats) -> Floats:
         """Return the weights of past tasks by their cosines, 0 to 1, (n,)."""
@@ -61,6 +68,10 @@ class MemoryWeights:
     def nearness_of_words(self, cosines: Floats) -> Floats:
         """Return the weights of past tasks by the cosines of their words, 0 to 1, (n,)."""
         return self._sharpen(cosines, self.words_nearest, self.words_same)
+
+    def count_repeated(self, nearness: Floats, cosines: Floats) -> Floats:
+        """Return the weights of past tasks with those of the same task raised, (n,)."""
+        return np.where(cosines >= _SAME_COSINE, self.repeated, nearness)
 
     def _sharpen(self, values: Floats, least: float, most: float) -> Floats:
         share = np.clip((values - least) / (most - least), 0.0, 1.0)
@@ -105,7 +116,7 @@ class OwnerRules:
 
 
 class NearTask(NamedTuple):
-    """A past task near the present one. nearness: 0 to 1."""
+    """A past task near the present one. nearness: 0 to 1, above 1 for the same task."""
 
     task_id: str
     nearness: float

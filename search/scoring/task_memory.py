@@ -139,7 +139,9 @@ class TaskMemory:
         """Near tasks, nearest first, ties by id. They are made as they are asked for."""
         weights = self._weights
         by_words = self._rows.find_sharing_words(words)
-        found = self._sort(by_words.rows, weights.nearness_of_words(by_words.similarities))
+        shared = by_words.similarities
+        nearness = weights.count_repeated(weights.nearness_of_words(shared), shared)
+        found = self._sort(by_words.rows, nearness)
         if vector is None:
             return found
         return heapq.merge(self._iterate_near_vector(vector), found, key=_by_nearness)
@@ -152,6 +154,7 @@ class TaskMemory:
             compared = self._rows.find_near_vector(vector, count)
             deviations = (compared.similarities - self._scale.mean) / self._scale.spread
             nearness = self._weights.nearness(deviations)
+            nearness = self._weights.count_repeated(nearness, compared.similarities)
             rows = compared.rows
             if len(seen):
                 fresh = ~np.isin(rows, seen)
