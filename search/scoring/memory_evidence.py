@@ -18,11 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from skills.outcomes.labels import SkillLabel
+from skills.outcomes.weights import TRUSTED_OWNERS
 
 Floats = npt.NDArray[np.float64]
-
-TRUSTED_OWNERS = frozenset({"", "anonymous"})
-"""The user of this machine, and a caller without a token on loopback."""
 
 
 _OWNER_SHARE = 0.25

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from skills.outcomes.task_report import TaskReport
-
-TRUSTED_OWNERS = frozenset({"", "anonymous"})
-"""The user of this machine, and a caller without a token on loopback."""
+from skills.outcomes.weights import TRUSTED_OWNERS
 
 
 class Tally(NamedTuple):

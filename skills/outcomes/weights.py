@@ -15,3 +15,6 @@ REPORTER_WEIGHTS: Mapping[Reporter, float] = {
 
 USED_SHARE = 0.5
 """Of a report that a skill was used, as a share of one that it helped."""
+
+TRUSTED_OWNERS = frozenset({"", "anonymous"})
+"""The user of this machine, and a caller without a token on loopback."""

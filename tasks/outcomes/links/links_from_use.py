@@ -14,8 +14,9 @@ from config.learning_settings import LearningSettings
 from graph.links.learned_links import LEARNED_EVIDENCE, LearnedLinks, adapt_weight
 from graph.protocol import Catalog
 from graph.records import Link, LinkType
-from skills.outcomes.counting import TRUSTED_OWNERS, CountingRules, Tally
+from skills.outcomes.counting import CountingRules, Tally
 from skills.outcomes.pair_evidence import PairEvidence, SkillTotals, count_totals, weigh_pair
+from skills.outcomes.weights import TRUSTED_OWNERS
 from tasks.outcomes.links.report_index import ReportIndex
 from tasks.outcomes.protocol import OutcomeStore
 

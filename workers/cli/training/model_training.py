@@ -228,7 +228,7 @@ def read_feedback(
 
 def read_reported(settings: Settings) -> list[dict[str, Any]]:
     """Labelled tasks from reported outcomes; raises UsageError if none says what helped."""
-    from skills.outcomes.counting import TRUSTED_OWNERS
+    from skills.outcomes.weights import TRUSTED_OWNERS
     from workers.backend.stores import open_outcomes
     from workers.training.outcome_labels import read_outcome_labels
 
