@@ -1,4 +1,4 @@
-"""Links that are learned from outcomes: how they are told from others, and how others are adapted.
+"""Links that are learned from outcomes: how they differ from others, and how others are adapted.
 
 The evidence of a learned link begins with `outcomes: `, that of an adapted one with `outcomes xF
 (…): `, where F is the factor on its weight. The evidence of any other link begins with a kind of

@@ -5,7 +5,7 @@ usage: python -m tests.bench.choose_memory HOME PROMPTS.jsonl[,…] [--cases FIL
 
 PROMPTS        one object a line: task_id, instruction, gt_skill_ids
 --cases        keeps the ranked prompts, so that a change takes seconds
---repositories objects with id and repo; without, the repository is told by the id
+--repositories objects with id and repo; without, the id names the repository
 --choices      combinations of constants that are tried besides those in force, at random
 
 Prompts are ranked once without memory. Then half of the prompts of each skill are remembered, with
@@ -122,16 +122,16 @@ def split(
     by_skill: dict[str, list[Prompt]] = {}
     for prompt in prompts:
         by_skill.setdefault(prompt.right[0], []).append(prompt)
-    told: list[Prompt] = []
+    replayed: list[Prompt] = []
     asked: list[Prompt] = []
     for name in sorted(by_skill):
         mine = [by_skill[name][place] for place in rng.permutation(len(by_skill[name])).tolist()]
         if rng.random() < left_out:
             asked += mine
             continue
-        told += mine[: len(mine) // 2]
+        replayed += mine[: len(mine) // 2]
         asked += [] if left_out else mine[len(mine) // 2 :]
-    return told, asked
+    return replayed, asked
 
 
 def measure(
@@ -142,9 +142,9 @@ def measure(
     dimension = next(len(one.vector) for one in prompts if one.vector is not None)
     for seed in range(halves):
         for name, flipped, left_out in (*((*one, 0.0) for one in MEASURES), ("new", 0.0, NEW)):
-            told, asked = split(prompts, seed, left_out)
+            replayed, asked = split(prompts, seed, left_out)
             memory = TaskMemory(dimension, DEFAULT_TASK_SCALE.cosines, weights=weights)
-            memory.add(remember(told, flipped, np.random.default_rng(seed)))
+            memory.add(remember(replayed, flipped, np.random.default_rng(seed)))
             for prompt in asked:
                 evidence = memory.recall(prompt.words, prompt.vector, OwnerRules())
                 effects = {skill_id: one.effect for skill_id, one in evidence.items()}

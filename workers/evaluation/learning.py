@@ -204,12 +204,12 @@ class _Stream:
         answer = answer_of(task, ranked, place, length, scenario)
         right = self._right(task, place)
         outcomes = outcomes_of(answer, right, scenario.flipped, self._rng)
-        told = [(answer, outcomes)]
+        reports = [(answer, outcomes)]
         if self._poisoned:
-            told += poison(answer, self._poisoned, place, len(outcomes))
+            reports += poison(answer, self._poisoned, place, len(outcomes))
         store, encoder = self._services.outcomes, self._services.encoder.get()
         vector = quantise_vector(encoder.encode_queries([task.text])[0])
-        for one, reported in told:
+        for one, reported in reports:
             store.add_answers([one])
             store.save_vectors(encoder.model, {one.query_id: vector})
             store.add_outcomes(reported)

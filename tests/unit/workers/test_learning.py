@@ -38,9 +38,9 @@ def test_half_of_the_prompts_of_four_in_five_skills_are_replayed() -> None:
         {task.task_id for task in part} for part in (split.replayed, split.held_out, split.new)
     ]
     assert len(set.union(*parts)) == len(TASKS)
-    told = {task.right for task in split.replayed}
-    assert told == {task.right for task in split.held_out}
-    assert not told & {task.right for task in split.new}
+    replayed = {task.right for task in split.replayed}
+    assert replayed == {task.right for task in split.held_out}
+    assert not replayed & {task.right for task in split.new}
     assert split == split_tasks(TASKS, seed=1) != split_tasks(TASKS, seed=2)
 
 

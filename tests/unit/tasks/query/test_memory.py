@@ -20,8 +20,8 @@ NAMES = [f"lib:s{n}" for n in range(8)]
 
 def evidence(name: str, effect: float = 0.0, nudged: float = 0.0) -> SkillEvidence:
     helped = 1.0 if effect + nudged > 0 else 0.0
-    told = Contribution("q", "ann", 1.0, helped, 1.0 - helped)
-    return SkillEvidence(name, effect, effect, nudged, (told,))
+    said = Contribution("q", "ann", 1.0, helped, 1.0 - helped)
+    return SkillEvidence(name, effect, effect, nudged, (said,))
 
 
 def ranking_of(
