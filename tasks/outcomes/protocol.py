@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,13 @@ def quantise_vector(vector: Vector) -> StoredVector:
     return StoredVector(np.frombuffer(data, dtype=np.int8), scale)
 
 
+class TaskVectors(NamedTuple):
+    """Vectors of tasks by query, and the encoder that made them."""
+
+    model: str
+    vectors: Mapping[str, StoredVector]
+
+
 class OutcomeStore(Protocol):
     """Answered queries and outcomes; shared by threads and processes.
 
@@ -59,9 +66,14 @@ class OutcomeStore(Protocol):
     """
 
     # -- answered queries
-    def add_answers(self, answers: Sequence[AnsweredQuery]) -> None:
-        """Store answered queries durably. The first answer of a query is kept, and a query that was
-        forgotten does not come back."""
+    def add_answers(
+        self, answers: Sequence[AnsweredQuery], vectors: TaskVectors | None = None
+    ) -> None:
+        """Store answered queries durably, with the vectors of their tasks.
+
+        The first answer of a query, and its first vector of an encoder, are kept. A query that was
+        forgotten does not come back.
+        """
         ...
 
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
@@ -110,10 +122,6 @@ class OutcomeStore(Protocol):
         ...
 
     # -- vectors of past tasks
-    def save_vectors(self, model: str, vectors: Mapping[str, StoredVector]) -> None:
-        """Store the vectors of answered queries under the name of their encoder."""
-        ...
-
     def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
         """Vectors by query; queries without one of this encoder are left out."""
         ...

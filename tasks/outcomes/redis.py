@@ -29,6 +29,7 @@ from tasks.outcomes.protocol import (
     OutcomeChanges,
     OutcomeStore,
     StoredVector,
+    TaskVectors,
     describe_unknown_queries,
 )
 from tasks.outcomes.redis_days import RedisDays
@@ -78,13 +79,20 @@ class RedisOutcomeStore(OutcomeStore):
 
     # -- answered queries
     @override
-    def add_answers(self, answers: Sequence[AnsweredQuery]) -> None:
+    def add_answers(
+        self, answers: Sequence[AnsweredQuery], vectors: TaskVectors | None = None
+    ) -> None:
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for one in answers:
                 time_, session = repr(one.answered), _session_name(one)
                 data = dump_answer(one)
                 args: list[Any] = [one.query_id, data, one.owner, time_, one.day, session]
                 self._add_answer(args=args, client=pipeline)
+            if vectors is not None:
+                field = _VECTOR + vectors.model.encode()
+                for query_id, vector in vectors.vectors.items():
+                    stored = _SCALE.pack(vector.scale) + vector.values.tobytes()
+                    self._save_vector(args=[query_id, field, stored], client=pipeline)
             pipeline.execute()
 
     @override
@@ -213,15 +221,6 @@ class RedisOutcomeStore(OutcomeStore):
                     pipeline.execute()
 
     # -- vectors of past tasks
-    @override
-    def save_vectors(self, model: str, vectors: Mapping[str, StoredVector]) -> None:
-        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
-            for query_id, vector in vectors.items():
-                data = _SCALE.pack(vector.scale) + vector.values.tobytes()
-                args: list[Any] = [query_id, _VECTOR + model.encode(), data]
-                self._save_vector(args=args, client=pipeline)
-            pipeline.execute()
-
     @override
     def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
         found = self._read_fields(query_ids, [_VECTOR + model.encode()])

@@ -21,6 +21,7 @@ from tasks.outcomes.protocol import (
     OutcomeChanges,
     OutcomeStore,
     StoredVector,
+    TaskVectors,
     describe_unknown_queries,
 )
 from tasks.shared_sqlite_file import SharedFile
@@ -80,6 +81,10 @@ CREATE TABLE IF NOT EXISTS recorded (until REAL NOT NULL);
 INSERT INTO recorded SELECT 0 WHERE NOT EXISTS (SELECT * FROM recorded);
 """
 
+_ADD_VECTOR = (
+    "INSERT OR IGNORE INTO vectors (query, model, scale, data) "
+    "SELECT number, ?, ?, ? FROM answers WHERE query_id = ?"
+)
 _ADD_ANSWER = (
     "INSERT OR IGNORE INTO answers (query_id, owner, session, day, answered, data) "
     "SELECT ?1, ?2, ?3, ?4, ?5, ?6 "
@@ -100,7 +105,9 @@ class SqliteOutcomeStore(OutcomeStore):
 
     # -- answered queries
     @override
-    def add_answers(self, answers: Sequence[AnsweredQuery]) -> None:
+    def add_answers(
+        self, answers: Sequence[AnsweredQuery], vectors: TaskVectors | None = None
+    ) -> None:
         with self._file.transaction() as connection:
             for answer in answers:
                 added = connection.execute(
@@ -116,6 +123,12 @@ class SqliteOutcomeStore(OutcomeStore):
                 )
                 if added.rowcount:
                     days.mark_changed_days(connection, [answer.day])
+            if vectors is not None:
+                rows = [
+                    (vectors.model, one.scale, one.values.tobytes(), query_id)
+                    for query_id, one in vectors.vectors.items()
+                ]
+                connection.executemany(_ADD_VECTOR, rows)
 
     @override
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
@@ -262,19 +275,6 @@ class SqliteOutcomeStore(OutcomeStore):
         return deleted
 
     # -- vectors of past tasks
-    @override
-    def save_vectors(self, model: str, vectors: Mapping[str, StoredVector]) -> None:
-        with self._file.transaction() as connection:
-            numbers = _read_numbers(connection, list(vectors))
-            connection.executemany(
-                "INSERT OR IGNORE INTO vectors VALUES (?, ?, ?, ?)",
-                [
-                    (numbers[query_id].number, model, vector.scale, vector.values.tobytes())
-                    for query_id, vector in vectors.items()
-                    if query_id in numbers
-                ],
-            )
-
     @override
     def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
         with self._file.reading() as connection:

@@ -19,7 +19,7 @@ from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job, JobStore
 from tasks.metrics_recorder import MetricsRecorder
-from tasks.outcomes.protocol import quantise_vector
+from tasks.outcomes.protocol import TaskVectors, quantise_vector
 from tasks.outcomes.record_answers import build_answer
 from tasks.policies import QUERY, Deadline
 from tasks.query.context import StageTimings
@@ -73,11 +73,12 @@ def run_query(
 def _record_answer(services: Services, job: Job, bundle: Bundle, vector: Vector | None) -> None:
     """Record the answer for outcomes and usage; where that fails, the reconciler does it."""
     try:
-        services.outcomes.add_answers([build_answer(job, bundle)])
-        services.metrics.record_answers("query", 1)
+        vectors = None
         if vector is not None and services.settings.learning.memory:
             model = services.encoder.get().model
-            services.outcomes.save_vectors(model, {job.id: quantise_vector(vector)})
+            vectors = TaskVectors(model, {job.id: quantise_vector(vector)})
+        services.outcomes.add_answers([build_answer(job, bundle)], vectors)
+        services.metrics.record_answers("query", 1)
     except TransientError as error:
         log.warning("an answer is recorded later", query_id=job.id, reason=str(error))
 

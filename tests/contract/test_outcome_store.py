@@ -24,7 +24,7 @@ from skills.outcomes.model import (
 )
 from tasks.broker.redis_connection import connect
 from tasks.outcomes import protocol
-from tasks.outcomes.protocol import OutcomeStore, StoredVector
+from tasks.outcomes.protocol import OutcomeStore, StoredVector, TaskVectors
 from tasks.outcomes.redis import RedisOutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tests.support.servers.redis_database import redis_settings
@@ -210,7 +210,8 @@ def test_an_owner_is_forgotten(store: OutcomeStore) -> None:
         [outcome("k1", "hers", "ann"), outcome("k2", "hers", "root"), outcome("k3", "his", "ann"),
          outcome("k4", "his", "bob")]
     )  # fmt: skip
-    store.save_vectors("m", {"hers": StoredVector(np.ones(4, dtype=np.int8), 0.5)})
+    vectors = {"hers": StoredVector(np.ones(4, dtype=np.int8), 0.5)}
+    store.add_answers([], TaskVectors("m", vectors))
     epoch = store.get_changes(0).epoch
     versions = store.list_changed_days()
     assert store.forget_owner("ann") == 3
@@ -266,12 +267,12 @@ def test_the_feed_forgets_deleted_queries_in_time(
 
 def test_vectors_are_kept_by_model(reopen: Reopen) -> None:
     store = reopen()
-    store.add_answers([answer("q1"), answer("q2")])
     first = StoredVector(np.array([1, -128, 127], dtype=np.int8), 0.125)
     other = StoredVector(np.array([3, 2, 1], dtype=np.int8), 1.5)
-    store.save_vectors("a", {"q1": first, "unknown": first})
-    store.save_vectors("b", {"q1": other})
-    store.save_vectors("a", {"q1": other})
+    both = [answer("q1"), answer("q2")]
+    store.add_answers(both, TaskVectors("a", {"q1": first, "unknown": first}))
+    store.add_answers(both, TaskVectors("b", {"q1": other}))
+    store.add_answers(both, TaskVectors("a", {"q1": other}))
     found = reopen().get_vectors("a", ["q1", "q2", "unknown"])
     assert list(found) == ["q1"]
     assert found["q1"].scale == 0.125

@@ -12,7 +12,7 @@ import numpy as np
 
 from search.protocol import Encoder, Vector
 from skills.events import QueryAsked
-from tasks.outcomes.protocol import OutcomeStore, quantise_vector
+from tasks.outcomes.protocol import OutcomeStore, TaskVectors, quantise_vector
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_skills
@@ -210,8 +210,7 @@ class _Stream:
         store, encoder = self._services.outcomes, self._services.encoder.get()
         vector = quantise_vector(encoder.encode_queries([task.text])[0])
         for one, reported in reports:
-            store.add_answers([one])
-            store.save_vectors(encoder.model, {one.query_id: vector})
+            store.add_answers([one], TaskVectors(encoder.model, {one.query_id: vector}))
             store.add_outcomes(reported)
 
     def _check(self, replayed: int, on_step: Callable[[], None]) -> Checkpoint:

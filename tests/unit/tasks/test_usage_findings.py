@@ -19,7 +19,7 @@ from config.errors import TransientError
 from config.settings import Settings
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill, to_day
 from tasks.coordination.local import LocalCoordinator
-from tasks.outcomes.protocol import quantise_vector
+from tasks.outcomes.protocol import TaskVectors, quantise_vector
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.outcomes.usage.likeness import group_tasks
 from tasks.outcomes.usage.roll_up import LOCK, needs_roll_up, roll_up
@@ -204,10 +204,10 @@ def test_an_owner_sees_its_own(store: SqliteOutcomeStore) -> None:
 
 
 def test_vectors_of_the_default_encoder_count(store: SqliteOutcomeStore) -> None:
-    store.add_answers([ask("a", 0, "archive the mail"), ask("b", 0, "keep old letters")])
-    unit = np.array([0.6, 0.8], dtype=np.float32)
+    answers = [ask("a", 0, "archive the mail"), ask("b", 0, "keep old letters")]
+    unit = quantise_vector(np.array([0.6, 0.8], dtype=np.float32))
     for model in (MODEL, "another"):
-        store.save_vectors(model, {name: quantise_vector(unit) for name in ("a", "b")})
+        store.add_answers(answers, TaskVectors(model, dict.fromkeys(("a", "b"), unit)))
     assert len(find(store).groups) == 1
     assert len(find(store, model="another").groups) == 2
 

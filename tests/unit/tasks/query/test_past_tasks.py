@@ -12,7 +12,7 @@ from config.learning_settings import LearningSettings
 from search.protocol import Vector
 from search.text.query_understanding import understand
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, Outcome, OutcomeKind, Reporter
-from tasks.outcomes.protocol import quantise_vector
+from tasks.outcomes.protocol import TaskVectors, quantise_vector
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.query.process_state.past_tasks import PastTasks
 
@@ -61,9 +61,8 @@ def tell(
     model: str = "small:1",
 ) -> None:
     at = float(day * SECONDS_PER_DAY)
-    store.add_answers([AnsweredQuery(query_id, owner, "", task, at, hit=True)])
-    if model:
-        store.save_vectors(model, {query_id: quantise_vector(vector_of(task))})
+    vectors = TaskVectors(model, {query_id: quantise_vector(vector_of(task))}) if model else None
+    store.add_answers([AnsweredQuery(query_id, owner, "", task, at, hit=True)], vectors)
     store.add_outcomes(
         [
             Outcome(
