@@ -84,8 +84,8 @@ class JobStore(Protocol):
         """
         ...
 
-    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
-        """End an open job as `done`; no effect on an ended or unknown job."""
+    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> bool:
+        """End an open job as `done`; False if it has ended or is unknown, which changes nothing."""
         ...
 
     def fail_job(self, job_id: str, reason: str) -> None:

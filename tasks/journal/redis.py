@@ -147,8 +147,8 @@ class RedisJournal(RedisDeadLetters, Journal):
             return bool(self._add_job(keys=[_JOB + own_id, _OPEN + kind], args=values))
 
     @override
-    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
-        self._end(job_id, "done", outcome, "")
+    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> bool:
+        return self._end(job_id, "done", outcome, "")
 
     @override
     def fail_job(self, job_id: str, reason: str) -> None:

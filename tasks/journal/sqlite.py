@@ -51,8 +51,8 @@ class SqliteJournal(SqliteDeadLetters, Journal):
             return cursor.rowcount == 1
 
     @override
-    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> None:
-        self._end(job_id, "done", outcome, "")
+    def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> bool:
+        return self._end(job_id, "done", outcome, "")
 
     @override
     def fail_job(self, job_id: str, reason: str) -> None:

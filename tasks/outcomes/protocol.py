@@ -76,6 +76,10 @@ class OutcomeStore(Protocol):
         """
         ...
 
+    def drop_answers(self, query_ids: Sequence[str]) -> None:
+        """Delete answers without outcomes, as if they had not been stored; others are kept."""
+        ...
+
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
         """Answered queries by id; unknown ids are left out."""
         ...

@@ -96,6 +96,14 @@ class RedisOutcomeStore(OutcomeStore):
             pipeline.execute()
 
     @override
+    def drop_answers(self, query_ids: Sequence[str]) -> None:
+        reported = self.get_outcomes(query_ids)
+        for query_id, answer in self.get_answers(query_ids).items():
+            if query_id not in reported:
+                with self._connected():
+                    self._forget_query(args=[query_id, "", answer.day, _session_name(answer)])
+
+    @override
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
         found = self._read_fields(query_ids, [_DATA])
         return {

@@ -100,12 +100,12 @@ if answered ~= '' and redis.call('DEL', '{ANSWER}' .. query) == 1 then
     redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
     redis.call('HINCRBY', '{VERSIONS}', answered, 1)
     if session ~= '' then redis.call('ZREM', '{SESSION}' .. session, query) end
-    redis.call('ZADD', '{TOMBSTONES}', now, query)
+    if now ~= '' then redis.call('ZADD', '{TOMBSTONES}', now, query) end
 end
 return deleted
 """
-"""ARGV: query id, now, the day of its answer or '' to keep it, the name of its session's set or
-'', then key, day and owner of each outcome to delete."""
+"""ARGV: query id, now or '' for no tombstone, the day of its answer or '' to keep it, the name of
+its session's set or '', then key, day and owner of each outcome to delete."""
 
 SAVE_VECTOR = f"""
 if redis.call('EXISTS', '{ANSWER}' .. ARGV[1]) == 0 then return 0 end

@@ -62,17 +62,34 @@ def run_query(
     data = bundle.model_dump(mode="json")
     if bundle.session:
         # The reader of the answer may ask the next query of the session at once.
-        _record_answer(services, job, bundle, vector)
-    services.journal.finish_job(job.id, data)
-    if not bundle.session:
+        _record_answer(services, job, bundle, vector, anew=True)
+    is_first = services.journal.finish_job(job.id, data)
+    if bundle.session and not is_first:
+        _record_again(services, job.id)
+    elif is_first and not bundle.session:
         _record_answer(services, job, bundle, vector)
     _report_metrics(services.metrics, bundle)
     return {"state": "done", "bundle": data}
 
 
-def _record_answer(services: Services, job: Job, bundle: Bundle, vector: Vector | None) -> None:
-    """Record the answer for outcomes and usage; where that fails, the reconciler does it."""
+def _record_again(services: Services, query_id: str) -> None:
+    """Record what the journal holds of a query that ended while it was answered here."""
+    job = services.journal.get_job(query_id)
+    services.outcomes.drop_answers([query_id])
+    if job.state == "done" and job.outcome is not None:
+        _record_answer(services, job, Bundle.model_validate(job.outcome), None)
+
+
+def _record_answer(
+    services: Services, job: Job, bundle: Bundle, vector: Vector | None, *, anew: bool = False
+) -> None:
+    """Record the answer for outcomes and usage; where that fails, the reconciler does it.
+
+    anew: in place of that of an attempt that was cut short.
+    """
     try:
+        if anew:
+            services.outcomes.drop_answers([job.id])
         vectors = None
         if vector is not None and services.settings.learning.memory:
             model = services.encoder.get().model

@@ -104,6 +104,22 @@ def test_the_first_answer_of_a_query_is_kept(store: OutcomeStore) -> None:
     assert list(store.list_answers_of(DAY)) == [first]
 
 
+def test_answers_are_dropped_as_if_they_had_not_been_stored(store: OutcomeStore) -> None:
+    vectors = {"q1": StoredVector(np.ones(4, dtype=np.int8), 0.5)}
+    store.add_answers([answer("q1", session="s"), answer("q2")], TaskVectors("m", vectors))
+    store.add_outcomes([outcome("k", "q2")])
+    version = store.list_changed_days()[DAY]
+    store.drop_answers(["q1", "q2", "unknown"])
+    assert list(store.get_answers(["q1", "q2"])) == ["q2"]
+    assert store.list_session("ann", "s", 9) == []
+    assert store.get_vectors("m", ["q1"]) == {}
+    assert [one.query_id for one in store.list_answers_of(DAY)] == ["q2"]
+    assert store.list_changed_days()[DAY] > version
+    again = replace(answer("q1", session="s"), task="other")
+    store.add_answers([again])
+    assert store.list_session("ann", "s", 9) == [again]
+
+
 def test_answers_without_skills_and_probability(store: OutcomeStore) -> None:
     bare = AnsweredQuery("q1", "", "", "", NOON, hit=False)
     store.add_answers([bare])
