@@ -10,23 +10,32 @@ import pytest
 import structlog
 
 from config.errors import MisconfiguredError, PermanentError, SkillbusError, TransientError
+from skills.bundle.model import Bundle
 from skills.events import QueryAsked, new_event
+from skills.outcomes.model import AnsweredQuery
 from tasks.journal.sqlite import SqliteJournal
+from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.policies import Deadline
 from tasks.query import query_task
+from tasks.query.pipeline import Answer
 
 
 @pytest.fixture
 def services() -> Any:
     coordinator = SimpleNamespace(track_query=contextlib.nullcontext)
-    metrics = SimpleNamespace(record_query=lambda state, degraded: None)
-    journal = SqliteJournal(":memory:")
-    yield SimpleNamespace(journal=journal, coordinator=coordinator, metrics=metrics)
+    metrics = SimpleNamespace(
+        record_query=lambda state, degraded: None, record_answers=lambda way, count: None
+    )
+    journal, outcomes = SqliteJournal(":memory:"), SqliteOutcomeStore(":memory:")
+    yield SimpleNamespace(
+        journal=journal, outcomes=outcomes, coordinator=coordinator, metrics=metrics
+    )
     journal.close()
+    outcomes.close()
 
 
-def _query(services: Any) -> str:
-    event = new_event(QueryAsked(task="fire a kiln"), "skillbus/test")
+def _query(services: Any, session: str = "") -> str:
+    event = new_event(QueryAsked(task="fire a kiln", session=session), "skillbus/test")
     services.journal.add_job(event, "query", ttl_seconds=600)
     return event.id
 
@@ -64,3 +73,29 @@ def test_a_query_that_failed_after_all_retries_names_no_server(services: Any) ->
     error = TransientError("Redis at redis://inside:6379 is gone", public_message="try again")
     query_task.fail_query(services, [query_id], error)
     assert services.journal.get_job(query_id).reason == "TransientError: try again"
+
+
+def _bundle(query_id: str, task: str) -> Bundle:
+    return Bundle(query_id=query_id, status="NO_SKILL_HIT", task=task, budget=9, session="s")
+
+
+@pytest.mark.parametrize("ended", ["done", "cancelled", ""])
+def test_a_session_holds_what_the_journal_holds(
+    services: Any, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    query_id = _query(services, "s")
+    cut_short = AnsweredQuery(query_id, "", "s", "cut short", 0.0, hit=False)
+    services.outcomes.add_answers([cut_short])
+
+    def answer(*_: object) -> Answer:
+        if ended == "done":
+            other = _bundle(query_id, "the other delivery").model_dump(mode="json")
+            services.journal.finish_job(query_id, other)
+        elif ended:
+            services.journal.cancel_job(query_id)
+        return Answer(_bundle(query_id, "this delivery"), None)
+
+    monkeypatch.setattr(query_task, "answer_query", answer)
+    query_task.run_query(services, Deadline(600.0), [query_id])
+    kept = [one.task for one in services.outcomes.list_session("", "s", 9)]
+    assert kept == {"done": ["the other delivery"], "cancelled": [], "": ["this delivery"]}[ended]
