@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -11,7 +12,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 _WIDTH, _HEIGHT = 640, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 50
-_TICKS = 5
+_MAX_STEPS = 6
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +50,14 @@ def draw_lines(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
         f'<g transform="translate(15 {_HEIGHT / 2:.1f}) rotate(-90)">'
         f"{_text(0, 0, y, 'middle')}</g>",
     ]
-    for tick in range(_TICKS + 1):
-        value, at = low + (high - low) * tick / _TICKS, most_x * tick / _TICKS
+    for value in choose_ticks(low, high):
         parts += [
             f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{down(value):.1f}" '
             f'y2="{down(value):.1f}" stroke="#dddddd"/>',
-            _text(_LEFT - 6, down(value) + 4, f"{value:.2f}", "end"),
-            _text(across(at), _HEIGHT - _BOTTOM + 18, f"{at:.0f}", "middle"),
+            _text(_LEFT - 6, down(value) + 4, f"{value:g}", "end"),
         ]
+    for at in choose_ticks(0.0, most_x):
+        parts.append(_text(across(at), _HEIGHT - _BOTTOM + 18, f"{at:g}", "middle"))
     for number, line in enumerate(lines):
         colour = COLOURS[number % len(COLOURS)]
         places = " ".join(f"{across(at):.1f},{down(value):.1f}" for at, value in line.points)
@@ -66,6 +68,15 @@ def draw_lines(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
             _text(_LEFT + 26, legend, line.name, "start"),
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def choose_ticks(low: float, high: float) -> list[float]:
+    """Round values from `low` to `high`, at most 7: multiples of 1, 2 or 5 times a power of ten."""
+    least = (high - low) / _MAX_STEPS
+    power = 10.0 ** math.floor(math.log10(least))
+    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)
+    first, last = math.ceil(low / step - _ROUNDING), math.floor(high / step + _ROUNDING)
+    return [float(f"{number * step:.6g}") for number in range(first, last + 1)]
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

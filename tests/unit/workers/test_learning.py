@@ -6,6 +6,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from skills.outcomes.model import OutcomeKind
 from workers.evaluation.learning_stream import (
@@ -20,7 +22,7 @@ from workers.evaluation.learning_stream import (
     poison,
     split_tasks,
 )
-from workers.evaluation.line_plot import Line, draw_lines
+from workers.evaluation.line_plot import Line, choose_ticks, draw_lines
 
 TASKS = [
     LabelledTask(f"{skill}-{number}", f"task {number} of {skill}", (f"lib:{skill}",))
@@ -98,3 +100,19 @@ def test_a_plot_is_valid_svg_and_the_same_each_time() -> None:
     assert image == draw_lines("title", "x", "y", lines)
     with pytest.raises(ValueError, match="no points"):
         draw_lines("title", "x", "y", [])
+
+
+@given(st.floats(0, 100), st.floats(0.01, 1e6))
+def test_ticks_are_few_round_and_inside(low: float, width: float) -> None:
+    high = low + width
+    ticks = choose_ticks(low, high)
+    assert len(ticks) <= 7
+    assert all(low - width * 1e-3 <= tick <= high + width * 1e-3 for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(0, 65, [0, 20, 40, 60]), (0.45, 1.05, [0.6, 0.8, 1.0]), (0, 1, [0, 0.2, 0.4, 0.6, 0.8, 1])],
+)
+def test_ticks(low: float, high: float, ticks: list[float]) -> None:
+    assert choose_ticks(low, high) == ticks
