@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from skills.outcomes.model import Outcome, OutcomeKind, TaskResult
+from skills.outcomes.settle import settle_reports
 from skills.outcomes.weights import REPORTER_WEIGHTS, USED_SHARE
-
-MAX_LABELS = 30
-"""Skills of one task that one owner labels at most."""
 
 _HELPED = (OutcomeKind.USED, OutcomeKind.HELPED)
 
@@ -33,27 +30,19 @@ def settle_labels(outcomes: Iterable[Outcome]) -> tuple[SkillLabel, ...]:
     """The labels of one answered query, sorted by skill and owner: a function of the set of its
     outcomes.
 
-    Of several reports of an owner about a skill counts that of the weightiest party, and of these
-    the last. The skill that superseded another helped. `missing` is no label, since it names no
-    skill, nor is `used` in a task that failed, since the fault may lie elsewhere.
+    Reports are settled by `settle_reports`. The skill that superseded another helped. `used` in a
+    task that failed is no label, since the fault may lie elsewhere.
     """
-    counted: defaultdict[str, dict[str, Outcome]] = defaultdict(dict)
-    ordered = sorted(outcomes, key=lambda one: (REPORTER_WEIGHTS[one.by], one.reported, one.key))
-    for one in ordered:
-        if one.skill_id:
-            counted[one.owner][one.skill_id] = one
     labels: list[SkillLabel] = []
-    for owner, by_skill in counted.items():
-        labels += _label_skills(owner, by_skill.values())[:MAX_LABELS]
+    for owner, settled in settle_reports(outcomes).items():
+        labels += _label_skills(owner, settled)
     return tuple(sorted(labels))
 
 
-def _label_skills(owner: str, settled: Iterable[Outcome]) -> list[SkillLabel]:
-    """The labels of an owner, those of the first places in the bundle first."""
-    ordered = sorted(settled, key=lambda one: (not one.place, one.place, one.skill_id))
+def _label_skills(owner: str, settled: Sequence[Outcome]) -> list[SkillLabel]:
     helped: dict[str, SkillLabel] = {}
     rejected: dict[str, SkillLabel] = {}
-    for one in ordered:
+    for one in settled:
         weight = REPORTER_WEIGHTS[one.by]
         if one.kind is OutcomeKind.USED and one.task_result == TaskResult.FAILED:
             continue
@@ -62,7 +51,7 @@ def _label_skills(owner: str, settled: Iterable[Outcome]) -> list[SkillLabel]:
             helped[one.skill_id] = SkillLabel(one.skill_id, owner, one.day, helped=weight * share)
         else:
             rejected[one.skill_id] = SkillLabel(one.skill_id, owner, one.day, rejected=weight)
-    for one in ordered:
+    for one in settled:
         if one.kind is OutcomeKind.SUPERSEDED and one.other and one.other not in rejected:
             label = SkillLabel(one.other, owner, one.day, helped=REPORTER_WEIGHTS[one.by])
             helped.setdefault(one.other, label)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from skills.bundle.rejection import RejectionReason
 from skills.outcomes.model import Outcome, OutcomeKind, TaskResult
+from skills.outcomes.settle import settle_reports
 from skills.outcomes.weights import REPORTER_WEIGHTS, USED_SHARE
-
-MAX_SKILLS = 30
-"""Skills of one report that are considered; their pairs grow with the square."""
 
 _UNHELPFUL = (OutcomeKind.FAILED, OutcomeKind.REJECTED, OutcomeKind.SUPERSEDED)
 
@@ -47,20 +44,16 @@ class TaskReport:
 
 def build_reports(outcomes: Iterable[Outcome]) -> list[TaskReport]:
     """The report of each owner about one query, by owner; a function of the set of outcomes."""
-    by_owner: defaultdict[str, list[Outcome]] = defaultdict(list)
-    for outcome in outcomes:
-        if outcome.skill_id:
-            by_owner[outcome.owner].append(outcome)
-    return [_build_report(by_owner[owner]) for owner in sorted(by_owner)]
+    return [_build_report(settled) for settled in settle_reports(outcomes).values()]
 
 
-def _build_report(outcomes: list[Outcome]) -> TaskReport:
+def _build_report(settled: Sequence[Outcome]) -> TaskReport:
     helped: dict[str, float] = {}
     unhelpful: dict[str, float] = {}
     failed: dict[str, float] = {}
     incompatible: dict[tuple[str, str], float] = {}
     same_job: dict[tuple[str, str], float] = {}
-    for one in _settle(outcomes):
+    for one in settled:
         weight = REPORTER_WEIGHTS[one.by]
         is_used = one.kind is OutcomeKind.USED
         if one.kind is OutcomeKind.FAILED or (is_used and one.task_result == TaskResult.FAILED):
@@ -72,18 +65,7 @@ def _build_report(outcomes: list[Outcome]) -> TaskReport:
         if one.other:
             named = incompatible if one.reason == RejectionReason.INCOMPATIBLE else same_job
             named[one.skill_id, one.other] = weight
-    first, day = outcomes[0], max(one.day for one in outcomes)
+    first, day = settled[0], max(one.day for one in settled)
     return TaskReport(
         first.query_id, first.owner, day, helped, unhelpful, failed, incompatible, same_job
     )
-
-
-def _settle(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """The report that counts of each skill: the weightiest party's, of these the last.
-
-    The first MAX_SKILLS by place in the bundle, then by skill_id.
-    """
-    ordered = sorted(outcomes, key=lambda one: (REPORTER_WEIGHTS[one.by], one.reported, one.key))
-    counted = {one.skill_id: one for one in ordered}
-    settled = sorted(counted.values(), key=lambda one: (not one.place, one.place, one.skill_id))
-    return settled[:MAX_SKILLS]

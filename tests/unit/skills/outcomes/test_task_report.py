@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from skills.outcomes.model import Outcome, OutcomeKind, Reporter
-from skills.outcomes.task_report import MAX_SKILLS, build_reports
+from skills.outcomes.settle import MAX_SKILLS
+from skills.outcomes.task_report import build_reports
 
 
 def outcome(skill_id: str, kind: OutcomeKind, **more: Any) -> Outcome:

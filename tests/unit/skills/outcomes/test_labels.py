@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skills.outcomes.labels import MAX_LABELS, SkillLabel, settle_labels
+from skills.outcomes.labels import SkillLabel, settle_labels
 from skills.outcomes.model import SECONDS_PER_DAY, Outcome, OutcomeKind, Reporter
+from skills.outcomes.settle import MAX_SKILLS
 
 DAY = 20_000
 
@@ -64,9 +65,9 @@ def test_the_weightier_party_counts_then_the_later_report() -> None:
 
 
 def test_each_owner_has_a_label_of_its_own_and_so_many_at_most() -> None:
-    many = [outcome(OutcomeKind.HELPED, skill_id=f"lib:{n:02}") for n in range(MAX_LABELS + 5)]
+    many = [outcome(OutcomeKind.HELPED, skill_id=f"lib:{n:02}") for n in range(MAX_SKILLS + 5)]
     labels = settle_labels([*many, outcome(OutcomeKind.REJECTED, "lib:00", owner="bob")])
-    assert len(labels) == MAX_LABELS + 1
+    assert len(labels) == MAX_SKILLS + 1
     assert labels[:2] == (
         SkillLabel("lib:00", "ann", DAY, helped=1.0),
         SkillLabel("lib:00", "bob", DAY, rejected=1.0),
