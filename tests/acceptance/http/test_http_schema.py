@@ -36,14 +36,17 @@ ANY_CONTENT = {
     ("GET", "/v1/usage/unanswered"),
     ("GET", "/v1/usage/unused"),
     ("POST", "/v1/events"),
+    ("POST", "/v1/links/dismissed"),
     ("POST", "/v1/queries"),
+    ("POST", "/v1/queries/{query_id}/outcomes"),
     ("POST", "/v1/skills"),
     ("POST", "/v1/sources"),
     ("POST", "/v1/webhooks/{host}"),
 }
 """Requests that may be refused though they are of the right form: no schema says which paths lead
 out of a folder, which directories are allowed, what an archive is, what a host tells, which text
-is the cursor of a page, whose usage a token may see, or that an obstacle is one of a session."""
+is the cursor of a page, whose usage a token may see, that an obstacle is one of a session, or which
+fields of an outcome go together."""
 
 ANY_BODY = {("POST", "/v1/skills")}
 """Requests whose body may be any text."""
