@@ -92,7 +92,7 @@ async def work(client: Client) -> str:
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         messages.append(message)
 
-    assert len((await client.list_tools()).tools) == 2
+    assert len((await client.list_tools()).tools) == 3
     found = await client.call_tool(
         "find_skills", {"task": TASK, "budget": 900}, progress_callback=tell
     )
@@ -146,7 +146,7 @@ def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str
     run = subprocess.run(
         client, env=environment, capture_output=True, text=True, timeout=200, check=True
     )
-    assert run.stdout.startswith("tools: find_skills, read_skill\n# Skills for this task\n")
+    assert run.stdout.startswith("tools: find_skills, read_skill, report_outcome\n# Skills for this task\n")
     assert KILN in run.stdout
 
 
