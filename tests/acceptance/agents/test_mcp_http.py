@@ -146,7 +146,9 @@ def test_the_example_client_asks_with_its_token(url: str, secrets: dict[str, str
     run = subprocess.run(
         client, env=environment, capture_output=True, text=True, timeout=200, check=True
     )
-    assert run.stdout.startswith("tools: find_skills, read_skill, report_outcome\n# Skills for this task\n")
+    assert run.stdout.startswith(
+        "tools: find_skills, read_skill, report_outcome\n# Skills for this task\n"
+    )
     assert KILN in run.stdout
 
 
