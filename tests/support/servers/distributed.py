@@ -253,7 +253,7 @@ class Distributed:
         return {name: count for name, count in left.items() if count}
 
     def _watched_queues(self) -> list[str]:
-        """All queues; that of outcomes only with its worker: the reconciler sends roll-ups to it."""
+        """All queues, without that of outcomes if it has no worker: roll-ups are sent to it."""
         return [one for one in ALL_QUEUES if one != OUTCOMES_QUEUE or "outcomes" in self.workers]
 
     def wait_done(self, seconds: float = 120.0, paged: bool = True) -> None:
