@@ -28,7 +28,7 @@ from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
 __all__ = ["deployments"]
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-WORKLOADS = ("query", "ingest", "fetch", "link", "embed_sections", "refine")
+WORKLOADS = ("query", "ingest", "fetch", "link", "outcomes", "embed_sections", "refine")
 PATIENCE = 5.0
 """Of commands, with servers that are frozen."""
 
@@ -160,10 +160,11 @@ def test_no_password_is_in_any_log(running: Distributed, run_servers: RunServers
 
 
 def test_figures_of_every_worker(running: Distributed, ports: dict[str, int]) -> None:
-    running.skillbus("query", "fire a kiln")
+    asked = running.skillbus("query", "fire a kiln", "--format", "json").data["query_id"]
+    running.skillbus("outcome", asked, "missing")
     known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
     everything: set[str] = set()
-    for name in ("query", "link", "embed_sections"):
+    for name in ("query", "link", "embed_sections", "outcomes"):
         found = wait_for(lambda port=ports[name]: when_all_are_up(port))
         everything |= {sample.rpartition("_")[0] for sample in found} | set(found)
         assert found["skillbus_skills"][("published",)] == 10
