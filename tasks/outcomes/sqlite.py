@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ from config.errors import NotFoundError
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.outcomes import sqlite_days as days
+from tasks.outcomes import sqlite_deletion as deletion
 from tasks.outcomes.protocol import (
     MAX_CHANGES,
     OutcomeChanges,
@@ -237,56 +237,18 @@ class SqliteOutcomeStore(OutcomeStore):
 
     @override
     def forget_owner(self, owner: str) -> int:
-        return self._forget(
-            "SELECT key FROM outcomes WHERE owner = ?1 OR query IN "
-            "(SELECT number FROM answers WHERE owner = ?1)",
-            "SELECT number FROM answers WHERE owner = ?1",
-            owner,
-        )
+        with self._file.reading() as connection:
+            answers = deletion.list_answers_of_owner(connection, owner)
+        deleted = deletion.forget_answers(self._file, answers)
+        with self._file.reading() as connection:
+            outcomes = deletion.list_outcomes_of_owner(connection, owner)
+        return deleted + deletion.forget_outcomes(self._file, outcomes)
 
     @override
     def forget_before(self, seconds: float) -> int:
-        return self._forget(
-            "SELECT key FROM outcomes WHERE query IN "
-            "(SELECT number FROM answers WHERE answered < ?1)",
-            "SELECT number FROM answers WHERE answered < ?1",
-            seconds,
-        )
-
-    def _forget(self, outcomes: str, answers: str, value: str | float) -> int:
-        """Delete the outcomes and answers that these statements select with one parameter."""
-        now = time.time()
-        with self._file.transaction(durable=True) as connection:
-            changed = connection.execute(
-                "SELECT DISTINCT a.query_id, a.day FROM outcomes o "  # noqa: S608 - constants of this class
-                f"JOIN answers a ON a.number = o.query WHERE o.key IN ({outcomes}) "
-                "ORDER BY a.query_id",
-                (value,),
-            ).fetchall()
-            emptied = connection.execute(
-                f"SELECT DISTINCT day FROM answers WHERE number IN ({answers})",  # noqa: S608
-                (value,),
-            ).fetchall()
-            deleted = connection.execute(
-                f"DELETE FROM outcomes WHERE key IN ({outcomes})",  # noqa: S608
-                (value,),
-            ).rowcount
-            connection.execute(
-                "REPLACE INTO forgotten SELECT query_id, ?2 FROM answers "  # noqa: S608
-                f"WHERE number IN ({answers})",
-                (value, now),
-            )
-            for table, column in (("vectors", "query"), ("answers", "number")):
-                connection.execute(
-                    f"DELETE FROM {table} WHERE {column} IN ({answers})",  # noqa: S608
-                    (value,),
-                )
-            days.mark_changed_queries(connection, [query_id for query_id, _ in changed])
-            days.forget_tombstones(connection, now)
-            days.mark_changed_days(
-                connection, {day for _, day in changed} | {day for (day,) in emptied}
-            )
-        return deleted
+        with self._file.reading() as connection:
+            answers = deletion.list_answers_before(connection, seconds)
+        return deletion.forget_answers(self._file, answers)
 
     # -- vectors of past tasks
     @override
@@ -343,7 +305,7 @@ class SqliteOutcomeStore(OutcomeStore):
 
     @override
     def prune_days(self, before: int) -> int:
-        return days.prune_days(self._file, before)
+        return deletion.prune_days(self._file, before)
 
     @override
     def merge_days(self, first: int, last: int, usage: bytes) -> None:

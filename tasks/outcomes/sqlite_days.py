@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,9 +13,6 @@ from tasks.sqlite_file import SqliteFile
 
 _PAGE = 2_000
 """Rows of a day that are read at once."""
-
-_PRUNED_AT_ONCE = 500
-"""Queries that are deleted in one transaction: other processes write between these."""
 
 
 def mark_changed_queries(connection: sqlite3.Connection, query_ids: Iterable[str]) -> None:
@@ -102,40 +98,6 @@ def get_days(file: SqliteFile, first: int, last: int) -> dict[int, bytes]:
             (first, last),
         ).fetchall()
     return dict(rows)
-
-
-def prune_days(file: SqliteFile, before: int) -> int:
-    """As `OutcomeStore.prune_days`; one that was interrupted is continued by the next."""
-    with file.transaction() as connection:
-        # First, so that nothing is added to a day of which a part is deleted.
-        connection.execute(
-            "UPDATE days SET pruned = 1 WHERE day < ? AND saved_version = version AND NOT pruned",
-            (before,),
-        )
-    deleted = 0
-    while count := _prune_batch(file):
-        deleted += count
-    return deleted
-
-
-def _prune_batch(file: SqliteFile) -> int:
-    with file.transaction() as connection:
-        rows = connection.execute(
-            "SELECT a.number, a.query_id, EXISTS (SELECT * FROM outcomes WHERE query = a.number) "
-            "FROM answers a WHERE a.day IN (SELECT day FROM days WHERE pruned) LIMIT ?",
-            (_PRUNED_AT_ONCE,),
-        ).fetchall()
-        numbers = [(number,) for number, _, _ in rows]
-        for table, column in (("outcomes", "query"), ("vectors", "query"), ("answers", "number")):
-            connection.executemany(f"DELETE FROM {table} WHERE {column} = ?", numbers)  # noqa: S608
-        reported = [query_id for _, query_id, has_outcomes in rows if has_outcomes]
-        now = time.time()
-        connection.executemany(
-            "REPLACE INTO forgotten VALUES (?, ?)", [(query_id, now) for query_id in reported]
-        )
-        mark_changed_queries(connection, reported)
-        forget_tombstones(connection, now)
-    return len(rows)
 
 
 def merge_days(file: SqliteFile, first: int, last: int, usage: bytes) -> None:
