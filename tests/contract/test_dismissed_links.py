@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from graph.local.store import SqliteSkillGraph
 from graph.protocol import SkillGraph
 from graph.records import DismissedLink, Link, LinkPlace, LinkType
 from tests.contract.test_skill_graph import (
@@ -19,7 +18,7 @@ from tests.contract.test_skill_graph import (
     mention,
     publication,
 )
-from tests.support.samples.catalog import catalog_settings, empty_catalog, open_catalog
+from tests.support.samples.reopened import reopening_neo4j_graph, reopening_sqlite_graph
 
 Reopen = Callable[[], SkillGraph]
 UNDIRECTED = [kind for kind in LinkType if not kind.is_directed]
@@ -175,29 +174,12 @@ class DismissedLinksContract:
 class TestSqliteDismissedLinks(DismissedLinksContract):
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Iterator[Reopen]:
-        opened: list[SkillGraph] = []
-
-        def open_again() -> SkillGraph:
-            opened.append(SqliteSkillGraph(tmp_path / "library.db", writable=True))
-            return opened[-1]
-
-        yield open_again
-        for graph in opened:
-            graph.close()
+        with reopening_sqlite_graph(tmp_path) as reopened:
+            yield reopened
 
 
 class TestNeo4jDismissedLinks(DismissedLinksContract):
     @pytest.fixture
     def reopen(self, neo4j_url: str, neo4j_password_file: Path | None) -> Iterator[Reopen]:
-        settings = catalog_settings(neo4j_url, neo4j_password_file)
-        opened: list[SkillGraph] = []
-
-        def open_again() -> SkillGraph:
-            opened.append(open_catalog(settings))
-            return opened[-1]
-
-        open_again()
-        empty_catalog(settings)
-        yield open_again
-        for graph in opened:
-            graph.close()
+        with reopening_neo4j_graph(neo4j_url, neo4j_password_file) as reopened:
+            yield reopened

@@ -27,6 +27,7 @@ from tasks.outcomes import protocol
 from tasks.outcomes.protocol import OutcomeStore, StoredVector, TaskVectors
 from tasks.outcomes.redis import RedisOutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tests.support.samples.reopened import reopening
 from tests.support.servers.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
@@ -38,21 +39,14 @@ NOON = (DAY + 0.5) * SECONDS_PER_DAY
 
 @pytest.fixture(params=["sqlite", "redis"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
-    opened: list[OutcomeStore] = []
-
     def open_store() -> OutcomeStore:
-        store: OutcomeStore
         if request.param == "sqlite":
-            store = SqliteOutcomeStore(tmp_path / "outcomes.db")
-        else:
-            settings: ServerSettings = request.getfixturevalue("redis_settings")
-            store = RedisOutcomeStore(connect(settings, binary=True), settings)
-        opened.append(store)
-        return store
+            return SqliteOutcomeStore(tmp_path / "outcomes.db")
+        settings: ServerSettings = request.getfixturevalue("redis_settings")
+        return RedisOutcomeStore(connect(settings, binary=True), settings)
 
-    yield open_store
-    for store in opened:
-        store.close()
+    with reopening(open_store) as reopened:
+        yield reopened
 
 
 @pytest.fixture

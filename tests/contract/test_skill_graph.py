@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from graph.local.store import SqliteSkillGraph
 from graph.protocol import SkillGraph
 from graph.records import (
     EntryFilter,
@@ -25,7 +24,7 @@ from graph.records import (
 )
 from skills.judgement import Judgement
 from skills.record import RevisionKey
-from tests.support.samples.catalog import catalog_settings, empty_catalog, open_catalog
+from tests.support.samples.reopened import reopening_neo4j_graph, reopening_sqlite_graph
 
 JUDGEMENT = Judgement("some-model", 2, "deception", 12, 'rounds totals 上 "in favour"')
 
@@ -766,29 +765,12 @@ class TestSqliteSkillGraph(SkillGraphContract):
 
     @pytest.fixture
     def reopen(self, tmp_path: Path) -> Iterator[Reopen]:
-        opened: list[SkillGraph] = []
-
-        def open_again() -> SkillGraph:
-            opened.append(SqliteSkillGraph(tmp_path / "library.db", writable=True))
-            return opened[-1]
-
-        yield open_again
-        for graph in opened:
-            graph.close()
+        with reopening_sqlite_graph(tmp_path) as reopened:
+            yield reopened
 
 
 class TestNeo4jSkillGraph(SkillGraphContract):
     @pytest.fixture
     def reopen(self, neo4j_url: str, neo4j_password_file: Path | None) -> Iterator[Reopen]:
-        settings = catalog_settings(neo4j_url, neo4j_password_file)
-        opened: list[SkillGraph] = []
-
-        def open_again() -> SkillGraph:
-            opened.append(open_catalog(settings))
-            return opened[-1]
-
-        open_again()
-        empty_catalog(settings)
-        yield open_again
-        for graph in opened:
-            graph.close()
+        with reopening_neo4j_graph(neo4j_url, neo4j_password_file) as reopened:
+            yield reopened

@@ -22,6 +22,7 @@ from tasks.language_model.skill_pairs.protocol import (
 from tasks.language_model.skill_pairs.redis import RedisSkillPairs
 from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
 from tasks.language_model.sqlite_answers import SqliteAnswerStore
+from tests.support.samples.reopened import reopening
 from tests.support.servers.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
@@ -34,21 +35,14 @@ TOO_GENERAL = RejectionReason.TOO_GENERAL
 
 @pytest.fixture(params=["sqlite", "redis"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
-    opened: list[SkillPairStore] = []
-
     def open_store() -> SkillPairStore:
-        store: SkillPairStore
         if request.param == "sqlite":
-            store = SqliteSkillPairs(tmp_path / "answers.db")
-        else:
-            settings: ServerSettings = request.getfixturevalue("redis_settings")
-            store = RedisSkillPairs(connect(settings), settings)
-        opened.append(store)
-        return store
+            return SqliteSkillPairs(tmp_path / "answers.db")
+        settings: ServerSettings = request.getfixturevalue("redis_settings")
+        return RedisSkillPairs(connect(settings), settings)
 
-    yield open_store
-    for store in opened:
-        store.close()
+    with reopening(open_store) as reopened:
+        yield reopened
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from tasks.outcomes.usage.forget import forget_owner
 from tasks.outcomes.usage.model import Usage, count_by_name
 from tasks.outcomes.usage.roll_up import merge_months, roll_up_days
 from tasks.outcomes.usage.window import read_usage
+from tests.support.samples.reopened import reopening
 from tests.support.servers.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
@@ -52,15 +53,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture
 def reopen(place: Place) -> Iterator[Reopen]:
-    opened: list[OutcomeStore] = []
-
-    def open_store() -> OutcomeStore:
-        opened.append(open_at(place))
-        return opened[-1]
-
-    yield open_store
-    for store in opened:
-        store.close()
+    with reopening(lambda: open_at(place)) as reopened:
+        yield reopened
 
 
 @pytest.fixture

@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from tests.support.program.program import ForkServer, Skillbus, wait_for
-from tests.support.samples.library import write_topics
+from tests.support.program.program import Skillbus, wait_for
 
 TASK = "fire stoneware in an electric kiln"
 KILN = "crafts:kiln-firing"
-
-
-@pytest.fixture(scope="module", params=["alone", "served"])
-def skillbus(
-    request: pytest.FixtureRequest,
-    fork_server: ForkServer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Skillbus]:
-    """A library of its own, linked by the commands themselves or by `serve`."""
-    base = tmp_path_factory.mktemp(f"links-{request.param}")
-    made = Skillbus(fork_server, base / "home")
-    made("sync", str(write_topics(base / "crafts")))
-    with made.serving() if request.param == "served" else nullcontext():
-        yield made
 
 
 @pytest.fixture(scope="module")

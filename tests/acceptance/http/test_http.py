@@ -18,12 +18,12 @@ import pytest
 from deploy.stack.ports import free_port
 from skills.events import SourceChanged, new_event
 from tests.support.program.program import ROOT, ForkServer, Process, Skillbus, wait_for
+from tests.support.program.token_clients import Clients, open_clients
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.servers.git_remote import PushedRepository, served_over_http
 
 TASK = "fire stoneware in an electric kiln"
 SCOPES = ("read", "write", "admin")
-Clients = dict[str, httpx.Client]
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +80,8 @@ def served(skillbus: Skillbus, base: Path, secrets: dict[str, str], port: int) -
 
 @pytest.fixture(scope="module")
 def clients(served: Process, secrets: dict[str, str], port: int) -> Iterator[Clients]:
-    opened = {
-        name: httpx.Client(
-            base_url=f"http://127.0.0.1:{port}",
-            headers={"Authorization": f"Bearer {secret}"},
-            timeout=200,
-        )
-        for name, secret in secrets.items()
-    }
-    yield opened
-    for client in opened.values():
-        client.close()
+    with open_clients(port, secrets) as opened:
+        yield opened
 
 
 def refused(answer: httpx.Response, status: int, kind: str) -> dict[str, Any]:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus, wait_for
+from tests.support.program.token_clients import Clients, serving_clients
 from tests.support.samples.library import write_topics
 
 TASK = "fire stoneware in an electric kiln"
 KILN = "crafts:kiln-firing"
 HELPED = {"skill_id": KILN, "outcome": "helped", "reason": "", "by": "verifier"}
-Clients = dict[str, httpx.Client]
 
 
 @pytest.fixture(scope="module")
@@ -27,23 +26,9 @@ def skillbus(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture(scope="module")
 def clients(skillbus: Skillbus) -> Iterator[Clients]:
-    secrets = {
-        name: skillbus("tokens", "add", name, "--scope", scope).out.strip()
-        for name, scope in (("ann", "read"), ("bob", "read"), ("root", "admin"))
-    }
-    port = free_port()
-    with skillbus.serving("--listen", f"127.0.0.1:{port}"):
-        opened = {
-            name: httpx.Client(
-                base_url=f"http://127.0.0.1:{port}",
-                headers={"Authorization": f"Bearer {secret}"},
-                timeout=100,
-            )
-            for name, secret in secrets.items()
-        }
+    scopes = {"ann": "read", "bob": "read", "root": "admin"}
+    with serving_clients(skillbus, scopes) as opened:
         yield opened
-        for client in opened.values():
-            client.close()
 
 
 def ask(client: httpx.Client) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus
+from tests.support.program.token_clients import Clients, serving_clients
 from tests.support.samples.library import write_topics
 
 TASK = "fire stoneware in an electric kiln"
@@ -17,29 +17,14 @@ KILN = "crafts:kiln-firing"
 
 
 @pytest.fixture(scope="module")
-def clients(
-    fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[dict[str, httpx.Client]]:
+def clients(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     base = tmp_path_factory.mktemp("http-sessions")
     skillbus = Skillbus(fork_server, base / "home", SKILLBUS_GATEWAY__BURST="100000")
     skillbus("sync", str(write_topics(base / "crafts")))
-    address = f"127.0.0.1:{free_port()}"
-    tokens = {
-        name: skillbus("tokens", "add", name, "--scope", "write").out.strip()
-        for name in ("ann", "bob")
-    }
-    with skillbus.serving("--listen", address):
-        opened = {
-            name: httpx.Client(
-                base_url=f"http://{address}",
-                headers={"Authorization": f"Bearer {token}", "Prefer": "wait=60"},
-                timeout=200,
-            )
-            for name, token in tokens.items()
-        }
-        yield opened
+    with serving_clients(skillbus, {"ann": "write", "bob": "write"}) as opened:
         for client in opened.values():
-            client.close()
+            client.headers["Prefer"] = "wait=60"
+        yield opened
 
 
 def ask(client: httpx.Client, **body: Any) -> dict[str, Any]:
@@ -53,7 +38,7 @@ def ids(bundle: dict[str, Any]) -> list[str]:
     return [skill["skill_id"] for skill in bundle["skills"]]
 
 
-def test_sessions_of_the_same_id_never_mix(clients: dict[str, httpx.Client]) -> None:
+def test_sessions_of_the_same_id_never_mix(clients: Clients) -> None:
     first = ask(clients["ann"], task=TASK, session="job")
     assert KILN in ids(first)
     assert KILN in ids(ask(clients["bob"], task=TASK, session="job"))
@@ -64,7 +49,7 @@ def test_sessions_of_the_same_id_never_mix(clients: dict[str, httpx.Client]) -> 
     assert ids(ask(clients["ann"], task=TASK, session="job", resend=True)) == ids(first)
 
 
-def test_an_obstacle_needs_no_task(clients: dict[str, httpx.Client]) -> None:
+def test_an_obstacle_needs_no_task(clients: Clients) -> None:
     ask(clients["ann"], task=TASK, session="cracks", brief=True)
     answer = ask(clients["ann"], session="cracks", obstacle="the stoneware cracked")
     assert answer["task"] == TASK
@@ -72,7 +57,7 @@ def test_an_obstacle_needs_no_task(clients: dict[str, httpx.Client]) -> None:
 
 
 def test_a_query_right_behind_another_knows_its_answer(
-    clients: dict[str, httpx.Client],
+    clients: Clients,
 ) -> None:
     """A client that has an answer may ask on at once."""
     for number in range(10):
@@ -97,14 +82,14 @@ def test_a_query_right_behind_another_knows_its_answer(
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    clients: dict[str, httpx.Client], body: dict[str, Any], status: int
+    clients: Clients, body: dict[str, Any], status: int
 ) -> None:
     answer = clients["ann"].post("/v1/queries", json=body)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-def test_an_obstacle_of_no_session_fails(clients: dict[str, httpx.Client]) -> None:
+def test_an_obstacle_of_no_session_fails(clients: Clients) -> None:
     body = {"session": "never used", "obstacle": "it failed"}
     answer = clients["ann"].post("/v1/queries", json=body).json()
     assert answer["state"] == "failed"

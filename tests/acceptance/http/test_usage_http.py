@@ -11,13 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
-from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus, wait_for
+from tests.support.program.token_clients import Clients, serving_clients
 from tests.support.samples.library import write_topics
 
 KILN = "fire stoneware in an electric kiln"
 SNAPSHOTS, JACOBIAN = "rotate the zfs snapshots", "invert the sparse jacobian on the gpu"
-Clients = dict[str, httpx.Client]
 
 
 @pytest.fixture(scope="module")
@@ -26,26 +25,11 @@ def clients(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     base: Path = tmp_path_factory.mktemp("usage-http")
     skillbus = Skillbus(fork_server, base / "home", SKILLBUS_GATEWAY__BURST="100000")
     skillbus("sync", str(write_topics(base / "crafts")))
-    port = free_port()
     scopes = {"ann": "read", "bob": "read", "root": "admin"}
-    secrets = {
-        name: skillbus("tokens", "add", name, "--scope", scope).out.strip()
-        for name, scope in scopes.items()
-    }
-    with skillbus.serving("--listen", f"127.0.0.1:{port}"):
-        opened = {
-            name: httpx.Client(
-                base_url=f"http://127.0.0.1:{port}",
-                headers={"Authorization": f"Bearer {secret}"},
-                timeout=200,
-            )
-            for name, secret in secrets.items()
-        }
+    with serving_clients(skillbus, scopes) as opened:
         for name, task in (("ann", KILN), ("ann", SNAPSHOTS), ("bob", JACOBIAN)):
             ask(opened[name], task)
         yield opened
-        for client in opened.values():
-            client.close()
 
 
 def ask(client: httpx.Client, task: str, **more: str) -> str:

@@ -66,6 +66,7 @@ class ElasticIndices:
             index.delete(index.list_keys())
             index.close()
             self._idle[model, dimension].append(prefix)
+        self._refresh({prefix for _, _, prefix in self._used.values()})
         self._used.clear()
         self._delete(self._own)
         self._own.clear()
@@ -73,6 +74,16 @@ class ElasticIndices:
     def close(self) -> None:
         """Delete everything."""
         self._delete({prefix for idle in self._idle.values() for prefix in idle})
+
+    def _refresh(self, prefixes: set[str]) -> None:
+        """Deleted sections are still found until the next refresh."""
+        connection = ElasticsearchConnection(ServerSettings(**self._values))
+        try:
+            with connection.translate_errors() as client:
+                if prefixes:
+                    client.indices.refresh(index=[f"{one}-*" for one in prefixes])
+        finally:
+            connection.close()
 
     def _delete(self, prefixes: set[str]) -> None:
         connection = ElasticsearchConnection(ServerSettings(**self._values))

@@ -1,0 +1,25 @@
+"""A library that commands open themselves, or that `serve` answers for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from tests.support.program.program import ForkServer, Skillbus
+from tests.support.samples.library import write_topics
+
+
+@pytest.fixture(scope="module", params=["alone", "served"])
+def skillbus(
+    request: pytest.FixtureRequest,
+    fork_server: ForkServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Skillbus]:
+    """Ten skills about crafts, a library for each test file and each way to run commands."""
+    base = tmp_path_factory.mktemp(f"crafts-{request.param}")
+    made = Skillbus(fork_server, base / "home")
+    made("sync", str(write_topics(base / "crafts")))
+    with made.serving() if request.param == "served" else nullcontext():
+        yield made
