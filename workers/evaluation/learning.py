@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,8 +17,8 @@ from tasks.outcomes.protocol import OutcomeStore, TaskVectors, quantise_vector
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_skills
-from tasks.query.process_state.past_tasks import PastTasks
 from tasks.services import Lazy, Services
+from workers.evaluation.learning_arms import ARMS, WITHOUT
 from workers.evaluation.learning_stream import (
     LabelledTask,
     Scenario,
@@ -36,28 +37,6 @@ CHECKPOINTS = 4
 """Times that the prompts which are not replayed are asked, evenly over the stream."""
 
 OnProgress = Callable[[int, int], None]
-Learn = Callable[[Services], Services]
-
-
-def _forget(services: Services) -> Services:
-    return _with_learning(services, memory=False)
-
-
-def _remember(services: Services) -> Services:
-    return _with_learning(services, memory=True)
-
-
-def _with_learning(services: Services, **learning: bool) -> Services:
-    chosen = services.settings.learning.model_copy(update=learning)
-    settings = services.settings.model_copy(update={"learning": chosen})
-    past_tasks = PastTasks(services.outcomes, services.encoder.get, chosen)
-    return replace(services, settings=settings, past_tasks=past_tasks)
-
-
-WITHOUT = "without"
-ARMS: Mapping[str, Learn] = {WITHOUT: _forget, "memory": _remember}
-"""What learns: the services of a query, from those whose store of outcomes is that of the replay.
-Arms are asked in this order; those that learn are compared with the first."""
 
 
 class CachingEncoder:
@@ -105,11 +84,19 @@ class ScenarioResult:
 class Replay:
     """Replays scenarios against a library that stays as it is."""
 
-    def __init__(self, services: Services, tasks: Sequence[LabelledTask], seed: int) -> None:
+    def __init__(
+        self,
+        services: Services,
+        tasks: Sequence[LabelledTask],
+        seed: int,
+        arms: Sequence[str] = tuple(ARMS),
+    ) -> None:
+        """arms: names of ARMS; that without learning is always one of them."""
         encoder: Encoder = CachingEncoder(services.encoder.get())
         self._services = replace(services, encoder=Lazy(lambda: encoder))
         self._tasks = tasks
         self._seed = seed
+        self._arms = {name: ARMS[name] for name in ARMS if name in (WITHOUT, *arms)}
         self._base: dict[str, Sequence[str]] = {}
 
     def count_steps(self, scenarios: Sequence[Scenario]) -> int:
@@ -118,13 +105,13 @@ class Replay:
         for scenario in scenarios:
             split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
             asked = CHECKPOINTS * (len(split.held_out) + len(split.new))
-            steps += (len(ARMS) - 1) * (asked + len(split.replayed))
+            steps += (len(self._arms) - 1) * (asked + len(split.replayed))
         return steps
 
     def rank_base(self, on_step: Callable[[], None]) -> None:
         """Rank all prompts without any learning; needed once before `run`."""
         with _open_store() as store:
-            services = _forget(replace(self._services, outcomes=store.outcomes))
+            services = ARMS[WITHOUT](replace(self._services, outcomes=store.outcomes), store.path)
             for task in self._tasks:
                 self._base[task.task_id] = _rank(services, task)
                 on_step()
@@ -133,10 +120,11 @@ class Replay:
         """One scenario with each arm."""
         split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
         result = ScenarioResult(scenario.name)
-        for name, learn in ARMS.items():
+        for name, learn in self._arms.items():
             with _open_store() as store:
-                services = learn(replace(self._services, outcomes=store.outcomes))
-                stream = _Stream(self, scenario, split, services, learns=name != WITHOUT)
+                services = replace(self._services, outcomes=store.outcomes)
+                learn_here = partial(learn, services, store.path)
+                stream = _Stream(self, scenario, split, learn_here, learns=name != WITHOUT)
                 result.arms[name] = stream.run(on_step)
         return result
 
@@ -160,10 +148,18 @@ class _Stream:
     """One scenario with one arm."""
 
     def __init__(
-        self, replay: Replay, scenario: Scenario, split: Split, services: Services, *, learns: bool
+        self,
+        replay: Replay,
+        scenario: Scenario,
+        split: Split,
+        learn: Callable[[], Services],
+        *,
+        learns: bool,
     ) -> None:
+        """learn: gives services with what is learned of the outcomes so far."""
         self._replay, self._scenario, self._split = replay, scenario, split
-        self._services, self._learns = services, learns
+        self._learn, self._learns = learn, learns
+        self._services = learn()
         self._rng = np.random.default_rng(replay.seed)
         self._successors: dict[str, str] = {}
         self._poisoned: list[str] = []
@@ -171,7 +167,7 @@ class _Stream:
             self._successors = find_successors(replay.tasks, replay.base)
         if scenario.is_poisoned:
             right = {name for task in replay.tasks for name in task.right}
-            ids = list(services.library.refresh().pointers)
+            ids = list(self._services.library.refresh().pointers)
             self._poisoned = choose_poisoned(ids, right, replay.seed)
 
     def run(self, on_step: Callable[[], None]) -> list[Checkpoint]:
@@ -184,6 +180,7 @@ class _Stream:
             if self._learns:
                 self._report(task, ranked, place)
             if place + 1 in ends:
+                self._services = self._learn()
                 found.append(self._check(place + 1, on_step))
         return found
 
@@ -252,6 +249,11 @@ class _OpenStore:
 
     folder: TemporaryDirectory[str]
     outcomes: OutcomeStore
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return Path(self.folder.name)
 
     def __enter__(self) -> _OpenStore:
         return self

@@ -12,7 +12,7 @@ from tests.support.samples.library import write_topics
 
 
 @pytest.fixture(scope="module", params=["alone", "served"])
-def skillbus(
+def crafts_library(
     request: pytest.FixtureRequest,
     fork_server: ForkServer,
     tmp_path_factory: pytest.TempPathFactory,

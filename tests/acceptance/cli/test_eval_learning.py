@@ -58,7 +58,7 @@ def test_every_stream_is_replayed_alike(examples: Skillbus, prompts: str, tmp_pa
     assert json.loads(out.read_text(encoding="utf-8")) == data
     assert data["replayed"] + data["held_out"] + data["of_new_skills"] == 10
     for arms in data["scenarios"].values():
-        assert arms.keys() == {"without", "memory"}
+        assert arms.keys() == {"without", "memory", "links", "training", "all"}
         for checkpoints in arms.values():
             assert checkpoints[-1]["replayed"] == data["replayed"]
             assert all(0 <= one["held_out"]["Hit@1"] <= 1 for one in checkpoints)
@@ -69,15 +69,15 @@ def test_every_stream_is_replayed_alike(examples: Skillbus, prompts: str, tmp_pa
 
 def test_outcomes_of_the_library_itself_stay_as_they_are(examples: Skillbus, prompts: str) -> None:
     before = examples("outcomes", "export").out
-    table = examples("eval", "learning", prompts, "--scenario", "clean").out
+    table = examples("eval", "learning", prompts, "--scenario", "clean", "--arm", "memory").out
     assert table.count("| clean |") == 2
     assert examples("outcomes", "export").out == before
 
 
 def test_wrong_input(examples: Skillbus, prompts: str, tmp_path: Path) -> None:
-    assert (
-        "scenarios: clean" in examples("eval", "learning", prompts, "--scenario", "x", code=2).err
-    )
+    command = ("eval", "learning", prompts)
+    assert "scenarios: clean" in examples(*command, "--scenario", "x", code=2).err
+    assert "arms: without, memory" in examples(*command, "--arm", "x", code=2).err
     single = tmp_path / "single.jsonl"
     single.write_text(
         json.dumps({"task_id": "a", "instruction": "b", "gt_skill_ids": ["examples:log-triage"]}),

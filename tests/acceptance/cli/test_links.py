@@ -13,6 +13,12 @@ KILN = "crafts:kiln-firing"
 
 
 @pytest.fixture(scope="module")
+def skillbus(crafts_library: Skillbus) -> Skillbus:
+    """A library of this file."""
+    return crafts_library
+
+
+@pytest.fixture(scope="module")
 def other(skillbus: Skillbus) -> str:
     """A skill that the kiln has no link with."""
     listed = [row["skill_id"] for row in skillbus("skills", "list", "--json").data]

@@ -14,6 +14,12 @@ TASK = "fire stoneware in an electric kiln"
 KILN = "crafts:kiln-firing"
 
 
+@pytest.fixture(scope="module")
+def skillbus(crafts_library: Skillbus) -> Skillbus:
+    """A library of this file."""
+    return crafts_library
+
+
 @pytest.fixture(autouse=True)
 def _forgotten(skillbus: Skillbus) -> Iterator[None]:
     yield

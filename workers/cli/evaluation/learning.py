@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     help="Only this stream; repeatable. By default all: clean, '20 % flipped', '40 % flipped', "
     "tokens, poisoned, replaced, drift.",
 )
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    help="Only this way to learn, compared with none; repeatable. By default all: memory, links, "
+    "training (of the ranker), all (the three together).",
+)
 @click.option("--out", type=click.Path(path_type=Path), help="Write the figures as JSON.")
 @click.option(
     "--plots", type=click.Path(path_type=Path, file_okay=False), help="Write SVG plots here."
@@ -38,6 +45,7 @@ def learning(
     tasks: Path,
     seed: int,
     chosen: tuple[str, ...],
+    arms: tuple[str, ...],
     out: Path | None,
     plots: Path | None,
     wait: bool,
@@ -47,30 +55,28 @@ def learning(
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`, several prompts for a skill.
     Half of the prompts of four in five skills are replayed: their skills helped, the others of the
-    answer were rejected. The other prompts are ranked at four points of the stream. Outcomes of the
-    library itself are neither used nor changed.
+    answer were rejected. The other prompts are ranked at four points of the stream, with each way
+    in which skillbus learns and with all of them. Outcomes of the library itself are neither used
+    nor changed.
 
     \b
     Example:
       skillbus eval learning prompts.jsonl --scenario clean --plots build
     """
     from workers.evaluation.learning import Replay, to_json_data, to_markdown
+    from workers.evaluation.learning_arms import ARMS
     from workers.evaluation.learning_stream import SCENARIOS, read_tasks, split_tasks
     from workers.evaluation.predictions import read_jsonl
 
-    unknown = set(chosen) - {scenario.name for scenario in SCENARIOS}
-    if unknown:
-        raise UsageError(
-            f"no scenario {', '.join(sorted(unknown))}; "
-            f"scenarios: {', '.join(scenario.name for scenario in SCENARIOS)}"
-        )
+    _check_names("scenario", chosen, [scenario.name for scenario in SCENARIOS])
+    _check_names("arm", arms, list(ARMS))
     labelled = read_tasks(read_jsonl(tasks, ("task_id", "instruction")))
     split = split_tasks(labelled, seed)
     if not split.replayed or not split.held_out:
         raise UsageError(f"{tasks}: no skill has two prompts with `gt_skill_ids`, one to replay")
     scenarios = [one for one in SCENARIOS if not chosen or one.name in chosen]
     with open_library(read_settings(ctx), wait) as services, progress_bar("replaying") as show:
-        replay = Replay(services, labelled, seed)
+        replay = Replay(services, labelled, seed, arms or tuple(ARMS))
         total, done = replay.count_steps(scenarios), 0
 
         def on_step() -> None:
@@ -89,6 +95,12 @@ def learning(
         print_json(data)
     else:
         click.echo(to_markdown(results), nl=False)
+
+
+def _check_names(what: str, given: tuple[str, ...], known: list[str]) -> None:
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise UsageError(f"no {what} {', '.join(unknown)}; {what}s: {', '.join(known)}")
 
 
 def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:
