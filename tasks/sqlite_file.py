@@ -52,7 +52,7 @@ class SqliteFile:
             try:
                 yield self.connection
             except sqlite3.OperationalError as error:
-                raise TransientError(f"{self._name} cannot be read: {error}") from error
+                raise self._failed("read", error) from error
             except sqlite3.DatabaseError as error:
                 raise self._damaged(error) from error
 
@@ -71,7 +71,7 @@ class SqliteFile:
             except sqlite3.DatabaseError as error:
                 self._roll_back()
                 if isinstance(error, sqlite3.OperationalError):
-                    raise TransientError(f"{self._name} cannot be written: {error}") from error
+                    raise self._failed("written", error) from error
                 raise self._damaged(error) from error
             except BaseException:
                 self._roll_back()
@@ -87,18 +87,24 @@ class SqliteFile:
         except FileNotFoundError:  # in memory, or a file system without WAL
             return
         except OSError as error:
-            raise TransientError(f"{self._name} cannot be written: {error}") from error
+            raise self._failed("written", error) from error
         # SQLite holds no lock on this file that closing it here would end.
         try:
             os.fsync(log)
         except OSError as error:
-            raise TransientError(f"{self._name} cannot be written: {error}") from error
+            raise self._failed("written", error) from error
         finally:
             os.close(log)
 
     def _roll_back(self) -> None:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
+
+    def _failed(self, verb: str, error: Exception) -> TransientError:
+        reason = f"{self._name} cannot be {verb}: {error}"
+        # The operating system's errors name files, which are not for remote callers.
+        public = f"{self._name} cannot be {verb}"
+        return TransientError(f"{self.path}: {reason}", public_message=public)
 
     def _damaged(self, error: sqlite3.DatabaseError) -> PermanentError:
         return PermanentError(f"{self.path}: {self._name} is damaged ({error}); {self._advice}")

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from skills.bundle.budget_form import BudgetForm
 from skills.bundle.rejection import RejectionReason
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 
@@ -70,6 +71,10 @@ def _require_integer(value: object) -> object:
     if isinstance(value, bool | str | bytes):
         raise ValueError("must be a whole number")
     return value
+
+
+def _is_markdown(form: BudgetForm) -> bool:
+    return form is BudgetForm.MARKDOWN
 
 
 def _is_unset(value: object) -> bool:
@@ -224,6 +229,7 @@ class QueryAsked(BaseModel):
     """A query: a task in words, with limits of the answer.
 
     `without` switches stages off. `budget` is in tokens, `top` in skills; null for the setting.
+    `budget_form`: what the budget counts, the Markdown form or the result of the MCP tool.
     `session`: an id of the caller's choice; what was sent in the session is not sent again, unless
     `resend` says that the caller lost it. `obstacle`: what went wrong with the session's task; then
     `task` may be empty. `brief`: skills are introduced, and more of them follows when further
@@ -234,6 +240,7 @@ class QueryAsked(BaseModel):
 
     task: str = ""
     budget: Annotated[int, Field(ge=1, le=10_000_000), _INTEGER] | None = None
+    budget_form: BudgetForm = Field(default=BudgetForm.MARKDOWN, exclude_if=_is_markdown)
     top: Annotated[int, Field(ge=1, le=100), _INTEGER] | None = None
     filters: QueryFilters = QueryFilters()
     without: tuple[str, ...] = ()

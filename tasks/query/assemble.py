@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from graph.records import Link
+from skills.bundle.budget_form import BudgetForm, with_markdown_tokens
 from skills.bundle.markdown import summarise_withheld
 from skills.bundle.model import Bundle, LeftOutSkill
 from skills.events import QueryFilters
@@ -47,7 +48,8 @@ def assemble(
         withheld=withheld,
     )
     links = select_links(context, selected)
-    return fill_bundle(bundle, selected, links, list_left_out(context, chosen.choice))
+    left_out = list_left_out(context, chosen.choice)
+    return fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
 
 
 def assemble_no_hit(context: QueryContext, chosen: ChosenRevisions) -> Bundle:
@@ -84,8 +86,9 @@ def fill_bundle(
     skills: Sequence[SkillPassages],
     links: Iterable[Link],
     left_out: Sequence[LeftOutSkill],
+    form: BudgetForm = BudgetForm.MARKDOWN,
 ) -> Bundle:
-    """Fill a bundle so that its Markdown stays within its budget, exactly.
+    """Fill a bundle so that its Markdown, or the tool result with it, stays within its budget.
 
     Lines that the session has sent before are not sent again, and of a brief one only
     the portion of each skill. Raises UsageError if not even the
@@ -93,8 +96,11 @@ def fill_bundle(
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
     if bundle.brief or bundle.already_sent:
-        return fill_following(shell, skills, tuple(links), brief=bundle.brief)
-    filler = BundleFiller(shell, skills, tuple(links))
-    items = [make_budget_item(filler, place) for place in range(len(skills))]
-    allocated, filled = allocate(filler, items, bundle.budget)
-    return filled if allocated else fill_smallest(filler, items[0], bundle.budget)
+        filled = fill_following(shell, skills, tuple(links), form, brief=bundle.brief)
+    else:
+        filler = BundleFiller(shell, skills, tuple(links), form)
+        items = [make_budget_item(filler, place) for place in range(len(skills))]
+        allocated, filled = allocate(filler, items, bundle.budget)
+        if not allocated:
+            filled = fill_smallest(filler, items[0], bundle.budget)
+    return filled if form is BudgetForm.MARKDOWN else with_markdown_tokens(filled)

@@ -147,6 +147,7 @@ def _list_in_use(
         name = key.skill_id
         conflict = _find_conflict(name, rows.get(name), ranking.conflicts, taken)
         if name not in violations and conflict is None:
+            taken.add(name)
             yield ChosenSkill(name, 0.0, ("in use in this session",), worth=_LEAST_SCORE)
 
 

@@ -42,6 +42,8 @@ def run_query(
     """
     job = services.journal.get_job(query_ids[0])
     if job.state != "accepted":
+        if job.state != "done":
+            _drop_answer(services, job.id)  # of a delivery that was cut short
         return _read_outcome(job)
     request = job.event.parse_data()
     if not isinstance(request, QueryAsked):
@@ -100,6 +102,14 @@ def _record_answer(
         log.warning("an answer is recorded later", query_id=job.id, reason=str(error))
 
 
+def _drop_answer(services: Services, query_id: str) -> None:
+    """Have its session not count as sent what a delivery recorded that did not end the query."""
+    try:
+        services.outcomes.drop_answers([query_id])
+    except TransientError as error:
+        log.warning("an unsent answer counts as sent", query_id=query_id, reason=str(error))
+
+
 def _report_metrics(metrics: MetricsRecorder, bundle: Bundle) -> None:
     metrics.record_query("hit" if bundle.status == "SKILL_HIT" else "no_hit", bool(bundle.degraded))
     for stage, milliseconds in bundle.timings_ms.items():
@@ -123,6 +133,7 @@ def _fail(
     if reason != public_reason:
         log.warning("query failed", query_id=query_id, reason=reason)
     services.journal.fail_job(query_id, public_reason)
+    _drop_answer(services, query_id)
     services.metrics.record_query("failed", degraded=False)
     return {"state": "failed", "reason": reason, "usage": usage}
 

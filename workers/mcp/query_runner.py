@@ -73,15 +73,24 @@ class QueryRunner:
     async def run(self, backend: QueryBackend, request: QueryAsked, owner: str) -> QueryStatus:
         """Submit a query and return its final status; it is cancelled if the caller is.
 
+        A query that ends while it is being cancelled is answered: its session counts the answer as
+        sent.
+
         Raises UsageError for an invalid query, TransientError if there is no answer in time.
         """
         query_id = await self._run_in_thread(partial(backend.submit_query, request, ORIGIN, owner))
         try:
             return await self._poll_until_ended(backend, query_id)
-        except (anyio.get_cancelled_exc_class(), SkillbusError):
+        except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._run_in_thread(partial(_cancel_query, backend, query_id))
             raise
+        except SkillbusError:
+            with anyio.CancelScope(shield=True):
+                status = await self._run_in_thread(partial(_cancel_query, backend, query_id))
+            if status is None or status.state != "done":
+                raise
+            return status
 
     async def _poll_until_ended(self, backend: QueryBackend, query_id: str) -> QueryStatus:
         started_at, reported = time.monotonic(), 0
@@ -100,11 +109,14 @@ class QueryRunner:
         )
 
 
-def _cancel_query(backend: QueryBackend, query_id: str) -> None:
+def _cancel_query(backend: QueryBackend, query_id: str) -> QueryStatus | None:
+    """Cancel a query; returns its status after that, None where the backend does not answer."""
     try:
         backend.cancel_query(query_id)
+        return backend.get_query_status(query_id)
     except SkillbusError as error:  # it ends by its own deadline
         log.warning("query not cancelled", query_id=query_id, reason=str(error))
+        return None
 
 
 def _describe_end(status: QueryStatus) -> str:

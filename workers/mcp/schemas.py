@@ -42,7 +42,7 @@ Session = Annotated[
     str | None,
     Field(
         max_length=200,
-        description="Any id; what it was sent is not sent again. Default: the connection's.",
+        description="Any id; what it was sent is not sent again. Over stdio there is a default.",
     ),
 ]
 Resend = Annotated[bool | None, Field(description="Send all again: earlier text is lost.")]
@@ -125,7 +125,7 @@ def create_tool(
 ) -> Tool:
     """A tool described by its docstring, which deletes nothing; it rejects unknown arguments.
 
-    read_only: whether it changes nothing. Others may be called twice with the same effect as once.
+    read_only: whether it changes nothing.
     """
     tool = Tool.from_function(
         function,
@@ -134,7 +134,7 @@ def create_tool(
         annotations=ToolAnnotations(
             read_only_hint=read_only,
             destructive_hint=False,
-            idempotent_hint=True,
+            idempotent_hint=read_only,
             open_world_hint=False,
         ),
     )

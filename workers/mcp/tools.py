@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from config.errors import MisconfiguredError, NotFoundError, SkillbusError, TransientError
 from config.settings import Settings
+from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import Bundle
 from skills.bundle.rejection import RejectionReason
 from skills.events import (
@@ -29,7 +30,6 @@ from skills.events import (
     describe_validation_error,
 )
 from skills.outcomes.model import OutcomeKind, Reporter
-from workers.backend.protocol import QueryStatus
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
 from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
@@ -38,8 +38,6 @@ from workers.mcp.results import (
     ReportedOutcome,
     SkillText,
     fit_to_budget,
-    markdown_budget,
-    result_budget,
 )
 from workers.mcp.schemas import (
     MAX_ID_LENGTH,
@@ -69,7 +67,6 @@ RESOURCE_TOKENS = 20_000
 PAGE_SIZE = 100
 """Skills on a page of the list of resources."""
 
-_MIN_BUDGET_PATTERN = re.compile(r"less than one passage needs; give at least (\d+)")
 _INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 _THREADS = 16
 _REPORT_SECONDS = 5.0
@@ -115,14 +112,14 @@ class SkillTools:
         NO_SKILL_HIT means: go on without a skill.
         """
         max_tokens = budget or self._settings.choice.budget
-        in_session = session or self._session
         try:
             request = QueryAsked(
                 task=task,
-                budget=markdown_budget(max_tokens, in_session=bool(in_session)),
+                budget=max_tokens,
+                budget_form=BudgetForm.TOOL_RESULT,
                 top=top,
                 filters=QueryFilters.model_validate(filters or {}),
-                session=in_session,
+                session=session or self._session,
                 resend=bool(resend),
                 obstacle=obstacle or "",
                 brief=bool(brief),
@@ -136,7 +133,7 @@ class SkillTools:
             backend = await self._run_in_thread(self._select_backend)
             status = await query_runner.run(backend, request, _owner(ctx))
             if status.state != "done" or status.bundle is None:
-                raise ToolError(_describe_failure(status, max_tokens))
+                raise ToolError(status.reason or f"the query was {status.state}")
             return _build_tool_result(
                 fit_to_budget(Bundle.model_validate(status.bundle), max_tokens)
             )
@@ -263,17 +260,6 @@ def _owner(ctx: Context) -> str:
     """The name of the token that the gateway has checked, "" on standard streams."""
     http_request = ctx.request_context.request
     return "" if http_request is None else str(http_request.state.caller.name)
-
-
-def _describe_failure(status: QueryStatus, budget: int) -> str:
-    """Why there is no bundle; a minimum budget is converted to that of the result."""
-    least = _MIN_BUDGET_PATTERN.search(status.reason)
-    if least is None:
-        return status.reason or f"the query was {status.state}"
-    return (
-        f"a budget of {budget} tokens is less than one passage needs; "
-        f"give at least {result_budget(int(least[1]))}"
-    )
 
 
 def _error_message(error: SkillbusError) -> str:

@@ -7,12 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from graph.records import Link
-from skills.bundle.markdown import (
-    render_header,
-    render_markdown,
-    render_passage,
-    render_skill,
-)
+from skills.bundle.budget_form import BudgetForm
+from skills.bundle.markdown import render_header, render_passage
 from skills.bundle.model import Bundle, BundlePassage, BundleSkill, LeftOutSkill
 from skills.bundle.token_budget import BudgetItem
 from skills.record import ParsedSkill, Role
@@ -92,12 +88,20 @@ def _markup_tokens(path: tuple[str, ...]) -> int:
 
 
 class BundleFiller:
-    """Builds bundles of the same skills with more or fewer passages, and caches their parts."""
+    """Builds bundles of the same skills with more or fewer passages, and caches their parts.
+
+    form: what `tokens` of the bundles and of their skills count.
+    """
 
     def __init__(
-        self, shell: Bundle, skills: Sequence[SkillPassages], links: Sequence[Link]
+        self,
+        shell: Bundle,
+        skills: Sequence[SkillPassages],
+        links: Sequence[Link],
+        form: BudgetForm = BudgetForm.MARKDOWN,
     ) -> None:
         self.skills = skills
+        self.form = form
         self._shell = shell
         self._links = links
         self._sent: dict[tuple[int, tuple[int, ...]], BundleSkill] = {}
@@ -116,7 +120,7 @@ class BundleFiller:
     def _counted(self, place: int, indexes: Sequence[int], number: int) -> BundleSkill:
         skill, key = self.skill(place, indexes), (place, tuple(indexes), number)
         if key not in self._tokens:
-            self._tokens[key] = count_tokens(render_skill(number, skill))
+            self._tokens[key] = self.form.count_skill(number, skill)
         return skill.model_copy(update={"tokens": self._tokens[key]})
 
     def fill(self, allocated: Sequence[list[int] | None]) -> Bundle:
@@ -146,7 +150,7 @@ class BundleFiller:
         }
         if not sent and self._shell.already_sent:
             update["reason"] = _NOTHING_NEW_FITS if unfit else _NOTHING_NEW
-        around = count_tokens(render_markdown(self._shell.model_copy(update=update)))
+        around = self.form.count_rest(self._shell.model_copy(update=update))
         tokens = around + sum(skill.tokens for skill in sent)
         return self._shell.model_copy(update=update | {"skills": tuple(sent), "tokens": tokens})
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from config.errors import UsageError
 from graph.records import Link
+from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import Bundle
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
 from tasks.query.filling.allocation import allocate, drop_least_useful, fill_smallest
@@ -18,7 +19,12 @@ Allocation = list[list[int] | None]
 
 
 def fill_following(
-    shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...], *, brief: bool
+    shell: Bundle,
+    skills: Sequence[SkillPassages],
+    links: tuple[Link, ...],
+    form: BudgetForm,
+    *,
+    brief: bool,
 ) -> Bundle:
     """Fill the bundle of a query with what its session has not sent before.
 
@@ -28,7 +34,7 @@ def fill_following(
     """
     unsent = plan_portions(skills) if brief else [drop_sent(skill) for skill in skills]
     offered = [place for place, one in enumerate(unsent) if one.passages or not one.sent]
-    filler = BundleFiller(shell, [unsent[place] for place in offered], links)
+    filler = BundleFiller(shell, [unsent[place] for place in offered], links, form)
     items = [make_budget_item(filler, place) for place in range(len(offered))]
     budget = shell.budget
     empty = filler.fill([None] * len(offered))
@@ -36,14 +42,15 @@ def fill_following(
     filled = empty
     if brief and items:
         allocated, filled = allocate(filler, items, budget)
+        allocated = allocated or [None] * len(items)
     if items and (not brief or None in allocated):
-        whole = _allocate_without_session(shell, skills, links)
+        whole = _allocate_without_session(shell, skills, links, form)
         owed = [_list_owed(unsent[place], whole[place]) for place in offered]
         if not brief or _lacks(allocated, owed, filler.skills):
             allocated, filled = _fill_owed(filler, items, owed, budget)
         if brief and _lacks(allocated, owed, filler.skills):
             # A passage with the note of what it leaves out may take more than all of a short skill.
-            return fill_following(shell, skills, links, brief=False)
+            return fill_following(shell, skills, links, form, brief=False)
     if filled.skills and filled.tokens <= budget:
         return filled
     if shell.already_sent and empty.tokens <= budget:
@@ -57,11 +64,12 @@ def fill_following(
 
 
 def _allocate_without_session(
-    shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...]
+    shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...], form: BudgetForm
 ) -> Allocation:
     """What the same query would send without a session, by skill; of none if nothing fits."""
     alone = shell.model_copy(update={"already_sent": (), "brief": False})
-    filler = BundleFiller(alone, [replace(skill, sent=frozenset()) for skill in skills], links)
+    offered = [replace(skill, sent=frozenset()) for skill in skills]
+    filler = BundleFiller(alone, offered, links, form)
     items = [make_budget_item(filler, place) for place in range(len(skills))]
     return allocate(filler, items, shell.budget)[0] or [None] * len(skills)
 

@@ -148,6 +148,12 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
         "/v1/sources": source,
         "/v1/events": new_event(SourceChanged(source_id="spare"), "ci").model_dump(mode="json"),
         "/v1/webhooks/{host}": github_push(),
+        "/v1/links/dismissed": {
+            "source": "crafts:kiln-firing",
+            "target": "crafts:bread-baking",
+            "type": "dependency",
+            "reason": "the kiln bakes no bread",
+        },
     }
     with skillbus.serving("--listen", address):
         url = f"http://{address}"

@@ -18,6 +18,7 @@ from config.errors import UsageError
 from config.server_settings import ServerSettings
 from config.settings import PolicySettings, Settings
 from search.models.encoder import encoder_identity
+from skills.bundle.budget_form import BudgetForm
 from skills.events import QueryAsked
 from skills.token_count import count_tokens
 from tasks.policies import Deadline
@@ -30,7 +31,7 @@ from tests.support.servers.elastic import ElasticIndices
 from workers.backend.stores import open_graph, open_index, open_services
 from workers.evaluation.metrics import routing_metrics
 from workers.evaluation.predictions import rank_tasks
-from workers.mcp.results import fit_to_budget, markdown_budget
+from workers.mcp.results import fit_to_budget
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "skills"
@@ -76,6 +77,8 @@ def deployments(
     elastic_indices: ElasticIndices,
     neo4j_url: str,
     neo4j_password_file: Path | None,
+    redis_url: str,
+    redis_password_file: Path | None,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Deployments]:
     folder = tmp_path_factory.mktemp(request.param)
@@ -85,7 +88,9 @@ def deployments(
     ).wait()
     base = elastic_indices.settings()
     servers = ServerSettings(
-        **base.model_dump() | {"neo4j": neo4j_url, "neo4j_password_file": neo4j_password_file}
+        **base.model_dump()
+        | {"neo4j": neo4j_url, "neo4j_password_file": neo4j_password_file}
+        | {"broker": redis_url, "broker_password_file": redis_password_file}
     )
     local = Settings(home=folder / "home")
     backend = Settings(home=folder / "none", servers=servers)
@@ -163,7 +168,9 @@ def test_what_an_agent_finds_fits_the_budget_in_either_form(
     """`find_skills` of MCP: as text, and as JSON with it; less than 200 its schema refuses."""
     services, held = deployments.embedded, 0
     for task in deployments.tasks[:MOST_TASKS]:
-        asked = QueryAsked(task=task["instruction"], budget=markdown_budget(budget))
+        asked = QueryAsked(
+            task=task["instruction"], budget=budget, budget_form=BudgetForm.TOOL_RESULT
+        )
         try:
             result = fit_to_budget(answer_query(services, Deadline(30), "q", asked), budget)
         except UsageError:  # less than the best passage needs

@@ -14,6 +14,7 @@ from config.passage_settings import PassageSettings
 from graph.records import Link, LinkType
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
+from skills.bundle.budget_form import BudgetForm
 from skills.bundle.markdown import render_markdown, render_skill
 from skills.bundle.model import Bundle, LeftOutSkill
 from skills.parsing.parse_skill import parse_skill
@@ -23,6 +24,7 @@ from skills.token_count import count_tokens
 from tasks.query.assemble import fill_bundle
 from tasks.query.choose import ChosenSkill
 from tasks.query.select_passages import SkillPassages, select_skill_passages
+from workers.mcp.results import count_result_tokens, fit_to_budget
 
 SETTINGS = PassageSettings(miss=0.1)
 
@@ -108,19 +110,24 @@ def check(bundle: Bundle) -> None:
         assert skill.tokens == count_tokens(render_skill(place, skill))
 
 
-@given(DRAFTS, st.integers(1, 3000))
-@settings(max_examples=60, deadline=None)
-def test_markdown_never_exceeds_the_budget(drafts: list[Draft], budget: int) -> None:
+@given(DRAFTS, st.integers(1, 3000), st.sampled_from(BudgetForm))
+@settings(max_examples=100, deadline=None)
+def test_a_bundle_never_exceeds_the_budget(
+    drafts: list[Draft], budget: int, form: BudgetForm
+) -> None:
     skills = select_all(drafts)
     try:
-        bundle = fill_bundle(empty(budget), skills, LINKS, LEFT_OUT)
+        bundle = fill_bundle(empty(budget), skills, LINKS, LEFT_OUT, form)
     except UsageError as error:
         # What it names as enough must be enough.
         least = int(str(error).rsplit(" ", 1)[1])
         assert least > budget
-        check(fill_bundle(empty(least), skills, LINKS, LEFT_OUT))
-    else:
-        check(bundle)
+        bundle = fill_bundle(empty(least), skills, LINKS, LEFT_OUT, form)
+    check(bundle)
+    if form is BudgetForm.TOOL_RESULT:
+        result = fit_to_budget(bundle, bundle.budget)
+        assert count_result_tokens(result) <= bundle.budget
+        assert [one.skill_id for one in result.skills] == [one.skill_id for one in bundle.skills]
 
 
 @given(DRAFTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 from config.settings import ChoiceSettings, Settings
 from graph.records import Adjacency, LinkType, Neighbour
 from search.text.query_understanding import understand
+from skills.events import QueryAsked
 from skills.record import RevisionKey
 from tasks.query.choose import LeftOut, SkillChoice
 from tasks.query.choose import choose as choose_skills
 from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.session.state import SessionState
 from tests.support.samples.query_context import make_context
 
 DEPENDS, ALTERNATIVE, CONFLICT = LinkType.DEPENDENCY, LinkType.ALTERNATIVE, LinkType.CONFLICT
@@ -44,6 +47,24 @@ class Links:
 
 def reasons(choice: SkillChoice) -> dict[str, str]:
     return {left.skill_id: left.reason for left in choice.left_out}
+
+
+def test_of_skills_in_use_that_conflict_one_is_sent_for_an_obstacle() -> None:
+    context = make_context(
+        Links(("a:first", CONFLICT, "a:second")),
+        pointers={"a:first": 1, "a:second": 1},
+    )
+    context = replace(
+        context,
+        request=QueryAsked(session="s", obstacle="the crust burns"),
+        session=SessionState(in_use=("a:first", "a:second")),
+    )
+    nothing = Ranking(understand("bake bread"), None, (hit("a:other", 5.0),))
+    assert ids(choose_skills(context, nothing)) == ["a:other", "a:first"]
+
+
+def hit(skill_id: str, score: float) -> RankedSkill:
+    return RankedSkill(RevisionKey(skill_id, 1), score, {}, ("matches",))
 
 
 def choose(

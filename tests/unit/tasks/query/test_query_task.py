@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -73,6 +74,26 @@ def test_a_query_that_failed_after_all_retries_names_no_server(services: Any) ->
     error = TransientError("Redis at redis://inside:6379 is gone", public_message="try again")
     query_task.fail_query(services, [query_id], error)
     assert services.journal.get_job(query_id).reason == "TransientError: try again"
+
+
+@pytest.mark.parametrize("ended", ["expired", "cancelled", "failed"])
+def test_an_answer_that_did_not_end_its_query_is_not_of_the_session(
+    services: Any, monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    """The delivery that recorded it was killed before it ended the query."""
+    query_id = _query(services, "s")
+    cut_short = AnsweredQuery(query_id, "", "s", "cut short", 0.0, hit=False)
+    services.outcomes.add_answers([cut_short])
+    if ended == "failed":
+        query_task.fail_query(services, [query_id], TransientError("gone"))
+    elif ended == "cancelled":
+        services.journal.cancel_job(query_id)
+    else:
+        job = services.journal.get_job(query_id)
+        expired = replace(job, expires_in_seconds=0.0)
+        monkeypatch.setattr(services.journal, "get_job", lambda _: expired)
+    query_task.run_query(services, Deadline(600.0), [query_id])
+    assert services.outcomes.list_session("", "s", 9) == []
 
 
 def _bundle(query_id: str, task: str) -> Bundle:

@@ -91,6 +91,32 @@ def test_a_query_that_is_not_answered_in_time_is_ended() -> None:
     assert backend.open == []
 
 
+class LateBackend(SlowBackend):
+    """Answers a query at the moment that it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered = False
+
+    def get_query_status(self, query_id: str) -> QueryStatus:
+        return QueryStatus("done" if self.answered else "accepted", ())
+
+    def cancel_query(self, query_id: str) -> None:
+        self.answered = True
+
+
+def test_a_query_that_ends_while_it_is_cancelled_is_answered() -> None:
+    async def report_progress(progress: int, total: int | None, message: str) -> None:
+        pass
+
+    async def ask() -> QueryStatus:
+        return await QueryRunner(_in_thread, 0.05, report_progress).run(
+            LateBackend(), QueryAsked(task="x"), ""
+        )
+
+    assert anyio.run(ask).state == "done"
+
+
 def test_an_agent_is_not_shown_settings(tmp_path: Path) -> None:
     def select_backend() -> QueryBackend:
         raise MisconfiguredError("password of redis://hidden.example:6379")

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from search.protocol import StoredRevision
-from skills.bundle.markdown import render_passage
+from skills.bundle.budget_form import BudgetForm, with_markdown_tokens
 from skills.bundle.model import (
     Bundle,
-    BundleLink,
     BundlePassage,
     BundleSkill,
-    DidNotFit,
     Revision,
     SafetySummary,
     Withheld,
@@ -33,8 +31,6 @@ from workers.mcp.results import (
     Result,
     count_result_tokens,
     fit_to_budget,
-    markdown_budget,
-    result_budget,
 )
 
 PATH = "/srv/skills/anvil/SKILL.md"
@@ -158,22 +154,18 @@ def test_a_line_that_no_result_can_hold_is_said_to_be_one() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(data=st.data(), budget=st.sampled_from((200, 400, 2_000, 20_000)))
-def test_any_bundle_fits_in_either_form_or_is_refused(data: st.DataObject, budget: int) -> None:
-    text = st.text(alphabet='ab"\\\n\t<é火 ', min_size=1, max_size=600)
-    skills = data.draw(st.lists(st.lists(text, min_size=1, max_size=4), min_size=0, max_size=4))
+@given(data=st.data())
+def test_a_result_takes_at_most_what_its_bundle_counts(data: st.DataObject) -> None:
+    text = st.text(alphabet='ab9"\\\n\t<é火 ', min_size=1, max_size=600)
+    skills = data.draw(st.lists(st.lists(text, min_size=1, max_size=4), min_size=1, max_size=4))
     bundle = _bundle(*(_skill(f"skill-{n}", texts) for n, texts in enumerate(skills)))
-    if not skills:
-        bundle = bundle.model_copy(update={"status": "NO_SKILL_HIT", "reason": data.draw(text)})
-    try:
-        result = fit_to_budget(bundle, budget)
-    except UsageError as refused:
-        least = int(str(refused).rpartition(" ")[2])
-        assert least > budget
-        assert count_result_tokens(fit_to_budget(bundle, least)) <= least
-    else:
-        assert count_tokens(result.text) <= budget
-        assert count_tokens(json.dumps(result.model_dump(), ensure_ascii=False)) <= budget
+    form = BudgetForm.TOOL_RESULT
+    counted = form.count_rest(bundle) + sum(
+        form.count_skill(number, skill) for number, skill in enumerate(bundle.skills, 1)
+    )
+    result = fit_to_budget(bundle, counted)
+    assert count_result_tokens(result) <= counted
+    assert count_tokens(result.text) == with_markdown_tokens(bundle).tokens
 
 
 def test_a_text_cannot_end_its_own_quotation() -> None:
@@ -223,49 +215,12 @@ def test_a_bundle_is_shown_the_same_in_both_forms() -> None:
     assert "## 1. anvil: d" in result.text
 
 
-def test_what_does_not_fit_is_taken_out_from_the_end_and_named() -> None:
-    link = BundleLink(
-        source="home:anvil", target="home:bellows", type="dependency", weight=1, confidence=1,
-        evidence="line 3",
-    )  # fmt: skip
-    bundle = _bundle(_skill("anvil", 2), _skill("bellows", 2), links=(link,))
-    whole = count_result_tokens(fit_to_budget(bundle, 100_000))
-    less = fit_to_budget(bundle, whole - 1)
-    assert count_result_tokens(less) < whole
-    assert "Left out: lines 20-25" in less.text
-    assert [one.skill_id for one in less.skills] == ["home:anvil", "home:bellows"]
-    one = fit_to_budget(bundle, whole // 2)
-    assert [skill.skill_id for skill in one.skills] == ["home:anvil"]
-    assert "home:bellows: did not fit into the budget" in one.text
-    assert "Links among" not in one.text
-    assert count_result_tokens(one) <= whole // 2
-
-
-def test_what_is_removed_is_added_to_what_did_not_fit() -> None:
-    bundle = _bundle(_skill("anvil", 2), _skill("bellows", 2))
-    complete = fit_to_budget(bundle, 100_000)
-    assert "did not fit" not in complete.text
-    passage = count_tokens(render_passage(bundle.skills[1].passages[1]))
-    less = fit_to_budget(bundle, count_result_tokens(complete) - 1)
-    assert f"1 passage did not fit; about {passage} tokens more" in less.text
-    before = DidNotFit(skills=1, passages=7, tokens=840)
-    short = bundle.model_copy(update={"did_not_fit": before})
-    least = count_result_tokens(fit_to_budget(short, 100_000))
-    assert "8 passages did not fit, 1 skill" in fit_to_budget(short, least - 1).text
-    assert "10 passages did not fit, 2 skills" in fit_to_budget(short, least // 2).text
-
-
 def test_no_skill_is_a_short_answer_with_its_reason() -> None:
     nothing = Bundle(query_id="q", status="NO_SKILL_HIT", reason="nothing", task="t", budget=1)
     result = fit_to_budget(nothing, 200)
     assert (result.status, result.skills) == ("NO_SKILL_HIT", ())
     assert "nothing" in result.text
     assert count_result_tokens(result) <= 200
-
-
-@pytest.mark.parametrize("markdown", [100, 1000, 8000, 100_000])
-def test_a_budget_that_is_named_holds_the_markdown(markdown: int) -> None:
-    assert markdown < markdown_budget(result_budget(markdown)) < result_budget(markdown)
 
 
 def test_what_is_withheld_is_counted_before_it_is_named() -> None:
