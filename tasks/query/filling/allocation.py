@@ -52,15 +52,18 @@ def _spend_budget(
 
 def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle:
     """The best skill with its shortest passage; raises UsageError if even that is too much."""
-    shortest = min(best.passages, key=lambda passage: (passage[1], passage[0]), default=None)
-    allocated: list[list[int] | None] = [None] * len(filler.skills)
-    allocated[0] = [shortest[0]] if shortest else []
-    filled = filler.fill(allocated)
+    filled = filler.fill(allocate_smallest(best, len(filler.skills)))
     if filled.tokens <= budget:
         return filled
     raise UsageError(
         f"a budget of {budget} tokens is less than one passage needs; give at least {filled.tokens}"
     )
+
+
+def allocate_smallest(best: BudgetItem, count: int) -> list[list[int] | None]:
+    """Of `count` skills the first with its shortest passage."""
+    shortest = min(best.passages, key=lambda passage: (passage[1], passage[0]), default=None)
+    return [[shortest[0]] if shortest else [], *[None] * (count - 1)]
 
 
 def drop_least_useful(

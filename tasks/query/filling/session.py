@@ -10,7 +10,12 @@ from graph.records import Link
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import Bundle
 from skills.bundle.token_budget import BudgetItem, allocate_tokens
-from tasks.query.filling.allocation import allocate, drop_least_useful, fill_smallest
+from tasks.query.filling.allocation import (
+    allocate,
+    allocate_smallest,
+    drop_least_useful,
+    fill_smallest,
+)
 from tasks.query.filling.filler import BundleFiller, make_budget_item
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.following import drop_sent, plan_portions
@@ -48,7 +53,7 @@ def fill_following(
         owed = [_list_owed(unsent[place], whole[place]) for place in offered]
         if not brief or _lacks(allocated, owed, filler.skills):
             allocated, filled = _fill_owed(filler, items, owed, budget)
-        if brief and _lacks(allocated, owed, filler.skills):
+        if brief and (filled.tokens > budget or _lacks(allocated, owed, filler.skills)):
             # A passage with the note of what it leaves out may take more than all of a short skill.
             return fill_following(shell, skills, links, form, brief=False)
     if filled.skills and filled.tokens <= budget:
@@ -71,7 +76,12 @@ def _allocate_without_session(
     offered = [replace(skill, sent=frozenset()) for skill in skills]
     filler = BundleFiller(alone, offered, links, form)
     items = [make_budget_item(filler, place) for place in range(len(skills))]
-    return allocate(filler, items, shell.budget)[0] or [None] * len(skills)
+    allocated: Allocation = allocate(filler, items, shell.budget)[0]
+    if not allocated and items:
+        allocated = allocate_smallest(items[0], len(items))
+        if filler.fill(allocated).tokens > shell.budget:
+            allocated = [None] * len(items)
+    return allocated
 
 
 def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | None:
