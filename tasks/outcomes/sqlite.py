@@ -58,6 +58,7 @@ CREATE TABLE IF NOT EXISTS changes (
     query_id TEXT NOT NULL UNIQUE
 );
 CREATE TABLE IF NOT EXISTS forgotten (query_id TEXT PRIMARY KEY, deleted REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS forgotten_by_time ON forgotten (deleted);
 CREATE TABLE IF NOT EXISTS vectors (
     query INTEGER NOT NULL,
     model TEXT NOT NULL,

@@ -8,7 +8,6 @@ from typing import Any
 
 from skills.outcomes.codec import load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS
 from tasks.sqlite_file import SqliteFile
 
 _PAGE = 2_000
@@ -19,16 +18,6 @@ def mark_changed_queries(connection: sqlite3.Connection, query_ids: Iterable[str
     """Give these queries a new epoch each in the feed of changes."""
     rows = [(query_id,) for query_id in query_ids]
     connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)
-
-
-def forget_tombstones(connection: sqlite3.Connection, now: float) -> None:
-    """Delete what the feed and the store know of queries that were deleted long ago."""
-    before = (now - KEPT_TOMBSTONE_SECONDS,)
-    connection.execute(
-        "DELETE FROM changes WHERE query_id IN (SELECT query_id FROM forgotten WHERE deleted < ?)",
-        before,
-    )
-    connection.execute("DELETE FROM forgotten WHERE deleted < ?", before)
 
 
 def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> None:
