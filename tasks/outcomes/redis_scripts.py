@@ -6,6 +6,8 @@ queries by time and by their last change, sets name those of a day.
 
 from __future__ import annotations
 
+from skills.outcomes.codec import OWNER_FIELD, REPORTED_FIELD
+from skills.outcomes.model import SECONDS_PER_DAY
 from tasks.broker.redis_connection import PREFIX
 
 ANSWER = PREFIX + "answer:"
@@ -76,36 +78,51 @@ return new
 """ARGV: query id, key, day, owner and data of each outcome. Returns an unknown query id, if any."""
 
 FORGET = f"""
-local query, now, answered, session = unpack(ARGV, 1, 4)
-local deleted = 0
-for at = 5, #ARGV, 3 do
-    local key, day, owner = unpack(ARGV, at, at + 2)
-    if redis.call('HDEL', '{OUTCOMES}' .. query, key) == 1 then
-        deleted = deleted + 1
-        if redis.call('HINCRBY', '{OWNERS}', owner, -1) <= 0 then
-            redis.call('HDEL', '{OWNERS}', owner)
+local query, what, now, owner, session = unpack(ARGV)
+local answered = redis.call('HGET', '{ANSWER}' .. query, 'd')
+local stored = redis.call('HGETALL', '{OUTCOMES}' .. query)
+if not answered or (what == 'unreported' and #stored > 0) then return -1 end
+local deleted, gone, left = 0, {{}}, {{}}
+for at = 1, #stored, 2 do
+    local values = cjson.decode(stored[at + 1])
+    local reporter, reported = values[{OWNER_FIELD + 1}], values[{REPORTED_FIELD + 1}]
+    local day = (reported - math.fmod(reported, {SECONDS_PER_DAY})) / {SECONDS_PER_DAY}
+    if what == 'reported' and reporter ~= owner then
+        left[day] = true
+    else
+        gone[day] = true
+        deleted = deleted + redis.call('HDEL', '{OUTCOMES}' .. query, stored[at])
+        if redis.call('HINCRBY', '{OWNERS}', reporter, -1) <= 0 then
+            redis.call('HDEL', '{OWNERS}', reporter)
         end
-        if redis.call('EXISTS', '{OUTCOMES}' .. query) == 0 then
-            redis.call('SREM', '{REPORTED_ON}' .. day, query)
-        end
+    end
+end
+for day in pairs(gone) do
+    local name = string.format('%d', day)
+    if not left[day] then redis.call('SREM', '{REPORTED_ON}' .. name, query) end
+    if redis.call('EXISTS', '{REPORTED_ON}' .. name) == 0 then
+        redis.call('SREM', '{REPORT_DAYS}', name)
     end
 end
 if deleted > 0 then
     redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
-    local day = redis.call('HGET', '{ANSWER}' .. query, 'd')
-    if day then redis.call('HINCRBY', '{VERSIONS}', day, 1) end
-end
-if answered ~= '' and redis.call('DEL', '{ANSWER}' .. query) == 1 then
-    redis.call('ZREM', '{ANSWERS}', query)
-    redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
     redis.call('HINCRBY', '{VERSIONS}', answered, 1)
-    if session ~= '' then redis.call('ZREM', '{SESSION}' .. session, query) end
-    if now ~= '' then redis.call('ZADD', '{TOMBSTONES}', now, query) end
 end
+if what == 'reported' then return deleted end
+redis.call('DEL', '{ANSWER}' .. query)
+redis.call('ZREM', '{ANSWERS}', query)
+redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
+redis.call('HINCRBY', '{VERSIONS}', answered, 1)
+if session ~= '' then redis.call('ZREM', '{SESSION}' .. session, query) end
+if what == 'all' then redis.call('ZADD', '{TOMBSTONES}', now, query) end
 return deleted
 """
-"""ARGV: query id, now or '' for no tombstone, the day of its answer or '' to keep it, the name of
-its session's set or '', then key, day and owner of each outcome to delete."""
+"""ARGV: query id, what, now, an owner, the name of the set of its session or ''.
+
+what: `all`, its answer and all outcomes, so that it does not come back; `unreported`, its answer if
+it has no outcomes; `reported`, the outcomes of the owner. What the store holds is read here, since
+outcomes may come until the script runs. Returns how many outcomes were deleted, -1 if nothing was.
+"""
 
 SAVE_VECTOR = f"""
 if redis.call('EXISTS', '{ANSWER}' .. ARGV[1]) == 0 then return 0 end
