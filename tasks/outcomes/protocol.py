@@ -29,7 +29,7 @@ KEPT_TOMBSTONE_SECONDS = 7 * 86_400.0
 class OutcomeChanges:
     """Queries whose outcomes changed, up to `epoch`; read on from there while `more`.
 
-    An id stands for the present outcomes of the query, which may be none.
+    An id stands for the present outcomes of the query, which may be none, and its vectors.
     """
 
     epoch: int
@@ -72,7 +72,7 @@ class OutcomeStore(Protocol):
         """Store answered queries durably, with the vectors of their tasks.
 
         The first answer of a query, and its first vector of an encoder, are kept. A query that was
-        forgotten does not come back.
+        forgotten does not come back. The feed names queries with outcomes that get a vector.
         """
         ...
 

@@ -126,7 +126,11 @@ outcomes may come until the script runs. Returns how many outcomes were deleted,
 
 SAVE_VECTOR = f"""
 if redis.call('EXISTS', '{ANSWER}' .. ARGV[1]) == 0 then return 0 end
-return redis.call('HSETNX', '{ANSWER}' .. ARGV[1], ARGV[2], ARGV[3])
+if redis.call('HSETNX', '{ANSWER}' .. ARGV[1], ARGV[2], ARGV[3]) == 0 then return 0 end
+if redis.call('EXISTS', '{OUTCOMES}' .. ARGV[1]) == 1 then
+    redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), ARGV[1])
+end
+return 1
 """
 """ARGV: query id, field, data. A query that was forgotten gets no vector."""
 

@@ -125,11 +125,14 @@ class SqliteOutcomeStore(OutcomeStore):
                 if added.rowcount:
                     days.mark_changed_days(connection, [answer.day])
             if vectors is not None:
-                rows = [
-                    (vectors.model, one.scale, one.values.tobytes(), query_id)
+                added_to = [
+                    query_id
                     for query_id, one in vectors.vectors.items()
+                    if connection.execute(
+                        _ADD_VECTOR, (vectors.model, one.scale, one.values.tobytes(), query_id)
+                    ).rowcount
                 ]
-                connection.executemany(_ADD_VECTOR, rows)
+                days.mark_changed_queries(connection, _find_reported(connection, added_to))
 
     @override
     def drop_answers(self, query_ids: Sequence[str]) -> None:
@@ -353,3 +356,13 @@ def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> d
         (json.dumps(list(dict.fromkeys(query_ids))),),
     )
     return {query_id: _Row(number, day) for query_id, number, day in rows}
+
+
+def _find_reported(connection: sqlite3.Connection, query_ids: Sequence[str]) -> list[str]:
+    """Those of these queries that have outcomes, by id."""
+    rows = connection.execute(
+        "SELECT query_id FROM answers a WHERE query_id IN (SELECT value FROM json_each(?)) "
+        "AND EXISTS (SELECT * FROM outcomes WHERE query = a.number) ORDER BY query_id",
+        (json.dumps(query_ids),),
+    )
+    return [query_id for (query_id,) in rows]

@@ -201,6 +201,20 @@ def test_the_feed_names_queries_whose_outcomes_changed(store: OutcomeStore) -> N
     assert ids(store) == ("q2", "q1")
 
 
+def test_the_feed_names_queries_with_outcomes_that_get_a_vector(store: OutcomeStore) -> None:
+    answers = [answer("q1"), answer("q2")]
+    store.add_answers(answers)
+    store.add_outcomes([outcome("k1", "q1")])
+    epoch = store.get_epoch()
+    vector = StoredVector(np.ones(4, dtype=np.int8), 0.5)
+    vectors = {"q1": vector, "q2": vector, "unknown": vector}
+    store.add_answers(answers, TaskVectors("m", vectors))
+    assert ids(store, epoch) == ("q1",)
+    epoch = store.get_epoch()
+    store.add_answers(answers, TaskVectors("m", vectors))
+    assert store.get_epoch() == epoch
+
+
 def test_the_feed_is_read_in_parts(store: OutcomeStore) -> None:
     names = [f"q{number}" for number in range(7)]
     store.add_answers([answer(name) for name in names])
