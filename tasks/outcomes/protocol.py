@@ -21,6 +21,9 @@ from skills.outcomes.model import AnsweredQuery, Outcome
 MAX_CHANGES = 10_000
 """Queries that one read of the change feed returns at most."""
 
+MAX_OUTCOMES_PER_QUERY = 1_000
+"""Outcomes of a query that one owner may report: with each, all of its query are read again."""
+
 KEPT_TOMBSTONE_SECONDS = 7 * 86_400.0
 """How long forgotten queries are known: the change feed names them, and they do not come back."""
 
@@ -92,7 +95,9 @@ class OutcomeStore(Protocol):
     def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
         """Store outcomes durably, all or none; how many were new. The first one of a key is kept.
 
-        The query of each must have an answer in the store; raises NotFoundError otherwise.
+        The query of each must have an answer in the store; raises NotFoundError otherwise. Raises
+        PermanentError for new ones of an owner that would have more than MAX_OUTCOMES_PER_QUERY of
+        a query.
         """
         ...
 
@@ -208,4 +213,12 @@ def describe_unknown_queries(query_ids: Sequence[str]) -> str:
     return (
         f"no answered query {query_ids[0]!r}; outcomes are accepted for queries that were answered "
         "within the last learning.days days"
+    )
+
+
+def describe_full_query(query_id: str) -> str:
+    """The message for outcomes of a query of which their owner has reported too many."""
+    return (
+        f"at most {MAX_OUTCOMES_PER_QUERY:,} outcomes of a query are accepted of an owner; query "
+        f"{query_id!r} has no room for these"
     )

@@ -17,7 +17,7 @@ import numpy as np
 from redis import Redis
 from typing_extensions import override
 
-from config.errors import NotFoundError
+from config.errors import NotFoundError, PermanentError
 from config.server_settings import ServerSettings
 from search.batches import batches
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
@@ -30,6 +30,7 @@ from tasks.outcomes.protocol import (
     OutcomeStore,
     StoredVector,
     TaskVectors,
+    describe_full_query,
     describe_unknown_queries,
 )
 from tasks.outcomes.redis_days import RedisDays
@@ -136,9 +137,12 @@ class RedisOutcomeStore(OutcomeStore):
             return 0
         with self._connected():
             result: Any = self._add_outcomes(args=args)
-        if isinstance(result, bytes):
-            raise NotFoundError(describe_unknown_queries([result.decode()]))
-        return int(result)
+        new, unknown, full = result
+        if unknown:
+            raise NotFoundError(describe_unknown_queries([unknown.decode()]))
+        if full:
+            raise PermanentError(describe_full_query(full.decode()))
+        return int(new)
 
     @override
     def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:

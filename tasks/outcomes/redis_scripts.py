@@ -9,6 +9,7 @@ from __future__ import annotations
 from skills.outcomes.codec import OWNER_FIELD, REPORTED_FIELD
 from skills.outcomes.model import SECONDS_PER_DAY
 from tasks.broker.redis_connection import PREFIX
+from tasks.outcomes.protocol import MAX_OUTCOMES_PER_QUERY
 
 ANSWER = PREFIX + "answer:"
 """A hash per query: its answer and its day, its owner, and a vector per model."""
@@ -58,7 +59,26 @@ ADD_OUTCOMES = f"""
 for at = 1, #ARGV, 5 do
     local answered = redis.call('HGET', '{ANSWER}' .. ARGV[at], 'd')
     if not answered or redis.call('SISMEMBER', '{PRUNED}', answered) == 1 then
-        return ARGV[at]
+        return {{0, ARGV[at], ''}}
+    end
+end
+local reports = {{}}
+for at = 1, #ARGV, 5 do
+    local query, key = unpack(ARGV, at, at + 1)
+    if redis.call('HEXISTS', '{OUTCOMES}' .. query, key) == 0 then
+        reports[query] = reports[query] or {{}}
+        reports[query][key] = ARGV[at + 3]
+    end
+end
+for query, owners in pairs(reports) do
+    local counts = {{}}
+    for _, owner in pairs(owners) do counts[owner] = (counts[owner] or 0) + 1 end
+    for _, data in ipairs(redis.call('HVALS', '{OUTCOMES}' .. query)) do
+        local owner = cjson.decode(data)[{OWNER_FIELD + 1}]
+        if counts[owner] then counts[owner] = counts[owner] + 1 end
+    end
+    for _, count in pairs(counts) do
+        if count > {MAX_OUTCOMES_PER_QUERY} then return {{0, '', query}} end
     end
 end
 local new = 0
@@ -73,9 +93,10 @@ for at = 1, #ARGV, 5 do
         redis.call('HINCRBY', '{OWNERS}', owner, 1)
     end
 end
-return new
+return {{new, '', ''}}
 """
-"""ARGV: query id, key, day, owner and data of each outcome. Returns an unknown query id, if any."""
+"""ARGV: query id, key, day, owner and data of each outcome. Returns how many were new, an unknown
+query id or '', and the id of a query that has no room for them or ''."""
 
 FORGET = f"""
 local query, what, now, owner, session = unpack(ARGV)

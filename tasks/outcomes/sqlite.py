@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
-from config.errors import NotFoundError
+from config.errors import NotFoundError, PermanentError
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.outcomes import sqlite_days as days
 from tasks.outcomes import sqlite_deletion as deletion
 from tasks.outcomes.protocol import (
     MAX_CHANGES,
+    MAX_OUTCOMES_PER_QUERY,
     OutcomeChanges,
     OutcomeStore,
     StoredVector,
     TaskVectors,
+    describe_full_query,
     describe_unknown_queries,
 )
 from tasks.shared_sqlite_file import SharedFile
@@ -132,7 +134,7 @@ class SqliteOutcomeStore(OutcomeStore):
                         _ADD_VECTOR, (vectors.model, one.scale, one.values.tobytes(), query_id)
                     ).rowcount
                 ]
-                days.mark_changed_queries(connection, _find_reported(connection, added_to))
+                days.mark_changed_queries(connection, days.list_reported(connection, added_to))
 
     @override
     def drop_answers(self, query_ids: Sequence[str]) -> None:
@@ -193,6 +195,7 @@ class SqliteOutcomeStore(OutcomeStore):
                     ),
                 ).rowcount
             ]
+            _check_room(connection, {(one.query_id, one.owner) for one in new})
             changed = dict.fromkeys(one.query_id for one in new)
             days.mark_changed_queries(connection, changed)
             days.mark_changed_days(connection, {numbers[one].day for one in changed})
@@ -358,11 +361,14 @@ def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> d
     return {query_id: _Row(number, day) for query_id, number, day in rows}
 
 
-def _find_reported(connection: sqlite3.Connection, query_ids: Sequence[str]) -> list[str]:
-    """Those of these queries that have outcomes, by id."""
-    rows = connection.execute(
-        "SELECT query_id FROM answers a WHERE query_id IN (SELECT value FROM json_each(?)) "
-        "AND EXISTS (SELECT * FROM outcomes WHERE query = a.number) ORDER BY query_id",
-        (json.dumps(query_ids),),
-    )
-    return [query_id for (query_id,) in rows]
+def _check_room(connection: sqlite3.Connection, reports: Iterable[tuple[str, str]]) -> None:
+    """Raise PermanentError if an owner has too many outcomes of a query; reports: both."""
+    for query_id, owner in sorted(reports):
+        # +owner: by the index of queries, not by that of owners.
+        (count,) = connection.execute(
+            "SELECT count(*) FROM outcomes "
+            "WHERE query = (SELECT number FROM answers WHERE query_id = ?) AND +owner = ?",
+            (query_id, owner),
+        ).fetchone()
+        if count > MAX_OUTCOMES_PER_QUERY:
+            raise PermanentError(describe_full_query(query_id))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from skills.outcomes.codec import load_answer, load_outcome
@@ -18,6 +19,16 @@ def mark_changed_queries(connection: sqlite3.Connection, query_ids: Iterable[str
     """Give these queries a new epoch each in the feed of changes."""
     rows = [(query_id,) for query_id in query_ids]
     connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)
+
+
+def list_reported(connection: sqlite3.Connection, query_ids: Sequence[str]) -> list[str]:
+    """Those of these queries that have outcomes, by id."""
+    rows = connection.execute(
+        "SELECT query_id FROM answers a WHERE query_id IN (SELECT value FROM json_each(?)) "
+        "AND EXISTS (SELECT * FROM outcomes WHERE query = a.number) ORDER BY query_id",
+        (json.dumps(query_ids),),
+    )
+    return [query_id for (query_id,) in rows]
 
 
 def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> None:

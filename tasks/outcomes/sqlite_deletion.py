@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from search.batches import batches
 from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS
-from tasks.outcomes.sqlite_days import mark_changed_days, mark_changed_queries
+from tasks.outcomes.sqlite_days import list_reported, mark_changed_days, mark_changed_queries
 from tasks.sqlite_file import SqliteFile
 
 DELETED_AT_ONCE = 500
@@ -102,15 +102,7 @@ def _delete_answers(connection: sqlite3.Connection, rows: Sequence[_AnswerRow]) 
     Returns the number of deleted outcomes.
     """
     numbers = json.dumps([row.number for row in rows])
-    reported = [
-        query_id
-        for (query_id,) in connection.execute(
-            "SELECT query_id FROM answers a "
-            "WHERE number IN (SELECT value FROM json_each(?)) "
-            "AND EXISTS (SELECT * FROM outcomes WHERE query = a.number) ORDER BY query_id",
-            (numbers,),
-        )
-    ]
+    reported = list_reported(connection, [row.query_id for row in rows])
     deleted = connection.execute(
         "DELETE FROM outcomes WHERE query IN (SELECT value FROM json_each(?))", (numbers,)
     ).rowcount

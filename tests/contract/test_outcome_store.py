@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from config.errors import NotFoundError
+from config.errors import NotFoundError, PermanentError
 from config.server_settings import ServerSettings
 from skills.outcomes.model import (
     SECONDS_PER_DAY,
@@ -174,6 +174,25 @@ def test_outcomes_of_an_unknown_query_are_refused_whole(store: OutcomeStore) -> 
         store.add_outcomes([outcome("k1", "q1"), outcome("k2", "q9")])
     assert store.get_outcomes(["q1", "q9"]) == {}
     assert store.add_outcomes([]) == 0
+
+
+def test_outcomes_of_a_query_are_limited_by_owner(store: OutcomeStore) -> None:
+    most = protocol.MAX_OUTCOMES_PER_QUERY
+    store.add_answers([answer("q1"), answer("q2")])
+    full = [outcome(f"k{number}", "q1") for number in range(most)]
+    assert store.add_outcomes([*full[:-1], full[0]]) == most - 1
+    late = [outcome("late-1", "q1"), outcome("late-2", "q1")]
+    for refused in (late, [late[0], outcome("k", "q2"), late[1]], [full[-1], late[0]]):
+        with pytest.raises(PermanentError, match="'q1' has no room"):
+            store.add_outcomes(refused)
+    assert store.get_outcomes(["q2"]) == {}
+    # What comes twice takes no room.
+    assert store.add_outcomes([*full, full[-1]]) == 1
+    assert store.add_outcomes(full) == 0
+    assert store.add_outcomes([*full, outcome("his", "q1", "bob"), outcome("k", "q2")]) == 2
+    with pytest.raises(PermanentError, match="'q1' has no room"):
+        store.add_outcomes(late[:1])
+    assert dict(store.count_outcomes()) == {"ann": most + 1, "bob": 1}
 
 
 def test_all_outcomes_are_listed_by_time(store: OutcomeStore) -> None:
