@@ -15,6 +15,9 @@ from skills.outcomes.model import (
     Reporter,
 )
 
+OWNER_FIELD, REPORTED_FIELD = 3, 4
+"""Where `dump_outcome` puts the owner of an outcome, and the time of its report."""
+
 _VERSION = 1
 _COMPRESSION_LEVEL = 6
 

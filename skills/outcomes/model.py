@@ -108,10 +108,11 @@ class Outcome:
     """One reported outcome.
 
     key: identifies it, the same for every delivery of its event. skill_id: "" for `missing`. owner:
-    name of the token that reported it. reported: seconds since the epoch, by the event, and not
-    after its receipt. reason: of a rejection, one of `RejectionReason`. other: the skill that
-    superseded this one, or with which it is incompatible or redundant; "" without. place: of the
-    skill in the bundle, 0 if it was not in it. task_result: "" where it was not reported.
+    name of the token that reported it. reported: seconds since the epoch, by the event, but not
+    before its query was asked or after its receipt. reason: of a rejection, one of
+    `RejectionReason`. other: the skill that superseded this one, or with which it is incompatible
+    or redundant; "" without. place: of the skill in the bundle, 0 if it was not in it. task_result:
+    "" where it was not reported.
     """
 
     key: str

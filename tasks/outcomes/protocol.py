@@ -21,6 +21,9 @@ from skills.outcomes.model import AnsweredQuery, Outcome
 MAX_CHANGES = 10_000
 """Queries that one read of the change feed returns at most."""
 
+MAX_OUTCOMES_PER_QUERY = 1_000
+"""Outcomes of a query that one owner may report: with each, all of its query are read again."""
+
 KEPT_TOMBSTONE_SECONDS = 7 * 86_400.0
 """How long forgotten queries are known: the change feed names them, and they do not come back."""
 
@@ -29,7 +32,7 @@ KEPT_TOMBSTONE_SECONDS = 7 * 86_400.0
 class OutcomeChanges:
     """Queries whose outcomes changed, up to `epoch`; read on from there while `more`.
 
-    An id stands for the present outcomes of the query, which may be none.
+    An id stands for the present outcomes of the query, which may be none, and its vectors.
     """
 
     epoch: int
@@ -72,7 +75,7 @@ class OutcomeStore(Protocol):
         """Store answered queries durably, with the vectors of their tasks.
 
         The first answer of a query, and its first vector of an encoder, are kept. A query that was
-        forgotten does not come back.
+        forgotten does not come back. The feed names queries with outcomes that get a vector.
         """
         ...
 
@@ -92,7 +95,9 @@ class OutcomeStore(Protocol):
     def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
         """Store outcomes durably, all or none; how many were new. The first one of a key is kept.
 
-        The query of each must have an answer in the store; raises NotFoundError otherwise.
+        The query of each must have an answer in the store; raises NotFoundError otherwise. Raises
+        PermanentError for new ones of an owner that would have more than MAX_OUTCOMES_PER_QUERY of
+        a query.
         """
         ...
 
@@ -104,6 +109,13 @@ class OutcomeStore(Protocol):
         """The queries whose outcomes changed after an epoch, in the order of their last change.
 
         Costs one cheap read where nothing changed.
+        """
+        ...
+
+    def get_epoch(self) -> int:
+        """The last epoch of the feed of changes, 0 if nothing ever changed.
+
+        It never falls while the store lives: a reader that knows a later one reads another store.
         """
         ...
 
@@ -201,4 +213,12 @@ def describe_unknown_queries(query_ids: Sequence[str]) -> str:
     return (
         f"no answered query {query_ids[0]!r}; outcomes are accepted for queries that were answered "
         "within the last learning.days days"
+    )
+
+
+def describe_full_query(query_id: str) -> str:
+    """The message for outcomes of a query of which their owner has reported too many."""
+    return (
+        f"at most {MAX_OUTCOMES_PER_QUERY:,} outcomes of a query are accepted of an owner; query "
+        f"{query_id!r} has no room for these"
     )

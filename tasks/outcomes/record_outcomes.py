@@ -75,10 +75,14 @@ def _check_skills(services: Services, answer: AnsweredQuery, outcomes: Sequence[
 
 
 def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) -> list[Outcome]:
-    """The outcomes of an event, as they are stored: a function of its job and the answer."""
+    """The outcomes of an event, as they are stored: a function of its job and the answer.
+
+    Their time is that of the event, limited to that between the query and the receipt.
+    """
     places = {one.skill_id: one.place for one in answer.skills}
-    # A sender's clock may be ahead; what it reports cannot be later than its receipt.
-    reported_at = min(job.event.time.timestamp(), job.accepted)
+    # A sender's clock may be wrong, and must not move reports to other days, each of which has a
+    # limit of its own for an owner.
+    reported_at = max(answer.answered, min(job.event.time.timestamp(), job.accepted))
     return [
         Outcome(
             f"{job.id}-{number}",

@@ -11,13 +11,13 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from redis import Redis
 from typing_extensions import override
 
-from config.errors import NotFoundError
+from config.errors import NotFoundError, PermanentError
 from config.server_settings import ServerSettings
 from search.batches import batches
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
@@ -30,6 +30,7 @@ from tasks.outcomes.protocol import (
     OutcomeStore,
     StoredVector,
     TaskVectors,
+    describe_full_query,
     describe_unknown_queries,
 )
 from tasks.outcomes.redis_days import RedisDays
@@ -41,6 +42,7 @@ from tasks.outcomes.redis_scripts import (
     ANSWERS,
     CHANGES,
     CONTRIBUTORS,
+    EPOCH,
     FORGET,
     OUTCOMES,
     OWNERS,
@@ -97,11 +99,8 @@ class RedisOutcomeStore(OutcomeStore):
 
     @override
     def drop_answers(self, query_ids: Sequence[str]) -> None:
-        reported = self.get_outcomes(query_ids)
-        for query_id, answer in self.get_answers(query_ids).items():
-            if query_id not in reported:
-                with self._connected():
-                    self._forget_query(args=[query_id, "", answer.day, _session_name(answer)])
+        for answer in self.get_answers(query_ids).values():
+            self._forget(answer, "unreported")
 
     @override
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
@@ -138,9 +137,12 @@ class RedisOutcomeStore(OutcomeStore):
             return 0
         with self._connected():
             result: Any = self._add_outcomes(args=args)
-        if isinstance(result, bytes):
-            raise NotFoundError(describe_unknown_queries([result.decode()]))
-        return int(result)
+        new, unknown, full = result
+        if unknown:
+            raise NotFoundError(describe_unknown_queries([unknown.decode()]))
+        if full:
+            raise PermanentError(describe_full_query(full.decode()))
+        return int(new)
 
     @override
     def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
@@ -168,6 +170,11 @@ class RedisOutcomeStore(OutcomeStore):
         return OutcomeChanges(epoch, ids, len(rows) > limit)
 
     @override
+    def get_epoch(self) -> int:
+        with self._connected() as client:
+            return int(client.get(EPOCH) or 0)
+
+    @override
     def list_outcomes(self) -> Iterator[Outcome]:
         for day in self._days.list_report_days():
             yield from sorted(self.list_outcomes_of(day), key=lambda one: (one.reported, one.key))
@@ -181,39 +188,40 @@ class RedisOutcomeStore(OutcomeStore):
     @override
     def forget_owner(self, owner: str) -> int:
         deleted = 0
-        for batch in batches(self._list_answered("-inf", "+inf"), _BATCH):
+        for batch in batches((one for one, _ in self._scan_answered()), _BATCH):
             answers, outcomes = self.get_answers(batch), self.get_outcomes(batch)
             for query_id, answer in answers.items():
-                whole = answer.owner == owner
-                gone = [one for one in outcomes.get(query_id, ()) if whole or one.owner == owner]
-                if whole or gone:
-                    deleted += self._forget(answer, gone, with_answer=whole)
+                if answer.owner == owner:
+                    deleted += max(self._forget(answer, "all"), 0)
+                elif any(one.owner == owner for one in outcomes.get(query_id, ())):
+                    deleted += max(self._forget(answer, "reported", owner), 0)
         self._prune_tombstones()
         return deleted
 
     @override
     def forget_before(self, seconds: float) -> int:
         deleted = 0
-        for batch in batches(self._list_answered("-inf", f"({seconds!r}"), _BATCH):
-            outcomes = self.get_outcomes(batch)
-            for query_id, answer in self.get_answers(batch).items():
-                deleted += self._forget(answer, outcomes.get(query_id, ()), with_answer=True)
+        early = (one for one, answered in self._scan_answered() if answered < seconds)
+        for batch in batches(early, _BATCH):
+            for answer in self.get_answers(batch).values():
+                deleted += max(self._forget(answer, "all"), 0)
         self._prune_tombstones()
         return deleted
 
-    def _list_answered(self, least: str, most: str) -> list[str]:
+    def _scan_answered(self) -> Iterator[tuple[str, float]]:
+        """Answered queries with the time of their answer, in no order; some may come twice."""
         with self._connected() as client:
-            return [one.decode() for one in client.zrange(ANSWERS, least, most, byscore=True)]
+            for query_id, answered in client.zscan_iter(ANSWERS, count=_BATCH):
+                yield query_id.decode(), answered
 
-    def _forget(self, answer: AnsweredQuery, gone: Sequence[Outcome], *, with_answer: bool) -> int:
-        args: list[Any] = [
-            answer.query_id,
-            repr(time.time()),
-            answer.day if with_answer else "",
-            _session_name(answer),
-        ]
-        for one in gone:
-            args += [one.key, one.day, one.owner]
+    def _forget(
+        self,
+        answer: AnsweredQuery,
+        what: Literal["all", "unreported", "reported"],
+        owner: str = "",
+    ) -> int:
+        """As the script FORGET."""
+        args = [answer.query_id, what, repr(time.time()), owner, _session_name(answer)]
         with self._connected():
             return int(self._forget_query(args=args))
 
@@ -269,7 +277,6 @@ class RedisOutcomeStore(OutcomeStore):
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
         for batch in batches(self._days.list_queries(REPORTED_ON, day), _BATCH):
             for outcomes in self.get_outcomes(batch).values():
-                # The set of a day may still name a query whose outcomes of that day are deleted.
                 yield from (one for one in outcomes if one.day == day)
 
     @override
@@ -285,10 +292,8 @@ class RedisOutcomeStore(OutcomeStore):
         deleted = 0
         for day in self._days.mark_pruned(before):
             for batch in batches(self._days.list_queries(ANSWERED_ON, day), _BATCH):
-                outcomes = self.get_outcomes(batch)
-                for query_id, answer in self.get_answers(batch).items():
-                    self._forget(answer, outcomes.get(query_id, ()), with_answer=True)
-                    deleted += 1
+                for answer in self.get_answers(batch).values():
+                    deleted += self._forget(answer, "all") >= 0
         self._prune_tombstones()
         return deleted
 

@@ -11,6 +11,7 @@ from redis import Redis
 from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import translate_errors
 from tasks.outcomes.redis_scripts import (
+    ANSWERED_ON,
     MARK_PRUNED,
     MERGE_DAYS,
     PRUNED,
@@ -20,6 +21,8 @@ from tasks.outcomes.redis_scripts import (
     USAGE,
     VERSIONS,
 )
+
+_BATCH = 500
 
 
 class RedisDays:
@@ -41,7 +44,8 @@ class RedisDays:
     def list_queries(self, kind: str, day: int) -> list[str]:
         """The queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""
         with self._connected() as client:
-            return sorted(one.decode() for one in client.smembers(f"{kind}{day}"))
+            found = set(client.sscan_iter(f"{kind}{day}", count=_BATCH))
+        return sorted(one.decode() for one in found)
 
     def list_report_days(self) -> list[int]:
         """The days on which outcomes were reported, in order."""
@@ -73,12 +77,18 @@ class RedisDays:
 
     def mark_pruned(self, before: int) -> list[int]:
         """Have nothing added any more to the days before `before` whose usage is that of their
-        present version; returns all days that are marked."""
+        present version; returns all marked days that have queries."""
         with self._connected() as client:
-            for day in sorted(map(int, client.hkeys(VERSIONS))):
-                if day < before:
-                    self._mark_pruned(args=[day])
-            return sorted(map(int, client.smembers(PRUNED)))
+            pruned = set(map(int, client.smembers(PRUNED)))
+            for day in sorted(set(map(int, client.hkeys(VERSIONS))) - pruned):
+                if day < before and self._mark_pruned(args=[day]):
+                    pruned.add(day)
+            days = sorted(pruned)
+            with client.pipeline(transaction=False) as pipeline:
+                for day in days:
+                    pipeline.exists(f"{ANSWERED_ON}{day}")
+                found = pipeline.execute()
+        return [day for day, exists in zip(days, found, strict=True) if exists]
 
     def merge(self, first: int, last: int, usage: bytes) -> None:
         """As `OutcomeStore.merge_days`."""

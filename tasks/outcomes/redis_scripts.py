@@ -6,7 +6,10 @@ queries by time and by their last change, sets name those of a day.
 
 from __future__ import annotations
 
+from skills.outcomes.codec import OWNER_FIELD, REPORTED_FIELD
+from skills.outcomes.model import SECONDS_PER_DAY
 from tasks.broker.redis_connection import PREFIX
+from tasks.outcomes.protocol import MAX_OUTCOMES_PER_QUERY
 
 ANSWER = PREFIX + "answer:"
 """A hash per query: its answer and its day, its owner, and a vector per model."""
@@ -56,7 +59,26 @@ ADD_OUTCOMES = f"""
 for at = 1, #ARGV, 5 do
     local answered = redis.call('HGET', '{ANSWER}' .. ARGV[at], 'd')
     if not answered or redis.call('SISMEMBER', '{PRUNED}', answered) == 1 then
-        return ARGV[at]
+        return {{0, ARGV[at], ''}}
+    end
+end
+local reports = {{}}
+for at = 1, #ARGV, 5 do
+    local query, key = unpack(ARGV, at, at + 1)
+    if redis.call('HEXISTS', '{OUTCOMES}' .. query, key) == 0 then
+        reports[query] = reports[query] or {{}}
+        reports[query][key] = ARGV[at + 3]
+    end
+end
+for query, owners in pairs(reports) do
+    local counts = {{}}
+    for _, owner in pairs(owners) do counts[owner] = (counts[owner] or 0) + 1 end
+    for _, data in ipairs(redis.call('HVALS', '{OUTCOMES}' .. query)) do
+        local owner = cjson.decode(data)[{OWNER_FIELD + 1}]
+        if counts[owner] then counts[owner] = counts[owner] + 1 end
+    end
+    for _, count in pairs(counts) do
+        if count > {MAX_OUTCOMES_PER_QUERY} then return {{0, '', query}} end
     end
 end
 local new = 0
@@ -71,45 +93,65 @@ for at = 1, #ARGV, 5 do
         redis.call('HINCRBY', '{OWNERS}', owner, 1)
     end
 end
-return new
+return {{new, '', ''}}
 """
-"""ARGV: query id, key, day, owner and data of each outcome. Returns an unknown query id, if any."""
+"""ARGV: query id, key, day, owner and data of each outcome. Returns how many were new, an unknown
+query id or '', and the id of a query that has no room for them or ''."""
 
 FORGET = f"""
-local query, now, answered, session = unpack(ARGV, 1, 4)
-local deleted = 0
-for at = 5, #ARGV, 3 do
-    local key, day, owner = unpack(ARGV, at, at + 2)
-    if redis.call('HDEL', '{OUTCOMES}' .. query, key) == 1 then
-        deleted = deleted + 1
-        if redis.call('HINCRBY', '{OWNERS}', owner, -1) <= 0 then
-            redis.call('HDEL', '{OWNERS}', owner)
+local query, what, now, owner, session = unpack(ARGV)
+local answered = redis.call('HGET', '{ANSWER}' .. query, 'd')
+local stored = redis.call('HGETALL', '{OUTCOMES}' .. query)
+if not answered or (what == 'unreported' and #stored > 0) then return -1 end
+local deleted, gone, left = 0, {{}}, {{}}
+for at = 1, #stored, 2 do
+    local values = cjson.decode(stored[at + 1])
+    local reporter, reported = values[{OWNER_FIELD + 1}], values[{REPORTED_FIELD + 1}]
+    local day = (reported - math.fmod(reported, {SECONDS_PER_DAY})) / {SECONDS_PER_DAY}
+    if what == 'reported' and reporter ~= owner then
+        left[day] = true
+    else
+        gone[day] = true
+        deleted = deleted + redis.call('HDEL', '{OUTCOMES}' .. query, stored[at])
+        if redis.call('HINCRBY', '{OWNERS}', reporter, -1) <= 0 then
+            redis.call('HDEL', '{OWNERS}', reporter)
         end
-        if redis.call('EXISTS', '{OUTCOMES}' .. query) == 0 then
-            redis.call('SREM', '{REPORTED_ON}' .. day, query)
-        end
+    end
+end
+for day in pairs(gone) do
+    local name = string.format('%d', day)
+    if not left[day] then redis.call('SREM', '{REPORTED_ON}' .. name, query) end
+    if redis.call('EXISTS', '{REPORTED_ON}' .. name) == 0 then
+        redis.call('SREM', '{REPORT_DAYS}', name)
     end
 end
 if deleted > 0 then
     redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
-    local day = redis.call('HGET', '{ANSWER}' .. query, 'd')
-    if day then redis.call('HINCRBY', '{VERSIONS}', day, 1) end
-end
-if answered ~= '' and redis.call('DEL', '{ANSWER}' .. query) == 1 then
-    redis.call('ZREM', '{ANSWERS}', query)
-    redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
     redis.call('HINCRBY', '{VERSIONS}', answered, 1)
-    if session ~= '' then redis.call('ZREM', '{SESSION}' .. session, query) end
-    if now ~= '' then redis.call('ZADD', '{TOMBSTONES}', now, query) end
 end
+if what == 'reported' then return deleted end
+redis.call('DEL', '{ANSWER}' .. query)
+redis.call('ZREM', '{ANSWERS}', query)
+redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
+redis.call('HINCRBY', '{VERSIONS}', answered, 1)
+if session ~= '' then redis.call('ZREM', '{SESSION}' .. session, query) end
+if what == 'all' then redis.call('ZADD', '{TOMBSTONES}', now, query) end
 return deleted
 """
-"""ARGV: query id, now or '' for no tombstone, the day of its answer or '' to keep it, the name of
-its session's set or '', then key, day and owner of each outcome to delete."""
+"""ARGV: query id, what, now, an owner, the name of the set of its session or ''.
+
+what: `all`, its answer and all outcomes, so that it does not come back; `unreported`, its answer if
+it has no outcomes; `reported`, the outcomes of the owner. What the store holds is read here, since
+outcomes may come until the script runs. Returns how many outcomes were deleted, -1 if nothing was.
+"""
 
 SAVE_VECTOR = f"""
 if redis.call('EXISTS', '{ANSWER}' .. ARGV[1]) == 0 then return 0 end
-return redis.call('HSETNX', '{ANSWER}' .. ARGV[1], ARGV[2], ARGV[3])
+if redis.call('HSETNX', '{ANSWER}' .. ARGV[1], ARGV[2], ARGV[3]) == 0 then return 0 end
+if redis.call('EXISTS', '{OUTCOMES}' .. ARGV[1]) == 1 then
+    redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), ARGV[1])
+end
+return 1
 """
 """ARGV: query id, field, data. A query that was forgotten gets no vector."""
 

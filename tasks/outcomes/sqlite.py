@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from typing_extensions import override
 
-from config.errors import NotFoundError
+from config.errors import NotFoundError, PermanentError
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.outcomes import sqlite_days as days
 from tasks.outcomes import sqlite_deletion as deletion
 from tasks.outcomes.protocol import (
     MAX_CHANGES,
+    MAX_OUTCOMES_PER_QUERY,
     OutcomeChanges,
     OutcomeStore,
     StoredVector,
     TaskVectors,
+    describe_full_query,
     describe_unknown_queries,
 )
 from tasks.shared_sqlite_file import SharedFile
@@ -58,6 +60,7 @@ CREATE TABLE IF NOT EXISTS changes (
     query_id TEXT NOT NULL UNIQUE
 );
 CREATE TABLE IF NOT EXISTS forgotten (query_id TEXT PRIMARY KEY, deleted REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS forgotten_by_time ON forgotten (deleted);
 CREATE TABLE IF NOT EXISTS vectors (
     query INTEGER NOT NULL,
     model TEXT NOT NULL,
@@ -124,11 +127,14 @@ class SqliteOutcomeStore(OutcomeStore):
                 if added.rowcount:
                     days.mark_changed_days(connection, [answer.day])
             if vectors is not None:
-                rows = [
-                    (vectors.model, one.scale, one.values.tobytes(), query_id)
+                added_to = [
+                    query_id
                     for query_id, one in vectors.vectors.items()
+                    if connection.execute(
+                        _ADD_VECTOR, (vectors.model, one.scale, one.values.tobytes(), query_id)
+                    ).rowcount
                 ]
-                connection.executemany(_ADD_VECTOR, rows)
+                days.mark_changed_queries(connection, days.list_reported(connection, added_to))
 
     @override
     def drop_answers(self, query_ids: Sequence[str]) -> None:
@@ -189,6 +195,7 @@ class SqliteOutcomeStore(OutcomeStore):
                     ),
                 ).rowcount
             ]
+            _check_room(connection, {(one.query_id, one.owner) for one in new})
             changed = dict.fromkeys(one.query_id for one in new)
             days.mark_changed_queries(connection, changed)
             days.mark_changed_days(connection, {numbers[one].day for one in changed})
@@ -218,6 +225,14 @@ class SqliteOutcomeStore(OutcomeStore):
         ids = tuple(query_id for _, query_id in rows[:limit])
         epoch = rows[:limit][-1][0] if rows else after
         return OutcomeChanges(epoch, ids, len(rows) > limit)
+
+    @override
+    def get_epoch(self) -> int:
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'changes'"
+            ).fetchone()
+        return int(row[0]) if row else 0
 
     @override
     def list_outcomes(self) -> Iterator[Outcome]:
@@ -344,3 +359,16 @@ def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> d
         (json.dumps(list(dict.fromkeys(query_ids))),),
     )
     return {query_id: _Row(number, day) for query_id, number, day in rows}
+
+
+def _check_room(connection: sqlite3.Connection, reports: Iterable[tuple[str, str]]) -> None:
+    """Raise PermanentError if an owner has too many outcomes of a query; reports: both."""
+    for query_id, owner in sorted(reports):
+        # +owner: by the index of queries, not by that of owners.
+        (count,) = connection.execute(
+            "SELECT count(*) FROM outcomes "
+            "WHERE query = (SELECT number FROM answers WHERE query_id = ?) AND +owner = ?",
+            (query_id, owner),
+        ).fetchone()
+        if count > MAX_OUTCOMES_PER_QUERY:
+            raise PermanentError(describe_full_query(query_id))

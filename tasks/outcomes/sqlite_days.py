@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from skills.outcomes.codec import load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS
 from tasks.sqlite_file import SqliteFile
 
 _PAGE = 2_000
@@ -21,14 +21,14 @@ def mark_changed_queries(connection: sqlite3.Connection, query_ids: Iterable[str
     connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)
 
 
-def forget_tombstones(connection: sqlite3.Connection, now: float) -> None:
-    """Delete what the feed and the store know of queries that were deleted long ago."""
-    before = (now - KEPT_TOMBSTONE_SECONDS,)
-    connection.execute(
-        "DELETE FROM changes WHERE query_id IN (SELECT query_id FROM forgotten WHERE deleted < ?)",
-        before,
+def list_reported(connection: sqlite3.Connection, query_ids: Sequence[str]) -> list[str]:
+    """Those of these queries that have outcomes, by id."""
+    rows = connection.execute(
+        "SELECT query_id FROM answers a WHERE query_id IN (SELECT value FROM json_each(?)) "
+        "AND EXISTS (SELECT * FROM outcomes WHERE query = a.number) ORDER BY query_id",
+        (json.dumps(query_ids),),
     )
-    connection.execute("DELETE FROM forgotten WHERE deleted < ?", before)
+    return [query_id for (query_id,) in rows]
 
 
 def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> None:

@@ -9,111 +9,100 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from search.batches import batches
-from tasks.outcomes.sqlite_days import forget_tombstones, mark_changed_days, mark_changed_queries
+from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS
+from tasks.outcomes.sqlite_days import list_reported, mark_changed_days, mark_changed_queries
 from tasks.sqlite_file import SqliteFile
 
 DELETED_AT_ONCE = 500
 """Queries, or outcomes, that are deleted in one transaction."""
 
+TOMBSTONES_AT_ONCE = 5_000
+"""Tombstones that are deleted in one transaction."""
 
-class AnswerRow(NamedTuple):
-    """Where an answered query is stored, and the day of its answer."""
+_ANSWERS = (
+    "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?))"
+)
+_PRUNED_ANSWERS = (
+    "SELECT number, query_id, day FROM answers "
+    "WHERE day IN (SELECT day FROM days WHERE pruned) LIMIT ?"
+)
+_OUTCOMES = (
+    "SELECT a.query_id, a.day FROM outcomes o JOIN answers a ON a.number = o.query "
+    "WHERE o.key IN (SELECT value FROM json_each(?))"
+)
+
+
+class _AnswerRow(NamedTuple):
+    """Where an answered query is stored, and the day of its answer.
+
+    A number is good within one transaction: that of a deleted row may be given to another query.
+    """
 
     number: int
     query_id: str
     day: int
 
 
-class OutcomeRow(NamedTuple):
-    """Where an outcome is stored, its query and the day of the answer to that query."""
-
-    key: str
-    query_id: str
-    day: int
+def list_answers_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
+    """The ids of the queries that this owner asked."""
+    return _list(connection, "SELECT query_id FROM answers WHERE owner = ?", owner)
 
 
-def list_answers_of_owner(connection: sqlite3.Connection, owner: str) -> list[AnswerRow]:
-    """The queries that this owner asked."""
-    return _list_answers(
-        connection, "SELECT number, query_id, day FROM answers WHERE owner = ?", owner
-    )
+def list_answers_before(connection: sqlite3.Connection, seconds: float) -> list[str]:
+    """The ids of the queries that were answered before this time, in seconds since 1970."""
+    return _list(connection, "SELECT query_id FROM answers WHERE answered < ?", seconds)
 
 
-def list_answers_before(connection: sqlite3.Connection, seconds: float) -> list[AnswerRow]:
-    """The queries that were answered before this time, in seconds since 1970."""
-    return _list_answers(
-        connection, "SELECT number, query_id, day FROM answers WHERE answered < ?", seconds
-    )
+def list_outcomes_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
+    """The keys of the outcomes that this owner reported."""
+    return _list(connection, "SELECT key FROM outcomes WHERE owner = ?", owner)
 
 
-def _list_answers(
-    connection: sqlite3.Connection, statement: str, value: str | float
-) -> list[AnswerRow]:
-    return [AnswerRow(*row) for row in connection.execute(statement, (value,))]
+def _list(connection: sqlite3.Connection, statement: str, value: str | float) -> list[str]:
+    return [name for (name,) in connection.execute(statement, (value,))]
 
 
-def list_outcomes_of_owner(connection: sqlite3.Connection, owner: str) -> list[OutcomeRow]:
-    """The outcomes that this owner reported."""
-    rows = connection.execute(
-        "SELECT o.key, a.query_id, a.day FROM outcomes o JOIN answers a ON a.number = o.query "
-        "WHERE o.owner = ?",
-        (owner,),
-    )
-    return [OutcomeRow(*row) for row in rows]
-
-
-def forget_answers(file: SqliteFile, rows: Sequence[AnswerRow]) -> int:
+def forget_answers(file: SqliteFile, query_ids: Sequence[str]) -> int:
     """Delete these queries with their outcomes and vectors, so that they cannot be added again.
 
     Returns the number of outcomes deleted. What an interrupted call has not deleted is deleted by
     the next.
     """
     deleted = 0
-    for batch in batches(rows, DELETED_AT_ONCE):
+    for batch in batches(query_ids, DELETED_AT_ONCE):
         now = time.time()
         with file.transaction(durable=True) as connection:
-            reported, count = delete_answers(connection, batch)
+            rows = [_AnswerRow(*row) for row in connection.execute(_ANSWERS, (json.dumps(batch),))]
+            deleted += _delete_answers(connection, rows)
             connection.executemany(
-                "REPLACE INTO forgotten VALUES (?, ?)", [(row.query_id, now) for row in batch]
+                "REPLACE INTO forgotten VALUES (?, ?)", [(row.query_id, now) for row in rows]
             )
-            mark_changed_queries(connection, reported)
-            mark_changed_days(connection, {row.day for row in batch})
-        deleted += count
-    with file.transaction() as connection:
-        forget_tombstones(connection, time.time())
+            mark_changed_days(connection, {row.day for row in rows})
+    _forget_tombstones(file)
     return deleted
 
 
-def forget_outcomes(file: SqliteFile, rows: Sequence[OutcomeRow]) -> int:
+def forget_outcomes(file: SqliteFile, keys: Sequence[str]) -> int:
     """Delete these outcomes; their queries stay. Returns the number deleted."""
     deleted = 0
-    for batch in batches(rows, DELETED_AT_ONCE):
+    for batch in batches(keys, DELETED_AT_ONCE):
         with file.transaction(durable=True) as connection:
+            rows = connection.execute(_OUTCOMES, (json.dumps(batch),)).fetchall()
             deleted += connection.executemany(
-                "DELETE FROM outcomes WHERE key = ?", [(row.key,) for row in batch]
+                "DELETE FROM outcomes WHERE key = ?", [(key,) for key in batch]
             ).rowcount
-            mark_changed_queries(connection, sorted({row.query_id for row in batch}))
-            mark_changed_days(connection, {row.day for row in batch})
+            mark_changed_queries(connection, sorted({query_id for query_id, _ in rows}))
+            mark_changed_days(connection, {day for _, day in rows})
     return deleted
 
 
-def delete_answers(
-    connection: sqlite3.Connection, rows: Sequence[AnswerRow]
-) -> tuple[list[str], int]:
-    """Delete queries with their outcomes and vectors.
+def _delete_answers(connection: sqlite3.Connection, rows: Sequence[_AnswerRow]) -> int:
+    """Delete queries with their outcomes and vectors; the feed names those that had outcomes.
 
-    Returns the ids of those that had outcomes, and the number of these outcomes.
+    Returns the number of deleted outcomes.
     """
     numbers = json.dumps([row.number for row in rows])
-    reported = [
-        query_id
-        for (query_id,) in connection.execute(
-            "SELECT query_id FROM answers a "
-            "WHERE number IN (SELECT value FROM json_each(?)) "
-            "AND EXISTS (SELECT * FROM outcomes WHERE query = a.number) ORDER BY query_id",
-            (numbers,),
-        )
-    ]
+    reported = list_reported(connection, [row.query_id for row in rows])
     deleted = connection.execute(
         "DELETE FROM outcomes WHERE query IN (SELECT value FROM json_each(?))", (numbers,)
     ).rowcount
@@ -123,7 +112,8 @@ def delete_answers(
     connection.execute(
         "DELETE FROM answers WHERE number IN (SELECT value FROM json_each(?))", (numbers,)
     )
-    return reported, deleted
+    mark_changed_queries(connection, reported)
+    return deleted
 
 
 def prune_days(file: SqliteFile, before: int) -> int:
@@ -137,24 +127,34 @@ def prune_days(file: SqliteFile, before: int) -> int:
     deleted = 0
     while count := _prune_batch(file):
         deleted += count
+    _forget_tombstones(file)
     return deleted
 
 
 def _prune_batch(file: SqliteFile) -> int:
     with file.transaction() as connection:
-        rows = [
-            AnswerRow(*row)
-            for row in connection.execute(
-                "SELECT number, query_id, day FROM answers "
-                "WHERE day IN (SELECT day FROM days WHERE pruned) LIMIT ?",
-                (DELETED_AT_ONCE,),
-            )
-        ]
-        reported, _ = delete_answers(connection, rows)
-        now = time.time()
-        connection.executemany(
-            "REPLACE INTO forgotten VALUES (?, ?)", [(query_id, now) for query_id in reported]
+        rows = [_AnswerRow(*row) for row in connection.execute(_PRUNED_ANSWERS, (DELETED_AT_ONCE,))]
+        _delete_answers(connection, rows)
+        # Nothing is added to their days: a tombstone only says until when the feed names a query,
+        # also one whose outcomes were deleted before.
+        connection.execute(
+            "REPLACE INTO forgotten SELECT query_id, ? FROM changes "
+            "WHERE query_id IN (SELECT value FROM json_each(?))",
+            (time.time(), json.dumps([row.query_id for row in rows])),
         )
-        mark_changed_queries(connection, reported)
-        forget_tombstones(connection, now)
     return len(rows)
+
+
+def _forget_tombstones(file: SqliteFile) -> None:
+    """Delete what the feed and the store know of queries that were deleted long ago."""
+    before = time.time() - KEPT_TOMBSTONE_SECONDS
+    while True:
+        with file.transaction() as connection:
+            due = connection.execute(
+                "SELECT query_id FROM forgotten WHERE deleted < ? LIMIT ?",
+                (before, TOMBSTONES_AT_ONCE),
+            ).fetchall()
+            connection.executemany("DELETE FROM changes WHERE query_id = ?", due)
+            connection.executemany("DELETE FROM forgotten WHERE query_id = ?", due)
+        if len(due) < TOMBSTONES_AT_ONCE:
+            return

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from config.errors import NotFoundError
+from config.errors import NotFoundError, PermanentError
 from config.server_settings import ServerSettings
 from skills.outcomes.model import (
     SECONDS_PER_DAY,
@@ -23,7 +27,7 @@ from skills.outcomes.model import (
     Reporter,
 )
 from tasks.broker.redis_connection import connect
-from tasks.outcomes import protocol
+from tasks.outcomes import protocol, redis_scripts
 from tasks.outcomes.protocol import OutcomeStore, StoredVector, TaskVectors
 from tasks.outcomes.redis import RedisOutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
@@ -172,6 +176,25 @@ def test_outcomes_of_an_unknown_query_are_refused_whole(store: OutcomeStore) -> 
     assert store.add_outcomes([]) == 0
 
 
+def test_outcomes_of_a_query_are_limited_by_owner(store: OutcomeStore) -> None:
+    most = protocol.MAX_OUTCOMES_PER_QUERY
+    store.add_answers([answer("q1"), answer("q2")])
+    full = [outcome(f"k{number}", "q1") for number in range(most)]
+    assert store.add_outcomes([*full[:-1], full[0]]) == most - 1
+    late = [outcome("late-1", "q1"), outcome("late-2", "q1")]
+    for refused in (late, [late[0], outcome("k", "q2"), late[1]], [full[-1], late[0]]):
+        with pytest.raises(PermanentError, match="'q1' has no room"):
+            store.add_outcomes(refused)
+    assert store.get_outcomes(["q2"]) == {}
+    # What comes twice takes no room.
+    assert store.add_outcomes([*full, full[-1]]) == 1
+    assert store.add_outcomes(full) == 0
+    assert store.add_outcomes([*full, outcome("his", "q1", "bob"), outcome("k", "q2")]) == 2
+    with pytest.raises(PermanentError, match="'q1' has no room"):
+        store.add_outcomes(late[:1])
+    assert dict(store.count_outcomes()) == {"ann": most + 1, "bob": 1}
+
+
 def test_all_outcomes_are_listed_by_time(store: OutcomeStore) -> None:
     store.add_answers([answer("q1"), answer("q2")])
     late = outcome("a", "q1", at=NOON + SECONDS_PER_DAY)
@@ -197,6 +220,20 @@ def test_the_feed_names_queries_whose_outcomes_changed(store: OutcomeStore) -> N
     assert ids(store) == ("q2", "q1")
 
 
+def test_the_feed_names_queries_with_outcomes_that_get_a_vector(store: OutcomeStore) -> None:
+    answers = [answer("q1"), answer("q2")]
+    store.add_answers(answers)
+    store.add_outcomes([outcome("k1", "q1")])
+    epoch = store.get_epoch()
+    vector = StoredVector(np.ones(4, dtype=np.int8), 0.5)
+    vectors = {"q1": vector, "q2": vector, "unknown": vector}
+    store.add_answers(answers, TaskVectors("m", vectors))
+    assert ids(store, epoch) == ("q1",)
+    epoch = store.get_epoch()
+    store.add_answers(answers, TaskVectors("m", vectors))
+    assert store.get_epoch() == epoch
+
+
 def test_the_feed_is_read_in_parts(store: OutcomeStore) -> None:
     names = [f"q{number}" for number in range(7)]
     store.add_answers([answer(name) for name in names])
@@ -209,6 +246,24 @@ def test_the_feed_is_read_in_parts(store: OutcomeStore) -> None:
             break
         part = store.get_changes(part.epoch, 3)
     assert found == names
+
+
+def test_the_epoch_never_falls(reopen: Reopen, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = reopen()
+    assert store.get_epoch() == 0
+    store.add_answers([answer("q1")])
+    assert store.get_epoch() == 0
+    store.add_outcomes([outcome("k1", "q1"), outcome("k2", "q1")])
+    epoch = store.get_epoch()
+    assert epoch == store.get_changes(0).epoch > 0
+    store.forget_owner("ann")
+    assert store.get_epoch() == store.get_changes(0).epoch > epoch
+    epoch = store.get_epoch()
+    later = time.time() + protocol.KEPT_TOMBSTONE_SECONDS + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    store.forget_owner("unknown-owner")
+    assert ids(store) == ()
+    assert reopen().get_epoch() == epoch
 
 
 # -- forgetting
@@ -270,6 +325,66 @@ def test_the_feed_forgets_deleted_queries_in_time(
     monkeypatch.setattr(time, "time", lambda: later)
     store.forget_owner("unknown-owner")
     assert ids(store) == ("q2",)
+
+
+def report_after_each_read(
+    store: OutcomeStore, other: OutcomeStore, query_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have another process report an outcome of a query after each read of the store."""
+    keys = (f"late-{number}" for number in itertools.count())
+
+    def after(read: Callable[[Sequence[str]], object]) -> Callable[[Sequence[str]], object]:
+        def read_then_report(query_ids: Sequence[str]) -> object:
+            found = read(query_ids)
+            with suppress(NotFoundError):
+                other.add_outcomes([outcome(next(keys), query_id, at=NOON + SECONDS_PER_DAY)])
+            return found
+
+        return read_then_report
+
+    for name in ("get_answers", "get_outcomes"):
+        monkeypatch.setattr(store, name, after(getattr(store, name)))
+
+
+FORGETTING: dict[str, Callable[[OutcomeStore], object]] = {
+    "owner": lambda store: store.forget_owner("ann"),
+    "age": lambda store: store.forget_before(NOON + 1),
+    "pruned": lambda store: store.prune_days(DAY + 1),
+    "dropped": lambda store: store.drop_answers(["q1"]),
+}
+
+
+@pytest.mark.parametrize("way", FORGETTING)
+def test_no_outcome_stays_without_its_answer(
+    reopen: Reopen, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = reopen(), reopen()
+    store.add_answers([answer("q1")])
+    if way != "dropped":
+        store.add_outcomes([outcome("k1", "q1")])
+    store.save_day(DAY, store.list_changed_days()[DAY], b"")
+    report_after_each_read(store, other, "q1", monkeypatch)
+    FORGETTING[way](store)
+    stored = other.get_outcomes(["q1"])
+    assert stored.keys() == other.get_answers(["q1"]).keys()
+    if way != "dropped":
+        assert not stored
+    count = len(stored.get("q1", ()))
+    assert dict(other.count_outcomes()) == ({"ann": count} if count else {})
+    assert len(list(other.list_outcomes())) == count
+
+
+def test_outcomes_of_several_days_are_forgotten_one_owner_at_a_time(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1", "bob")])
+    days = [NOON + number * SECONDS_PER_DAY for number in range(3)]
+    midnight = (DAY + 1) * SECONDS_PER_DAY
+    moments = [*days, math.nextafter(midnight, 0), midnight]
+    store.add_outcomes([outcome(f"a{at!r}", "q1", "ann", at) for at in moments])
+    store.add_outcomes([outcome("b", "q1", "bob", days[1])])
+    assert store.forget_owner("ann") == 5
+    assert [one.key for one in store.list_outcomes()] == ["b"]
+    assert [len(list(store.list_outcomes_of(DAY + number))) for number in range(3)] == [0, 1, 0]
+    assert dict(store.count_outcomes()) == {"bob": 1}
 
 
 # -- vectors, contributors
@@ -370,3 +485,59 @@ def test_writers_at_the_same_time_lose_nothing(reopen: Reopen) -> None:
     assert dict(first.count_outcomes()) == {"ann": 20, "bob": 20, "both": 20}
     assert len(list(first.list_outcomes())) == 60
     assert len(ids(first)) == 20
+
+
+# -- Redis only
+
+
+def test_redis_names_no_days_and_queries_that_are_gone(redis_settings: ServerSettings) -> None:
+    with (
+        connect(redis_settings, binary=True) as client,
+        closing(RedisOutcomeStore(client, redis_settings)) as store,
+    ):
+        store.add_answers([answer("q1", session="s"), answer("q2", "bob")])
+        days = [NOON + number * SECONDS_PER_DAY for number in range(3)]
+        for query_id in ("q1", "q2"):
+            keys = [(f"{owner}-{at}", owner, at) for owner in ("ann", "bob") for at in days]
+            store.add_outcomes(
+                [outcome(f"{query_id}-{key}", query_id, owner, at) for key, owner, at in keys]
+            )
+        store.forget_owner("ann")
+        store.forget_owner("bob")
+        assert {name.decode() for name in client.keys("*")} == {
+            redis_scripts.VERSIONS,
+            redis_scripts.EPOCH,
+            redis_scripts.CHANGES,
+            redis_scripts.TOMBSTONES,
+        }
+
+
+def test_redis_reads_days_and_answers_in_parts(
+    redis_settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        connect(redis_settings, binary=True) as client,
+        closing(RedisOutcomeStore(client, redis_settings)) as store,
+    ):
+        names = sorted(f"q{number}" for number in range(2_000))
+        store.add_answers([answer(name) for name in names[:1_000]])
+        store.add_answers([answer(name, at=NOON + SECONDS_PER_DAY) for name in names[1_000:]])
+        commands: list[tuple[str, str]] = []
+        execute = client.execute_command
+
+        def execute_command(*args: Any, **options: Any) -> Any:
+            commands.append((args[0], str(args[1])))
+            return execute(*args, **options)
+
+        monkeypatch.setattr(client, "execute_command", execute_command)
+        assert [one.query_id for one in store.list_answers_of(DAY)] == names[:1_000]
+        assert store.forget_before(NOON + 1) == 0
+        assert [one.query_id for one in store.list_answers_of(DAY + 1)] == names[1_000:]
+        store.save_day(DAY + 1, store.list_changed_days()[DAY + 1], b"")
+        assert store.prune_days(DAY + 2) == 1_000
+        whole = {("SMEMBERS", f"{redis_scripts.ANSWERED_ON}{DAY + day}") for day in range(2)}
+        assert not {("ZRANGE", redis_scripts.ANSWERS), *whole} & set(commands)
+        commands.clear()
+        assert store.prune_days(DAY + 2) == 0
+        assert "SSCAN" not in {command for command, _ in commands}
+        assert client.exists(redis_scripts.ANSWERS) == 0

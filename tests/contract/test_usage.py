@@ -15,7 +15,7 @@ from config.server_settings import ServerSettings
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill, Outcome, Reporter
 from skills.outcomes.model import OutcomeKind as Kind
 from tasks.broker.redis_connection import connect
-from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS, OutcomeStore
 from tasks.outcomes.redis import RedisOutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.outcomes.usage.codec import load_usage
@@ -181,6 +181,21 @@ class TestPruning:
         store.save_day(DAY, 99, b"")
         assert total(store, "chosen") == 1
         assert roll(store) == 0
+
+    def test_the_feed_forgets_pruned_queries_in_time(
+        self, store: OutcomeStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.add_answers([answer("q1"), answer("q2"), answer("new", day=DAY + 3)])
+        store.add_outcomes([helped("k1", "q1"), helped("k2", "q2", ""), helped("k3", "new")])
+        # Its query stays, without outcomes.
+        store.forget_owner("")
+        roll(store)
+        assert store.prune_days(DAY + 1) == 2
+        assert set(store.get_changes(0).query_ids) == {"q1", "q2", "new"}
+        later = time.time() + KEPT_TOMBSTONE_SECONDS + 60
+        monkeypatch.setattr(time, "time", lambda: later)
+        store.prune_days(DAY + 1)
+        assert store.get_changes(0).query_ids == ("new",)
 
     def test_days_are_merged_into_months(self, store: OutcomeStore) -> None:
         february = DAY + 31

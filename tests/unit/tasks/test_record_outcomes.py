@@ -1,0 +1,96 @@
+"""Recording reported outcomes: their time, and how many of a query are accepted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from skills.events import Event, OutcomesReported, SkillOutcome, new_event
+from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill, OutcomeKind
+from tasks.journal.protocol import job_id
+from tasks.journal.sqlite import SqliteJournal
+from tasks.metrics_recorder import NullMetrics
+from tasks.outcomes.protocol import MAX_OUTCOMES_PER_QUERY
+from tasks.outcomes.record_outcomes import record_outcomes
+from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.policies import Deadline
+
+ANSWERED = time.time() - 30 * SECONDS_PER_DAY
+
+
+@dataclass
+class Services:
+    """The part of the services that recording needs."""
+
+    journal: SqliteJournal = field(default_factory=lambda: SqliteJournal(":memory:"))
+    outcomes: SqliteOutcomeStore = field(default_factory=lambda: SqliteOutcomeStore(":memory:"))
+    metrics: NullMetrics = field(default_factory=NullMetrics)
+    learned_links: None = None
+    writable: bool = True
+
+    def record(self, event: Event) -> str:
+        """Accept and record an event; the state of its job, and the reason of a refusal."""
+        self.journal.add_job(event, "outcome")
+        services: Any = self
+        record_outcomes(services, Deadline(60), [job_id(event)])
+        job = self.journal.get_job(job_id(event))
+        return f"{job.state} {job.reason}"
+
+
+@pytest.fixture
+def services() -> Iterator[Services]:
+    made = Services()
+    skills = (AnsweredSkill("lib:one", 7, 1),)
+    made.outcomes.add_answers(
+        [AnsweredQuery("q1", "", "", "clean the tracks", ANSWERED, hit=True, skills=skills)]
+    )
+    yield made
+    made.journal.close()
+    made.outcomes.close()
+
+
+def report(number: int = 1, at: float | None = None) -> Event:
+    """An event with so many outcomes, at a time of its sender's clock."""
+    one = SkillOutcome(skill_id="lib:one", outcome=OutcomeKind.HELPED)
+    event = new_event(OutcomesReported(query_id="q1", outcomes=(one,) * number), "tests")
+    when = time.time() if at is None else at
+    return event.model_copy(update={"time": datetime.fromtimestamp(when, UTC)})
+
+
+def reported(services: Services) -> float:
+    [one] = services.outcomes.get_outcomes(["q1"])["q1"]
+    return one.reported
+
+
+def test_the_time_of_an_outcome_is_that_of_its_event(services: Services) -> None:
+    services.record(report(at=ANSWERED + 5 * SECONDS_PER_DAY))
+    assert reported(services) == pytest.approx(ANSWERED + 5 * SECONDS_PER_DAY, abs=0.001)
+
+
+def test_an_outcome_is_not_before_the_answer(services: Services) -> None:
+    services.record(report(at=ANSWERED - 90 * SECONDS_PER_DAY))
+    assert reported(services) == ANSWERED
+
+
+def test_an_outcome_is_not_after_its_receipt(services: Services) -> None:
+    before = time.time()
+    services.record(report(at=before + 90 * SECONDS_PER_DAY))
+    assert before - 0.001 <= reported(services) <= time.time()
+
+
+def test_a_report_beyond_the_limit_of_a_query_is_refused(services: Services) -> None:
+    parts = [report(200) for _ in range(MAX_OUTCOMES_PER_QUERY // 200)]
+    assert {services.record(event) for event in parts} == {"done "}
+    assert services.record(report()) == (
+        "failed at most 1,000 outcomes of a query are accepted of an owner; query 'q1' has no room "
+        "for these"
+    )
+    assert services.outcomes.count_outcomes() == {"": MAX_OUTCOMES_PER_QUERY}
+    # Its job may be deleted when an event is delivered again.
+    services.journal.delete_ended_jobs("outcome", -1)
+    assert services.record(parts[-1]) == "done "
