@@ -154,6 +154,9 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
             "type": "dependency",
             "reason": "the kiln bakes no bread",
         },
+        "/v1/queries/{query_id}/outcomes": {
+            "outcomes": [{"skill_id": "crafts:kiln-firing", "outcome": "helped"}]
+        },
     }
     with skillbus.serving("--listen", address):
         url = f"http://{address}"
