@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from config.errors import UsageError
-from workers.cli.common import json_option, print_table, progress_bar, read_settings
+from tasks.services import Services
+from workers.cli.common import (
+    json_option,
+    print_table,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
 from workers.cli.evaluation.options import (
     budget_option,
+    find_missing_skills,
     open_library,
     out_option,
     wait_option,
@@ -73,6 +82,7 @@ def sessions(
     predictions: dict[str, dict[str, Any]] = {task_id: {} for task_id in needed}
     chosen = sorted(set(budgets))
     with open_library(read_settings(ctx), wait) as services, progress_bar("tasks") as progress:
+        _note_missing(tasks, needed, services)
         done = 0
         for budget in chosen:
             given = {}
@@ -92,6 +102,17 @@ def sessions(
     if plot is not None:
         write_text_file(plot, _draw(report))
     write_report(report, predictions, out, as_json, _print)
+
+
+def _note_missing(path: Path, needed: Mapping[str, Sequence[str]], services: Services) -> None:
+    """Raise UsageError if the library has no needed skill, and say so if some are missing."""
+    wanted = {name for names in needed.values() for name in names}
+    missing = find_missing_skills(path, wanted, services)
+    if missing:
+        print_to_stderr(
+            f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
+            f"{missing[0]}; they count as not sent"
+        )
 
 
 def _draw(report: dict[str, Any]) -> str:
