@@ -128,24 +128,19 @@ def build_training_set(
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
-    copies = count_copies(tasks, options.seed)
-    copied = [(task, count) for task, count in zip(tasks, copies, strict=True) if count]
+    copied = _draw_copies(tasks, options.seed)
     labelled = _make_labelled(copied, known)
-    folds = assign_folds(
-        [query.needed for query in labelled],
-        sorted(known),
-        options.folds,
-        options.seed,
-    )
+    needed = [query.needed for query in labelled]
+    folds = assign_folds(needed, sorted(known), options.folds, options.seed)
     training = [r for r in revisions if folds[r.key.skill_id] != options.fold]
     vectors = services.index.get_skill_vectors([revision.key for revision in training])
-    training_set = TrainingSet(options)
-    training_set.notes |= {
+    notes = {
         "skills": len(known),
         "tasks": len(labelled),
         "tasks that need no skill of this library": len(copied) - len(labelled),
         "tasks left out by their weight": len(tasks) - len(copied),
     }
+    training_set = TrainingSet(options, notes=notes)
     if len(training) < _MIN_LISTS:
         raise UsageError(
             f"the library has {len(known)} skills in {', '.join(options.languages)}: "
@@ -162,17 +157,21 @@ def build_training_set(
             training_set.held_out.append(_make_held_out(query, candidates[:RERANKED]))
         else:
             missed = near_misses.get(query.text, ())
-            made = _make_lists(query, candidates, miner, options, missed)
-            training_set.lists += made * query.copies
-    training_set.notes["candidates judged as negatives"] = miner.counts.candidates
-    for layer in ("name", "overlap", "vector"):
-        training_set.notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)
+            training_set.lists += _make_lists(query, candidates, miner, options, missed)
+    training_set.notes |= _note_filtered(miner)
     if len(training_set.lists) < _MIN_LISTS:
         raise UsageError(
             f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
         )
     _add_texts(services, training_set)
     return training_set
+
+
+def _note_filtered(miner: NegativeMiner) -> dict[str, int]:
+    notes = {"candidates judged as negatives": miner.counts.candidates}
+    for layer in ("name", "overlap", "vector"):
+        notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)
+    return notes
 
 
 def _make_held_out(query: _Query, candidates: Sequence[RankedSkill]) -> HeldOutQuery:
@@ -189,8 +188,8 @@ def _make_lists(
     options: TrainingOptions,
     near_misses: Sequence[str],
 ) -> list[TrainingList]:
-    """One list for each needed skill of the query: that skill, and the first of the ranking that
-    are not needed, `list_size` in all.
+    """One list for each needed skill of the query, as often as it is copied: that skill, and the
+    first of the ranking that are not needed, `list_size` in all.
 
     near_misses: skills that a language model says such a query does not need. They take the last
     places, a fifth of them at most.
@@ -201,10 +200,11 @@ def _make_lists(
     negatives = miner.filter_ranking(query.needed, ranked, places - len(missed)) + missed
     if not negatives:
         return []
-    return [
+    made = [
         TrainingList(query.origin, query.text, positive, negatives, query.hidden)
         for positive in query.needed
     ]
+    return made * query.copies
 
 
 def assign_folds(
@@ -257,6 +257,14 @@ def read_trainable(services: Services, languages: frozenset[str]) -> list[Stored
         and revision.key in vectors
         and vectors[revision.key].any()
     ]
+
+
+def _draw_copies(
+    tasks: Sequence[Mapping[str, Any]], seed: int
+) -> list[tuple[Mapping[str, Any], int]]:
+    """The tasks that have copies, with their number."""
+    copies = count_copies(tasks, seed)
+    return [(task, count) for task, count in zip(tasks, copies, strict=True) if count]
 
 
 def _make_labelled(

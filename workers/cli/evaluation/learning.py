@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -99,10 +99,7 @@ def learning(
         replay.rank_base(on_step)
         results = [replay.run(scenario, on_step) for scenario in scenarios]
     data = to_json_data(results, split, seed, len(labelled))
-    if out is not None:
-        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    if plots is not None:
-        _write_plots(plots, results)
+    _write_files(out, plots, data, results)
     if as_json:
         print_json(data)
     else:
@@ -144,6 +141,15 @@ def _check_names(what: str, given: tuple[str, ...], known: list[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise UsageError(f"no {what} {', '.join(unknown)}; {what}s: {', '.join(known)}")
+
+
+def _write_files(
+    out: Path | None, plots: Path | None, data: dict[str, Any], results: list[ScenarioResult]
+) -> None:
+    if out is not None:
+        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    if plots is not None:
+        _write_plots(plots, results)
 
 
 def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:

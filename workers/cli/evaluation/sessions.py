@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,6 +27,9 @@ from workers.cli.evaluation.options import (
     write_report,
     write_text_file,
 )
+
+if TYPE_CHECKING:
+    from workers.evaluation.sessions import Sent
 
 _COLUMNS = (
     "complete",
@@ -91,10 +94,7 @@ def sessions(
                 done += 1
                 progress(done, len(rows) * len(chosen))
             for task_id, sent in given.items():
-                predictions[task_id][str(budget)] = {
-                    arm: {"skills": sorted(one.skills), "tokens": one.tokens}
-                    for arm, one in sent.items()
-                }
+                predictions[task_id][str(budget)] = _to_prediction(sent)
             report["budgets"][str(budget)] = {
                 "metrics": session_metrics(needed, given),
                 "reveal": trace_reveal(needed, given),
@@ -113,6 +113,11 @@ def _note_missing(path: Path, needed: Mapping[str, Sequence[str]], services: Ser
             f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
             f"{missing[0]}; they count as not sent"
         )
+
+
+def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:
+    """What a task was sent, by way of asking, as JSON data."""
+    return {arm: {"skills": sorted(one.skills), "tokens": one.tokens} for arm, one in sent.items()}
 
 
 def _draw(report: dict[str, Any]) -> str:
