@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from config.learning_settings import LearningSettings
 from graph.links.dismissed_links import DismissedLinks
-from graph.links.learned_links import LearnedLinks
+from graph.links.learned_links import LearnedLinks, is_learned, without_note
 from graph.protocol import LinkStore, SkillGraph
 from graph.records import Adjacency, Link, LinkType, Neighbour
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.services import Services
-from workers.evaluation.predictions import rank_tasks
 
 FOLDS = 5
 
 
 class LearnedGraph:
-    """A catalog whose links are those that linking would write with what was learned."""
+    """A catalog whose links are those that linking would write with what was learned, instead of
+    what the library itself has learned.
 
-    def __init__(self, graph: LinkStore, learned: LearnedLinks) -> None:
+    learned: None for nothing.
+    """
+
+    def __init__(self, graph: LinkStore, learned: LearnedLinks | None) -> None:
         self._graph = graph
         self._learned = learned
 
@@ -35,19 +37,23 @@ class LearnedGraph:
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
         """The rows of `LinkStore.get_adjacency`, with learned links and adapted weights."""
-        dismissed = DismissedLinks(self._graph.list_dismissed_links())
         stored = self._graph.get_links(skill_ids)
-        learned = self._learned.find_links(skill_ids)
-        return {
-            skill_id: _to_adjacency(
-                skill_id,
-                [
-                    *map(self._learned.adapt, stored[skill_id]),
-                    *dismissed.drop_from(learned[skill_id]),
-                ],
-                fan_out,
-            )
+        links = {
+            skill_id: [without_note(link) for link in stored[skill_id] if not is_learned(link)]
             for skill_id in skill_ids
+        }
+        if self._learned is not None:
+            dismissed = DismissedLinks(self._graph.list_dismissed_links())
+            learned = self._learned.find_links(skill_ids)
+            links = {
+                skill_id: [
+                    *map(self._learned.adapt, links[skill_id]),
+                    *dismissed.drop_from(learned[skill_id]),
+                ]
+                for skill_id in skill_ids
+            }
+        return {
+            skill_id: _to_adjacency(skill_id, links[skill_id], fan_out) for skill_id in skill_ids
         }
 
 
@@ -73,8 +79,9 @@ def _to_adjacency(skill_id: str, links: Iterable[Link], fan_out: int) -> Adjacen
     return Adjacency(tuple(neighbours[:fan_out]), totals)
 
 
-def with_learned_links(services: Services, learned: LearnedLinks) -> Services:
-    """The services, whose queries follow links that were learned."""
+def with_learned_links(services: Services, learned: LearnedLinks | None) -> Services:
+    """The services, whose queries follow these learned links, and none that the library itself has
+    learned. learned: None for nothing."""
     return replace(services, graph=cast(SkillGraph, LearnedGraph(services.graph, learned)))
 
 
@@ -107,34 +114,6 @@ def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> No
                 for place, skill_id in enumerate(dict.fromkeys(task["gt_skill_ids"]))
             ]
         )
-
-
-class FoldedRanking(NamedTuple):
-    """How a task is ranked: as the library is, and with links from the tasks of other folds."""
-
-    task_id: str
-    without: list[str]
-    learned: list[str]
-
-
-def rank_by_folds(
-    services: Services, tasks: Sequence[dict[str, Any]], folds: int = FOLDS, seed: int = 0
-) -> Iterator[FoldedRanking]:
-    """Rank each task with links from use of the tasks in the other folds, whose skills helped.
-
-    A task's own fold gives no outcomes, so that a skill is only found where other tasks share
-    skills with this one.
-    """
-    places = split_into_folds(len(tasks), folds, seed)
-    for fold in range(folds):
-        store = SqliteOutcomeStore(":memory:")
-        report_helped(store, [task for task, at in zip(tasks, places, strict=True) if at != fold])
-        learning = with_learned_links(services, learn_links(services, store))
-        held_out = [task for task, at in zip(tasks, places, strict=True) if at == fold]
-        with_links = rank_tasks(learning, held_out, ())
-        for without, learned in zip(rank_tasks(services, held_out, ()), with_links, strict=True):
-            yield FoldedRanking(without[0], without[1], learned[1])
-        store.close()
 
 
 def split_into_folds(count: int, folds: int, seed: int) -> list[int]:

@@ -64,8 +64,9 @@ class CachingEncoder:
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Figures after so many replayed prompts: of prompts that were not replayed, and of those among
-    them whose skills have no outcomes (`new`). gained: mean places that poisoned skills gained."""
+    """Figures after so many replayed prompts: of prompts that were not replayed, and of those whose
+    skills are right for no replayed one (`new`). gained: mean places that poisoned skills
+    gained."""
 
     replayed: int
     figures: dict[str, float]
@@ -273,13 +274,16 @@ def _rank(services: Services, task: LabelledTask) -> list[str]:
     return [hit.key.skill_id for hit in rank_skills(context).hits[:MAX_RANKED]]
 
 
-def to_json_data(results: Sequence[ScenarioResult], split: Split, seed: int) -> dict[str, Any]:
-    """The results as JSON data."""
+def to_json_data(
+    results: Sequence[ScenarioResult], split: Split, seed: int, prompts: int
+) -> dict[str, Any]:
+    """The results as JSON data. prompts: how many were given, those in no part of `split` too."""
     return {
         "seed": seed,
         "replayed": len(split.replayed),
         "held_out": len(split.held_out),
         "of_new_skills": len(split.new),
+        "left_out": prompts - split.count(),
         "scenarios": {
             result.name: {
                 arm: [_checkpoint_data(one) for one in checkpoints]

@@ -16,36 +16,33 @@ from workers.training.ranker_training import MIN_GROUPS, rank_prompt, train_rank
 
 Learn = Callable[[Services, Path], Services]
 """Gives services that answer with what is learned of the outcomes stored so far, from services
-whose store of outcomes is that of a replay. The folder is for files of trained models."""
+whose store of outcomes is that of a replay; what the library itself has learned is not used. The
+folder is for files of trained models."""
 
 
 def _learn_nothing(services: Services, _folder: Path) -> Services:
-    return _with_memory(services, on=False)
+    return _with_memory(with_learned_links(services, None), on=False)
 
 
 def _remember(services: Services, _folder: Path) -> Services:
     """Answers also with what is reported after this."""
-    return _with_memory(services, on=True)
+    return _with_memory(with_learned_links(services, None), on=True)
 
 
 def _follow_links(services: Services, _folder: Path) -> Services:
-    return with_learned_links(
-        _with_memory(services, on=False), learn_links(services, services.outcomes)
-    )
+    return _with_memory(_with_links(services), on=False)
 
 
 def _train(services: Services, folder: Path) -> Services:
     """The ranker; the shipped one where a trained one does not win, as in `train ranker`."""
-    plain = _with_memory(services, on=False)
+    plain = _learn_nothing(services, folder)
     factors = _train_factors(plain)
     return plain if factors is None else _with_factors(plain, factors, folder)
 
 
 def _learn_all(services: Services, folder: Path) -> Services:
-    factors = _train_factors(_with_memory(services, on=False))
-    found = with_learned_links(
-        _with_memory(services, on=True), learn_links(services, services.outcomes)
-    )
+    factors = _train_factors(_learn_nothing(services, folder))
+    found = _with_memory(_with_links(services), on=True)
     return found if factors is None else _with_factors(found, factors, folder)
 
 
@@ -58,6 +55,10 @@ ARMS: Mapping[str, Learn] = {
     "all": _learn_all,
 }
 """The others are compared with the first."""
+
+
+def _with_links(services: Services) -> Services:
+    return with_learned_links(services, learn_links(services, services.outcomes))
 
 
 def _with_memory(services: Services, *, on: bool) -> Services:

@@ -74,12 +74,17 @@ class LabelledTask:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """replayed: in the order of the stream. held_out: of skills that are replayed too.
-    new: of skills without any outcome."""
+    """replayed: in the order of the stream. held_out: of skills that are replayed too. new: of
+    skills that are right for no replayed prompt: no honest outcome says that they helped, but they
+    are rejected where they stand in the answer to one."""
 
     replayed: tuple[LabelledTask, ...]
     held_out: tuple[LabelledTask, ...]
     new: tuple[LabelledTask, ...]
+
+    def count(self) -> int:
+        """How many prompts are in one of the parts."""
+        return len(self.replayed) + len(self.held_out) + len(self.new)
 
 
 def read_tasks(rows: Sequence[dict[str, Any]]) -> list[LabelledTask]:
@@ -94,7 +99,8 @@ def read_tasks(rows: Sequence[dict[str, Any]]) -> list[LabelledTask]:
 def split_tasks(tasks: Sequence[LabelledTask], seed: int, *, drifts: bool = False) -> Split:
     """Half of the prompts of each skill to replay, but none of some skills.
 
-    drifts: the stream is about half of the skills first, then about the others.
+    A prompt is of the first of its right skills; one that has both new and replayed ones is in no
+    part. drifts: the stream is about half of the skills first, then about the others.
     """
     rng = np.random.default_rng(seed)
     by_skill: defaultdict[str, list[LabelledTask]] = defaultdict(list)
@@ -105,13 +111,14 @@ def split_tasks(tasks: Sequence[LabelledTask], seed: int, *, drifts: bool = Fals
     stream: list[tuple[float, LabelledTask]] = []
     held_out: list[LabelledTask] = []
     for number, skill_id in enumerate(skills[len(new) :]):
-        mine = by_skill[skill_id]
+        mine = [task for task in by_skill[skill_id] if not set(new).intersection(task.right)]
         order = [mine[place] for place in rng.permutation(len(mine)).tolist()]
         late = float(drifts and number % 2)
         stream += [(late + float(rng.random()), task) for task in order[: len(mine) // 2]]
         held_out += order[len(mine) // 2 :]
     stream.sort(key=lambda pair: (pair[0], pair[1].task_id))
-    unseen = [task for skill_id in new for task in by_skill[skill_id]]
+    seen = {name for _, task in stream for name in task.right}
+    unseen = [task for name in new for task in by_skill[name] if not seen.intersection(task.right)]
     return Split(tuple(task for _, task in stream), tuple(held_out), tuple(unseen))
 
 

@@ -22,6 +22,7 @@ ARMS = ("one_shot", "one_shot_brief", "paragraphs")
 
 _PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")
 _SECONDS_APART = 60.0
+_TOO_SMALL_BUDGET = ("less than one passage needs", "less than the names of what was sent earlier")
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class Sent:
         return {key.skill_id for key in self.lines}
 
     def add(self, bundle: Bundle | None, needed: Collection[str]) -> None:
-        """Count the answer to a query; None if its budget held no passage."""
+        """Count the answer to a query; None if its budget was too small."""
         self.queries += 1
         for skill in bundle.skills if bundle else ():
             lines = self.lines.setdefault(RevisionKey(skill.skill_id, skill.revision.seq), set())
@@ -87,7 +88,8 @@ class SessionRunner:
     def ask(
         self, task: str, budget: int, session: str = "", *, brief: bool = False
     ) -> Bundle | None:
-        """The bundle of a query, None if the budget is too small for one passage."""
+        """The bundle of a query, None if the budget is too small for one passage, or for the names
+        of what the session was sent before."""
         self._clock += _SECONDS_APART
         self._number += 1
         query_id = f"query {self._number}"
@@ -103,7 +105,7 @@ class SessionRunner:
                 asker=Asker("", self._clock),
             ).bundle
         except UsageError as error:
-            if "less than one passage needs" not in str(error):
+            if not any(reason in str(error) for reason in _TOO_SMALL_BUDGET):
                 raise
             return None
         if session:
@@ -117,9 +119,8 @@ def evaluate_task(runner: SessionRunner, task: Mapping[str, Any], budget: int) -
     queries of a session that reveal it paragraph by paragraph.
 
     Each query of the session has what is left of the budget over what is left to reveal, and asks
-    with all that is known by then. Further, at the full budget for each query: `alone`, the whole
-    task, and `following`, the same as the second query of a session that began with the first half
-    of its paragraphs.
+    with all that is known by then. Further `following`, at the full budget for each query: the
+    whole task as the second query of a session that began with the first half of its paragraphs.
     """
     text, needed = task["instruction"], task["gt_skill_ids"]
     parts = split_paragraphs(text)

@@ -21,7 +21,8 @@ from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.outcomes.protocol import OutcomeStore
 
 MAX_WEIGHT = 10.0
-"""Largest weight of a label: rare reports of late places would decide everything."""
+"""Largest weight of a label, where the least one has 1: rare reports of late places would decide
+everything."""
 
 _MAX_OWNER_SHARE = 1 / 3
 """Share of all weight that one owner who is not trusted may have."""
@@ -49,7 +50,7 @@ class _Labelled:
 
 def read_outcome_labels(store: OutcomeStore, trusted: Iterable[str]) -> OutcomeLabels:
     """The prompts whose outcomes say what helped, by task, with `instruction`, `gt_skill_ids` and
-    `weight`: at least 1 before the share of an owner is limited.
+    `weight`: from 1 to MAX_WEIGHT before the share of an owner is limited.
 
     trusted: owners whose share is not limited, and who may judge skills of sources that they
     contributed to. A function of the set of outcomes.
@@ -68,7 +69,9 @@ def read_outcome_labels(store: OutcomeStore, trusted: Iterable[str]) -> OutcomeL
                 reported[skill.place] += skill.skill_id in about
         labelled += _label(answer, outcomes, barred)
     propensities = estimate_propensities(sent, reported)
-    weights = [max(_weigh(one, propensities), 1.0) for one in labelled]
+    weights = [_weigh(one, propensities) for one in labelled]
+    least = min(weights, default=1.0)
+    weights = [min(weight / least, MAX_WEIGHT) for weight in weights]
     limited = _limit_owners(labelled, weights, trusted)
     rows = [
         {
@@ -102,7 +105,7 @@ def _label(
     answer: AnsweredQuery, outcomes: Sequence[Outcome], barred: Mapping[str, frozenset[str]]
 ) -> Iterator[_Labelled]:
     """What helped, by owner."""
-    places = {one.skill_id: one.place for one in answer.skills}
+    places = {one.skill_id: one.place for one in answer.skills if one.sent}
     by_owner: defaultdict[str, list[SkillLabel]] = defaultdict(list)
     for label in settle_labels(outcomes):
         source_id = label.skill_id.partition(":")[0]
@@ -145,33 +148,44 @@ def _weigh(one: _Labelled, propensities: Sequence[float]) -> float:
 def _limit_owners(
     labelled: Sequence[_Labelled], weights: Sequence[float], trusted: frozenset[str]
 ) -> list[float]:
-    """The weights, with those of an owner who is not trusted scaled down to a share of all."""
-    total = sum(weights)
-    by_owner: defaultdict[str, float] = defaultdict(float)
+    """The weights, with those of each owner who is not trusted scaled down to _MAX_OWNER_SHARE of
+    what is left of all.
+
+    Where fewer than three owners reported, none of them trusted, that cannot be: then to an equal
+    share.
+    """
+    totals: defaultdict[str, float] = defaultdict(float)
     for one, weight in zip(labelled, weights, strict=True):
-        by_owner[one.owner] += weight
-    scales = {
-        owner: min(1.0, _MAX_OWNER_SHARE * total / weight)
-        for owner, weight in by_owner.items()
-        if owner not in trusted and weight > 0
-    }
-    if len(by_owner) < 2:  # no other owner could be outvoted
-        scales = {}
+        totals[one.owner] += weight
+    limited = sorted(totals.keys() - trusted, key=lambda owner: (totals[owner], owner))
+    others = sum(totals[owner] for owner in sorted(totals.keys() & trusted))
+    share = _MAX_OWNER_SHARE if others else max(_MAX_OWNER_SHARE, 1 / max(len(limited), 1))
+    scales: dict[str, float] = {}
+    for place, owner in enumerate(limited):
+        # Those from this one on are alike if it is too heavy: each has the share of all of them.
+        alike = len(limited) - place
+        kept = totals[owner]
+        if share * alike < 1:
+            kept = min(kept, share * others / (1 - share * alike))
+        scales[owner] = kept / totals[owner]
+        others += kept
     return [
         weight * scales.get(one.owner, 1.0) for one, weight in zip(labelled, weights, strict=True)
     ]
 
 
-def count_copies(tasks: Sequence[Mapping[str, Any]], seed: int) -> dict[str, int]:
-    """How often the prompt of each task is in a training set, by its text: its weight, rounded up
-    or down at random so that it is right on average; 1 without a weight.
+def count_copies(tasks: Sequence[Mapping[str, Any]], seed: int) -> list[int]:
+    """How often each task is in a training set: its weight, rounded up or down at random so that
+    it is right on average, which may be 0; 1 without a weight.
 
-    The same for the same seed and text.
+    The same for the same seed and text; of several tasks with one text, by their order.
     """
-    copies: dict[str, int] = {}
+    copies = []
+    same_text = Counter[str]()
     for task in tasks:
         text, weight = str(task["instruction"]).strip(), float(task.get("weight", 1.0))
         whole = int(weight)
-        drawn = random.Random(f"{seed}:copies:{text}").random() < weight - whole
-        copies[text] = max(whole + drawn, 1)
+        drawn = random.Random(f"{seed}:copies:{same_text[text]}:{text}").random() < weight - whole
+        same_text[text] += 1
+        copies.append(whole + drawn)
     return copies

@@ -71,8 +71,11 @@ class RankerTraining:
 def rank_prompt(
     services: Services, text: str, needed: Sequence[str], weight: float = 1.0
 ) -> RankedPrompt | None:
-    """Score the candidates of a prompt; None if no needed skill is among them."""
-    request = QueryAsked(task=text)
+    """Score the candidates of a prompt; None if no needed skill is among them.
+
+    Nothing is recalled: the memory knows the labels where they come from outcomes.
+    """
+    request = QueryAsked(task=text, without=("memory",))
     context = QueryContext.create(services, request, apply_policy=False, degrade=False)
     hits = rank_candidates(context).hits[:_CANDIDATES]
     is_needed = np.array([hit.key.skill_id in needed for hit in hits], dtype=np.bool_)

@@ -105,12 +105,13 @@ class TrainingSet:
 
 
 class _Query(NamedTuple):
-    """A query with the skills it needs; hidden: see `TrainingList`."""
+    """A query with the skills it needs. hidden: see `TrainingList`. copies: of each list."""
 
     origin: str
     text: str
     needed: tuple[str, ...]
-    hidden: tuple[str, ...]
+    hidden: tuple[str, ...] = ()
+    copies: int = 1
 
 
 def build_training_set(
@@ -121,26 +122,25 @@ def build_training_set(
 ) -> TrainingSet:
     """Build queries, split them into training and held-out ones, and mine negatives.
 
-    tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `weight`. step:
-    called with the queries done and their total. Raises UsageError if the library is too small.
+    tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `weight`: one that
+    gets no copy by its weight is left out. step: called with the queries done and their total.
+    Raises UsageError if the library is too small.
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
-    labelled_tasks = _labelled_tasks(tasks, known)
-    folds = assign_folds(
-        [needed for _, needed in labelled_tasks],
-        sorted(known),
-        options.folds,
-        options.seed,
-    )
+    copied = _draw_copies(tasks, options.seed)
+    labelled = _make_labelled(copied, known)
+    needed = [query.needed for query in labelled]
+    folds = assign_folds(needed, sorted(known), options.folds, options.seed)
     training = [r for r in revisions if folds[r.key.skill_id] != options.fold]
     vectors = services.index.get_skill_vectors([revision.key for revision in training])
-    training_set = TrainingSet(options)
-    training_set.notes |= {
+    notes = {
         "skills": len(known),
-        "tasks": len(labelled_tasks),
-        "tasks that need no skill of this library": len(tasks) - len(labelled_tasks),
+        "tasks": len(labelled),
+        "tasks that need no skill of this library": len(copied) - len(labelled),
+        "tasks left out by their weight": len(tasks) - len(copied),
     }
+    training_set = TrainingSet(options, notes=notes)
     if len(training) < _MIN_LISTS:
         raise UsageError(
             f"the library has {len(known)} skills in {', '.join(options.languages)}: "
@@ -148,8 +148,7 @@ def build_training_set(
         )
     miner = NegativeMiner(training, vectors)
     prompts = read_prompts(services, known, options.prompts)
-    copies = count_copies(tasks, options.seed)
-    queries = _make_queries(known, labelled_tasks, options) + _make_prompt_queries(prompts)
+    queries = labelled + _make_own_queries(known, options) + _make_prompt_queries(prompts)
     near_misses = _find_near_misses(services, prompts, training_set)
     for done, query in enumerate(queries):
         step(done, len(queries))
@@ -158,17 +157,21 @@ def build_training_set(
             training_set.held_out.append(_make_held_out(query, candidates[:RERANKED]))
         else:
             missed = near_misses.get(query.text, ())
-            made = _make_lists(query, candidates, miner, options, missed)
-            training_set.lists += made * copies.get(query.text, 1)
-    training_set.notes["candidates judged as negatives"] = miner.counts.candidates
-    for layer in ("name", "overlap", "vector"):
-        training_set.notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)
+            training_set.lists += _make_lists(query, candidates, miner, options, missed)
+    training_set.notes |= _note_filtered(miner)
     if len(training_set.lists) < _MIN_LISTS:
         raise UsageError(
             f"only {len(training_set.lists)} training lists: give --feedback, or more --queries"
         )
     _add_texts(services, training_set)
     return training_set
+
+
+def _note_filtered(miner: NegativeMiner) -> dict[str, int]:
+    notes = {"candidates judged as negatives": miner.counts.candidates}
+    for layer in ("name", "overlap", "vector"):
+        notes[f"candidates filtered by {layer}"] = getattr(miner.counts, layer)
+    return notes
 
 
 def _make_held_out(query: _Query, candidates: Sequence[RankedSkill]) -> HeldOutQuery:
@@ -185,8 +188,8 @@ def _make_lists(
     options: TrainingOptions,
     near_misses: Sequence[str],
 ) -> list[TrainingList]:
-    """One list for each needed skill of the query: that skill, and the first of the ranking that
-    are not needed, `list_size` in all.
+    """One list for each needed skill of the query, as often as it is copied: that skill, and the
+    first of the ranking that are not needed, `list_size` in all.
 
     near_misses: skills that a language model says such a query does not need. They take the last
     places, a fifth of them at most.
@@ -197,10 +200,11 @@ def _make_lists(
     negatives = miner.filter_ranking(query.needed, ranked, places - len(missed)) + missed
     if not negatives:
         return []
-    return [
+    made = [
         TrainingList(query.origin, query.text, positive, negatives, query.hidden)
         for positive in query.needed
     ]
+    return made * query.copies
 
 
 def assign_folds(
@@ -255,24 +259,30 @@ def read_trainable(services: Services, languages: frozenset[str]) -> list[Stored
     ]
 
 
-def _labelled_tasks(
-    tasks: Sequence[Mapping[str, Any]], known: Mapping[str, object]
-) -> list[tuple[str, tuple[str, ...]]]:
+def _draw_copies(
+    tasks: Sequence[Mapping[str, Any]], seed: int
+) -> list[tuple[Mapping[str, Any], int]]:
+    """The tasks that have copies, with their number."""
+    copies = count_copies(tasks, seed)
+    return [(task, count) for task, count in zip(tasks, copies, strict=True) if count]
+
+
+def _make_labelled(
+    copied: Sequence[tuple[Mapping[str, Any], int]], known: Mapping[str, object]
+) -> list[_Query]:
     """Each task with those of its needed skills that are in `known`; others are left out."""
-    labelled_tasks = []
-    for row in tasks:
+    found = []
+    for row, copies in copied:
         needed = tuple(dict.fromkeys(name for name in row["gt_skill_ids"] if name in known))
         if needed and str(row["instruction"]).strip():
-            labelled_tasks.append((str(row["instruction"]), needed))
-    return labelled_tasks
+            found.append(_Query(LABELLED, str(row["instruction"]), needed, copies=copies))
+    return found
 
 
-def _make_queries(
-    known: Mapping[str, StoredRevision],
-    labelled_tasks: Sequence[tuple[str, tuple[str, ...]]],
-    options: TrainingOptions,
+def _make_own_queries(
+    known: Mapping[str, StoredRevision], options: TrainingOptions
 ) -> list[_Query]:
-    found = [_Query(LABELLED, task, needed, ()) for task, needed in labelled_tasks]
+    found = []
     for skill_id, revision in known.items():
         own = make_cloze_queries(revision.parsed, options.queries, f"{options.seed}:{skill_id}")
         found += [_Query(OWN_TEXT, query.text, (skill_id,), query.pieces) for query in own]
@@ -281,7 +291,7 @@ def _make_queries(
 
 def _make_prompt_queries(prompts: Mapping[str, StoredPrompts]) -> list[_Query]:
     return [
-        _Query(MODEL_PROMPTS, text, (skill_id,), ())
+        _Query(MODEL_PROMPTS, text, (skill_id,))
         for skill_id, stored in prompts.items()
         for text in stored.prompts
     ]
@@ -300,8 +310,9 @@ def _find_near_misses(
 
 
 def _rank(services: Services, query: str) -> tuple[RankedSkill, ...]:
-    """The ranking of the library without a reranker."""
-    request = QueryAsked(task=query, without=("rerank",))
+    """The ranking of the library without a reranker, and without its memory: that knows the labels
+    where they come from outcomes."""
+    request = QueryAsked(task=query, without=("rerank", "memory"))
     context = QueryContext.create(services, request, apply_policy=False, degrade=False)
     return rerank(context, rank_candidates(context)).hits
 

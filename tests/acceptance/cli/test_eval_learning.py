@@ -84,3 +84,24 @@ def test_wrong_input(examples: Skillbus, prompts: str, tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert "no skill has two prompts" in examples("eval", "learning", str(single), code=2).err
+    unknown = tmp_path / "unknown.jsonl"
+    rows = [{"task_id": str(n), "instruction": "b", "gt_skill_ids": ["shop:x"]} for n in range(4)]
+    unknown.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    error = examples("eval", "learning", str(unknown), code=2).err
+    assert all(part in error for part in (str(unknown), "shop:x", "examples:"))
+
+
+def test_prompts_for_skills_that_are_missing_are_left_out(
+    examples: Skillbus, prompts: str, tmp_path: Path
+) -> None:
+    given = tmp_path / "more.jsonl"
+    row = {"task_id": "x", "instruction": "fold a crane", "gt_skill_ids": ["shop:origami"]}
+    given.write_text(Path(prompts).read_text("utf-8") + "\n" + json.dumps(row), encoding="utf-8")
+    command = ("--scenario", "clean", "--arm", "memory", "--json")
+    ran = examples("eval", "learning", str(given), *command)
+    assert "1 of 11 prompts are left out" in ran.err
+    assert "shop:origami" in ran.err
+    assert ran.data["left_out"] == 1
+    data = examples("eval", "learning", prompts, *command).data
+    assert data["left_out"] == 0
+    assert data["scenarios"] == ran.data["scenarios"]

@@ -209,3 +209,9 @@ def test_eval_sessions_wants_something_to_find(pottery: Skillbus, tmp_path: Path
     row = {"task_id": "x", "instruction": "anything", "gt_skill_ids": []}
     tasks.write_text(json.dumps(row), encoding="utf-8")
     assert "nothing to find" in pottery("eval", "sessions", str(tasks), code=2).err
+    tasks.write_text(json.dumps(row | {"gt_skill_ids": ["shop:kiln"]}), encoding="utf-8")
+    error = pottery("eval", "sessions", str(tasks), code=2).err
+    assert all(part in error for part in (str(tasks), "shop:kiln", "crafts:"))
+    tasks.write_text(json.dumps(row | {"gt_skill_ids": ["shop:kiln", KILN]}), encoding="utf-8")
+    ran = pottery("eval", "sessions", str(tasks), "--budget", "2000")
+    assert "1 of 2 needed skills are not in the library" in ran.err

@@ -46,6 +46,23 @@ def test_half_of_the_prompts_of_four_in_five_skills_are_replayed() -> None:
     assert split == split_tasks(TASKS, seed=1) != split_tasks(TASKS, seed=2)
 
 
+def test_prompts_of_new_skills_are_not_replayed_for_their_other_skills() -> None:
+    both = [
+        LabelledTask(f"{task.task_id}-{other}", task.text, (*task.right, f"lib:{other}"))
+        for task in TASKS
+        for other in "abcdefghij"
+        if f"lib:{other}" not in task.right
+    ]
+    split = split_tasks(TASKS + both, seed=1)
+    replayed = {name for task in split.replayed for name in task.right}
+    new = {name for task in split.new for name in task.right}
+    assert len(new) == 2
+    assert not replayed & new
+    assert not {name for task in split.held_out for name in task.right} & new
+    # 8 x 4 prompts x 2 new skills, and the other way round.
+    assert split.count() == len(TASKS + both) - 128
+
+
 def test_topics_drift_from_one_half_of_the_skills_to_the_other() -> None:
     stream = split_tasks(TASKS, seed=1, drifts=True).replayed
     first = {task.right for task in stream[:8]}

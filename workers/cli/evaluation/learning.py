@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from config.errors import UsageError
-from workers.cli.common import json_option, print_json, progress_bar, read_settings
-from workers.cli.evaluation.options import open_library, wait_option, write_text_file
+from tasks.services import Services
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
+from workers.cli.evaluation.options import (
+    find_missing_skills,
+    open_library,
+    wait_option,
+    write_text_file,
+)
 
 if TYPE_CHECKING:
     from workers.evaluation.learning import ScenarioResult
+    from workers.evaluation.learning_stream import LabelledTask, Split
 
 
 @click.command("learning")
@@ -65,18 +78,17 @@ def learning(
     """
     from workers.evaluation.learning import Replay, to_json_data, to_markdown
     from workers.evaluation.learning_arms import ARMS
-    from workers.evaluation.learning_stream import SCENARIOS, read_tasks, split_tasks
+    from workers.evaluation.learning_stream import SCENARIOS, read_tasks
     from workers.evaluation.predictions import read_jsonl
 
     _check_names("scenario", chosen, [scenario.name for scenario in SCENARIOS])
     _check_names("arm", arms, list(ARMS))
     labelled = read_tasks(read_jsonl(tasks, ("task_id", "instruction")))
-    split = split_tasks(labelled, seed)
-    if not split.replayed or not split.held_out:
-        raise UsageError(f"{tasks}: no skill has two prompts with `gt_skill_ids`, one to replay")
     scenarios = [one for one in SCENARIOS if not chosen or one.name in chosen]
     with open_library(read_settings(ctx), wait) as services, progress_bar("replaying") as show:
-        replay = Replay(services, labelled, seed, arms or tuple(ARMS))
+        known = _find_known(tasks, labelled, services)
+        split = _split(tasks, known, seed)
+        replay = Replay(services, known, seed, arms or tuple(ARMS))
         total, done = replay.count_steps(scenarios), 0
 
         def on_step() -> None:
@@ -86,21 +98,58 @@ def learning(
 
         replay.rank_base(on_step)
         results = [replay.run(scenario, on_step) for scenario in scenarios]
-    data = to_json_data(results, split, seed)
-    if out is not None:
-        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    if plots is not None:
-        _write_plots(plots, results)
+    data = to_json_data(results, split, seed, len(labelled))
+    _write_files(out, plots, data, results)
     if as_json:
         print_json(data)
     else:
         click.echo(to_markdown(results), nl=False)
 
 
+def _find_known(path: Path, tasks: list[LabelledTask], services: Services) -> list[LabelledTask]:
+    """The tasks with a skill in the library; says how many others are left out."""
+    if not tasks:
+        raise UsageError(f"{path}: no prompt has `gt_skill_ids`, so there is nothing to learn")
+    needed = {name for task in tasks for name in task.right}
+    missing = set(find_missing_skills(path, needed, services))
+    known = [task for task in tasks if not missing.issuperset(task.right)]
+    if len(known) < len(tasks):
+        print_to_stderr(
+            f"{len(tasks) - len(known)} of {len(tasks)} prompts are left out: their skills are not "
+            f"in the library, for example {min(missing)}"
+        )
+    return known
+
+
+def _split(path: Path, tasks: list[LabelledTask], seed: int) -> Split:
+    """What is replayed and what is asked; says how many prompts are neither."""
+    from workers.evaluation.learning_stream import split_tasks
+
+    split = split_tasks(tasks, seed)
+    if not split.replayed or not split.held_out:
+        raise UsageError(f"{path}: no skill has two prompts with `gt_skill_ids`, one to replay")
+    mixed = len(tasks) - split.count()
+    if mixed:
+        print_to_stderr(
+            f"{mixed} of {len(tasks)} prompts are left out: they need both replayed skills and "
+            "skills without outcomes"
+        )
+    return split
+
+
 def _check_names(what: str, given: tuple[str, ...], known: list[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise UsageError(f"no {what} {', '.join(unknown)}; {what}s: {', '.join(known)}")
+
+
+def _write_files(
+    out: Path | None, plots: Path | None, data: dict[str, Any], results: list[ScenarioResult]
+) -> None:
+    if out is not None:
+        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    if plots is not None:
+        _write_plots(plots, results)
 
 
 def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,22 @@ def _poll_until_embedded(graph: Catalog, progress: SyncProgress) -> None:
         if counts["paged"] == counts["published"]:
             return
         time.sleep(_POLL_SECONDS)
+
+
+def find_missing_skills(path: Path, needed: Iterable[str], services: Services) -> list[str]:
+    """The needed skills of a file of labelled tasks that the library does not have, sorted; raises
+    UsageError if it has none of them."""
+    published = services.library.refresh().pointers
+    wanted = set(needed)
+    missing = sorted(wanted.difference(published))
+    if len(missing) < len(wanted):
+        return missing
+    example = min(published, default="")
+    held = f"has for example {example}" if example else "is empty"
+    raise UsageError(
+        f"{path}: the library has none of the {len(missing)} skills that its tasks need, for "
+        f"example not {missing[0]}, but {held}; `skillbus skills list` names what it has"
+    )
 
 
 def print_figures(report: dict[str, Any]) -> None:

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from config.errors import UsageError
-from workers.cli.common import json_option, print_table, progress_bar, read_settings
+from tasks.services import Services
+from workers.cli.common import (
+    json_option,
+    print_table,
+    print_to_stderr,
+    progress_bar,
+    read_settings,
+)
 from workers.cli.evaluation.options import (
     budget_option,
+    find_missing_skills,
     open_library,
     out_option,
     wait_option,
@@ -18,6 +27,9 @@ from workers.cli.evaluation.options import (
     write_report,
     write_text_file,
 )
+
+if TYPE_CHECKING:
+    from workers.evaluation.sessions import Sent
 
 _COLUMNS = (
     "complete",
@@ -73,6 +85,7 @@ def sessions(
     predictions: dict[str, dict[str, Any]] = {task_id: {} for task_id in needed}
     chosen = sorted(set(budgets))
     with open_library(read_settings(ctx), wait) as services, progress_bar("tasks") as progress:
+        _note_missing(tasks, needed, services)
         done = 0
         for budget in chosen:
             given = {}
@@ -81,10 +94,7 @@ def sessions(
                 done += 1
                 progress(done, len(rows) * len(chosen))
             for task_id, sent in given.items():
-                predictions[task_id][str(budget)] = {
-                    arm: {"skills": sorted(one.skills), "tokens": one.tokens}
-                    for arm, one in sent.items()
-                }
+                predictions[task_id][str(budget)] = _to_prediction(sent)
             report["budgets"][str(budget)] = {
                 "metrics": session_metrics(needed, given),
                 "reveal": trace_reveal(needed, given),
@@ -92,6 +102,22 @@ def sessions(
     if plot is not None:
         write_text_file(plot, _draw(report))
     write_report(report, predictions, out, as_json, _print)
+
+
+def _note_missing(path: Path, needed: Mapping[str, Sequence[str]], services: Services) -> None:
+    """Raise UsageError if the library has no needed skill, and say so if some are missing."""
+    wanted = {name for names in needed.values() for name in names}
+    missing = find_missing_skills(path, wanted, services)
+    if missing:
+        print_to_stderr(
+            f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
+            f"{missing[0]}; they count as not sent"
+        )
+
+
+def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:
+    """What a task was sent, by way of asking, as JSON data."""
+    return {arm: {"skills": sorted(one.skills), "tokens": one.tokens} for arm, one in sent.items()}
 
 
 def _draw(report: dict[str, Any]) -> str:

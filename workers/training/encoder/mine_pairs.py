@@ -52,14 +52,16 @@ def build_encoder_training_set(
     """Make pairs, hold a part of the repositories out, and mine negatives for the rest.
 
     tasks: labelled prompts, objects with `instruction`, `gt_skill_ids` and, optionally, `also` and
-    `weight`.
-    step: called with the pairs done and their total. Raises UsageError if the library is too small.
+    `weight`: one that gets no copy by its weight is left out. step: called with the pairs done and
+    their total. Raises UsageError if the library is too small.
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
-    found = _make_pairs(services, known, options, tasks)
+    labelled = _make_labelled_pairs(known, options, tasks)
+    own = _make_other_pairs(services, known, options)
+    found = labelled + [(pair, 1) for pair in own]
     repositories = name_repositories(list(known), options.repository)
-    held = _hold_out(found, repositories, options)
+    held = _hold_out([pair for pair, _ in labelled], repositories, options)
     training_set = EncoderTrainingSet(options)
     training_set.notes = {
         "skills": len(known),
@@ -73,14 +75,13 @@ def build_encoder_training_set(
             "training and held-out sets"
         )
     miner = NegativeMiner(kept, services.index.get_skill_vectors([one.key for one in kept]))
-    copies = count_copies(tasks, options.seed)
-    for done, pair in enumerate(found):
+    for done, (pair, copies) in enumerate(found):
         step(done, len(found))
         if any(repositories[name] in held for name in pair.needed):
             training_set.held_out.append(pair)
         else:
             mined = _add_negatives(services, pair, miner, options.seed)
-            training_set.pairs += [mined] * copies.get(pair.query, 1)
+            training_set.pairs += [mined] * copies
     if len(training_set.pairs) < _MIN_PAIRS:
         raise UsageError(
             f"only {len(training_set.pairs)} training pairs: give --feedback, or more --pairs"
@@ -103,31 +104,37 @@ def name_repositories(skill_ids: Sequence[str], pattern: str) -> dict[str, str]:
 
 
 def _hold_out(
-    pairs: Sequence[TrainingPair], repositories: Mapping[str, str], options: EncoderOptions
+    labelled: Sequence[TrainingPair], repositories: Mapping[str, str], options: EncoderOptions
 ) -> set[str]:
     """The repositories that are held out; those that a query needs together stay together."""
-    together = [
-        [repositories[name] for name in pair.needed] for pair in pairs if pair.origin == LABELLED
-    ]
+    together = [[repositories[name] for name in pair.needed] for pair in labelled]
     names = sorted(set(repositories.values()))
     folds = assign_folds(together, names, options.folds, options.seed)
     return {name for name, fold in folds.items() if fold == options.fold}
 
 
 # -- pairs
-def _make_pairs(
-    services: Services,
+def _make_labelled_pairs(
     known: Mapping[str, StoredRevision],
     options: EncoderOptions,
     tasks: Sequence[Mapping[str, Any]],
-) -> list[TrainingPair]:
+) -> list[tuple[TrainingPair, int]]:
+    """The pairs of the tasks that need skills of the library, with how often each is trained on."""
     pairs = []
-    for row in tasks:
+    for row, copies in zip(tasks, count_copies(tasks, options.seed), strict=True):
         names = (*row["gt_skill_ids"], *row.get("also", ()))
         needed = tuple(dict.fromkeys(name for name in names if name in known))
         text = str(row["instruction"]).strip()
-        if text and needed:
-            pairs.append(TrainingPair(LABELLED, text, needed))
+        if text and needed and copies:
+            pairs.append((TrainingPair(LABELLED, text, needed), copies))
+    return pairs
+
+
+def _make_other_pairs(
+    services: Services, known: Mapping[str, StoredRevision], options: EncoderOptions
+) -> list[TrainingPair]:
+    """The pairs of a language model's prompts, and of the skills' own text."""
+    pairs = []
     for skill_id, stored in read_prompts(services, known, options.prompts).items():
         pairs += [TrainingPair(MODEL_PROMPTS, text, (skill_id,)) for text in stored.prompts]
     for skill_id, revision in known.items():
