@@ -91,6 +91,7 @@ def deployments(
         **base.model_dump()
         | {"neo4j": neo4j_url, "neo4j_password_file": neo4j_password_file}
         | {"broker": redis_url, "broker_password_file": redis_password_file}
+        | {"redis": redis_url, "redis_password_file": redis_password_file}
     )
     local = Settings(home=folder / "home")
     backend = Settings(home=folder / "none", servers=servers)
@@ -137,9 +138,8 @@ def test_both_deployments_answer_alike(deployments: Deployments) -> None:
 def withheld(services: Services, policy: PolicySettings, task: str) -> tuple[object, ...]:
     """What an answer says of the policy, and how many skills it sends."""
     changed = services.settings.model_copy(update={"policy": policy})
-    bundle = answer_query(
-        replace(services, settings=changed), Deadline(30), "q", QueryAsked(task=task, budget=20_000)
-    )
+    asked = QueryAsked(task=task, budget=20_000)
+    bundle = answer_query(replace(services, settings=changed), Deadline(30), "q", asked).bundle
     sent = [skill.source in policy.sources or skill.licence for skill in bundle.skills]
     return bundle.status, bundle.withheld.kinds, [one.kind for one in bundle.withheld.skills], sent
 
@@ -172,7 +172,8 @@ def test_what_an_agent_finds_fits_the_budget_in_either_form(
             task=task["instruction"], budget=budget, budget_form=BudgetForm.TOOL_RESULT
         )
         try:
-            result = fit_to_budget(answer_query(services, Deadline(30), "q", asked), budget)
+            bundle = answer_query(services, Deadline(30), "q", asked).bundle
+            result = fit_to_budget(bundle, budget)
         except UsageError:  # less than the best passage needs
             continue
         held += result.status == "SKILL_HIT"
