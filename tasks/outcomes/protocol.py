@@ -107,6 +107,13 @@ class OutcomeStore(Protocol):
         """
         ...
 
+    def get_epoch(self) -> int:
+        """The last epoch of the feed of changes, 0 if nothing ever changed.
+
+        It never falls while the store lives: a reader that knows a later one reads another store.
+        """
+        ...
+
     def list_outcomes(self) -> Iterator[Outcome]:
         """All outcomes, by the time of their report, ties by key."""
         ...

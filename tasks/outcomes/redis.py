@@ -41,6 +41,7 @@ from tasks.outcomes.redis_scripts import (
     ANSWERS,
     CHANGES,
     CONTRIBUTORS,
+    EPOCH,
     FORGET,
     OUTCOMES,
     OWNERS,
@@ -166,6 +167,11 @@ class RedisOutcomeStore(OutcomeStore):
         ids = tuple(query_id.decode() for query_id, _ in rows[:limit])
         epoch = int(rows[:limit][-1][1]) if rows else after
         return OutcomeChanges(epoch, ids, len(rows) > limit)
+
+    @override
+    def get_epoch(self) -> int:
+        with self._connected() as client:
+            return int(client.get(EPOCH) or 0)
 
     @override
     def list_outcomes(self) -> Iterator[Outcome]:

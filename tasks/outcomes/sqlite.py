@@ -220,6 +220,14 @@ class SqliteOutcomeStore(OutcomeStore):
         return OutcomeChanges(epoch, ids, len(rows) > limit)
 
     @override
+    def get_epoch(self) -> int:
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT seq FROM sqlite_sequence WHERE name = 'changes'"
+            ).fetchone()
+        return int(row[0]) if row else 0
+
+    @override
     def list_outcomes(self) -> Iterator[Outcome]:
         with self._file.reading() as connection:
             found = connection.execute("SELECT DISTINCT day FROM outcomes ORDER BY day").fetchall()

@@ -211,6 +211,24 @@ def test_the_feed_is_read_in_parts(store: OutcomeStore) -> None:
     assert found == names
 
 
+def test_the_epoch_never_falls(reopen: Reopen, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = reopen()
+    assert store.get_epoch() == 0
+    store.add_answers([answer("q1")])
+    assert store.get_epoch() == 0
+    store.add_outcomes([outcome("k1", "q1"), outcome("k2", "q1")])
+    epoch = store.get_epoch()
+    assert epoch == store.get_changes(0).epoch > 0
+    store.forget_owner("ann")
+    assert store.get_epoch() == store.get_changes(0).epoch > epoch
+    epoch = store.get_epoch()
+    later = time.time() + protocol.KEPT_TOMBSTONE_SECONDS + 60
+    monkeypatch.setattr(time, "time", lambda: later)
+    store.forget_owner("unknown-owner")
+    assert ids(store) == ()
+    assert reopen().get_epoch() == epoch
+
+
 # -- forgetting
 
 
