@@ -76,7 +76,7 @@ def _check_skills(services: Services, answer: AnsweredQuery, outcomes: Sequence[
 
 def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) -> list[Outcome]:
     """The outcomes of an event, as they are stored: a function of its job and the answer."""
-    places = {one.skill_id: one.place for one in answer.skills}
+    places = {one.skill_id: one.place for one in answer.skills if one.sent}
     # A sender's clock may be ahead; what it reports cannot be later than its receipt.
     reported_at = min(job.event.time.timestamp(), job.accepted)
     return [
