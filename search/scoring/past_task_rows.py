@@ -63,6 +63,12 @@ def weigh_words(understanding: Understanding) -> TaskWords:
     return TaskWords(ids, shares.astype(np.float32))
 
 
+def _inverse_norm(values: npt.NDArray[np.int8]) -> float:
+    """By this, int8 values are a unit vector; rounding moves the length of a scaled one."""
+    whole = values.astype(np.int64)
+    return 1.0 / max(float(np.sqrt(whole @ whole)), 1e-9)
+
+
 def to_int8(vector: Vector) -> Int8Vector:
     """Return a vector as int8, its largest element as 127."""
     scale, data = quantise(vector)
@@ -122,7 +128,7 @@ class PastTaskRows:
         if isinstance(task, Int8Vector):
             self._words.append(None)
             self._vectors[row] = task.values
-            self._scales[row] = task.scale
+            self._scales[row] = _inverse_norm(task.values)
             self._with_vector[row] = True
             return row
         self._words.append(task)
@@ -174,7 +180,7 @@ class PastTaskRows:
         """
         if self.size > count:
             self._encode()
-            unit = vector.values.astype(np.float32) * np.float32(vector.scale)
+            unit = vector.values.astype(np.float32) * np.float32(_inverse_norm(vector.values))
             estimates = self._codes.estimate(unit, self.size)
             least = np.partition(estimates, self.size - count)[self.size - count]
             rows = np.flatnonzero((estimates >= least) & self._with_vector[: self.size])
@@ -182,7 +188,8 @@ class PastTaskRows:
             rows = np.flatnonzero(self._with_vector[: self.size])
         exact = np.float32 if self._dimension <= 1040 else np.float64
         products = self._vectors[rows].astype(exact) @ vector.values.astype(exact)
-        return FoundRows(rows, products.astype(np.float64) * (self._scales[rows] * vector.scale))
+        scale = _inverse_norm(vector.values)
+        return FoundRows(rows, products.astype(np.float64) * (self._scales[rows] * scale))
 
     def find_sharing_words(self, words: TaskWords) -> FoundRows:
         """Return the cosines of the words of the rows without a vector that share some of the

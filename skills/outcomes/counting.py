@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from skills.outcomes.task_report import TaskReport
 from skills.outcomes.weights import TRUSTED_OWNERS
+
+_Weighed = tuple[float, str]
+"""The weight of a report, negative, and its query: the weightiest sorts first."""
+
+_Days = defaultdict[tuple[str, int], list[_Weighed]]
+"""Reports by owner and day."""
 
 
 class Tally(NamedTuple):
@@ -39,27 +46,84 @@ class CountingRules:
     def count(self, skill_ids: Iterable[str], reports: Iterable[tuple[TaskReport, float]]) -> Tally:
         """The tally of a statement about these skills, from reports with their weights.
 
-        A function of the set of reports.
+        A function of the set of reports, of which there is at most one of a task and owner.
         """
-        given = list(reports)
-        if not given:
+        by_day = self.group(skill_ids, reports)
+        if not self.agree({owner for owner, _ in by_day}):
             return NOTHING
+        tasks: dict[str, float] = {}
+        for (owner, _), found in by_day.items():
+            for minus, query_id in self.limit(owner, sorted(found)):
+                tasks[query_id] = max(tasks.get(query_id, 0.0), -minus)
+        return Tally(sum(tasks.values()), len(tasks), len({owner for owner, _ in by_day}))
+
+    def group(self, skill_ids: Iterable[str], reports: Iterable[tuple[TaskReport, float]]) -> _Days:
+        """Reports that count, without limits."""
         barred = {
             owner
             for skill_id in skill_ids
             for owner in self.contributors.get(skill_id.partition(":")[0], ())
         } - self.trusted
-        by_day: defaultdict[tuple[str, int], list[tuple[float, str]]] = defaultdict(list)
-        for report, weight in given:
+        by_day: _Days = defaultdict(list)
+        for report, weight in reports:
             if report.owner not in barred:
                 by_day[report.owner, report.day].append((-weight, report.query_id))
-        owners = {owner for owner, _ in by_day}
-        if len(owners) < self.least_owners and not owners & self.trusted:
-            return NOTHING
-        tasks: dict[str, float] = {}
-        for (owner, _), found in by_day.items():
-            counted = sorted(found) if owner not in self.trusted else found
-            limit = len(found) if owner in self.trusted else self.daily_tasks
-            for minus, query_id in counted[:limit]:
-                tasks[query_id] = max(tasks.get(query_id, 0.0), -minus)
-        return Tally(sum(tasks.values()), len(tasks), len(owners))
+        return by_day
+
+    def agree(self, owners: Set[str]) -> bool:
+        """Whether what these owners report counts."""
+        return len(owners) >= self.least_owners or not owners.isdisjoint(self.trusted)
+
+    def limit(self, owner: str, found: Iterable[_Weighed]) -> Iterable[_Weighed]:
+        """Those of one owner and day that count, from all in order."""
+        return found if owner in self.trusted else islice(found, self.daily_tasks)
+
+
+class CountedTasks:
+    """The tasks that count for a statement about one skill, and how many do without some reports.
+
+    reports: as of `CountingRules.count`.
+    """
+
+    def __init__(
+        self, skill_id: str, reports: Iterable[tuple[TaskReport, float]], rules: CountingRules
+    ) -> None:
+        self._rules = rules
+        self._days = rules.group([skill_id], reports)
+        self._reports: Counter[str] = Counter()
+        self._times: Counter[str] = Counter()
+        self._places: set[tuple[str, str]] = set()
+        for (owner, _), found in self._days.items():
+            found.sort()
+            self._reports[owner] += len(found)
+            self._times.update(query_id for _, query_id in rules.limit(owner, found))
+            self._places.update((owner, query_id) for _, query_id in found)
+
+    def count_without(self, reports: Iterable[TaskReport]) -> int:
+        """The number of tasks that `CountingRules.count` has without these reports.
+
+        Takes time by the number of these reports only.
+        """
+        rules = self._rules
+        gone: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+        for report in reports:
+            if (report.owner, report.query_id) in self._places:
+                gone[report.owner, report.day].add(report.query_id)
+        lost: Counter[str] = Counter()
+        changes: Counter[str] = Counter()
+        for (owner, day), ids in gone.items():
+            lost[owner] += len(ids)
+            if owner in rules.trusted:
+                changes.subtract(ids)
+                continue
+            found = self._days[owner, day]
+            left = (one for one in found if one[1] not in ids)
+            changes.subtract(query_id for _, query_id in rules.limit(owner, found))
+            changes.update(query_id for _, query_id in rules.limit(owner, left))
+        if not rules.agree({one for one, count in self._reports.items() if count > lost[one]}):
+            return 0
+        tasks = len(self._times)
+        for query_id, change in changes.items():
+            before = self._times[query_id]
+            tasks += (before + change > 0) - (before > 0)
+        return tasks

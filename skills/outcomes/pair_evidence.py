@@ -7,11 +7,11 @@ their sums are exact in any order.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
-from skills.outcomes.counting import NOTHING, CountingRules, Tally
+from skills.outcomes.counting import NOTHING, CountedTasks, CountingRules, Tally
 from skills.outcomes.task_report import TaskReport
 
 _PRIOR_TASKS = 1.0
@@ -34,7 +34,8 @@ class PairEvidence:
     other was sent along and failed, was rejected or superseded; one_rejected: the other way round.
     same_job: one was rejected as redundant to the other, or superseded by it. incompatible: one was
     rejected because of the other. failed: both failed in one task. one_alone, other_alone: numbers
-    of tasks without the other in which it helped, and failed.
+    of tasks in which it helped, and failed, by reports that do not name the other; counted only if
+    both failed in some task.
     """
 
     one_helped: Tally = NOTHING
@@ -92,20 +93,34 @@ class PairEvidence:
         return self.together.weight / (self.together.weight + _ADAPTING_PRIOR)
 
 
-class SkillTotals(NamedTuple):
-    """The tasks in which a skill helped, and failed."""
+class SkillTotals:
+    """The tasks in which a skill helped, and failed, from all reports that are about it."""
 
-    helped: Tally
-    failed: Tally
+    def __init__(
+        self, skill_id: str, reports: Collection[TaskReport], rules: CountingRules
+    ) -> None:
+        self._skill_id = skill_id
+        self._reports = reports
+        self._rules = rules
+        self.helped = rules.count([skill_id], self._weigh_helped())
 
+    def _weigh_helped(self) -> Iterator[tuple[TaskReport, float]]:
+        name = self._skill_id
+        return ((one, one.helped[name]) for one in self._reports if name in one.helped)
 
-def count_totals(
-    skill_id: str, reports: Collection[TaskReport], rules: CountingRules
-) -> SkillTotals:
-    """The totals of a skill, from all reports that are about it."""
-    helped = ((one, one.helped[skill_id]) for one in reports if skill_id in one.helped)
-    failed = ((one, one.failed[skill_id]) for one in reports if skill_id in one.failed)
-    return SkillTotals(rules.count([skill_id], helped), rules.count([skill_id], failed))
+    @cached_property
+    def _counted(self) -> tuple[CountedTasks, CountedTasks]:
+        name, rules = self._skill_id, self._rules
+        failed = ((one, one.failed[name]) for one in self._reports if name in one.failed)
+        return CountedTasks(name, self._weigh_helped(), rules), CountedTasks(name, failed, rules)
+
+    def count_alone(self, shared: Collection[TaskReport]) -> tuple[int, int]:
+        """Numbers of tasks in which it helped, and failed, by all reports but these.
+
+        The difference of two tallies would not do: each has its own limits and its own owners.
+        """
+        helped, failed = self._counted
+        return helped.count_without(shared), failed.count_without(shared)
 
 
 def weigh_pair(
@@ -120,11 +135,14 @@ def weigh_pair(
     def count(found: Iterable[tuple[TaskReport, float]]) -> Tally:
         return rules.count(both, found)
 
-    alone = []
-    for skill_id, total in zip(both, totals, strict=True):
-        common = count_totals(skill_id, shared, rules)
-        helped = max(total.helped.tasks - common.helped.tasks, 0)
-        alone.append((helped, max(total.failed.tasks - common.failed.tasks, 0)))
+    failed = count(
+        (report, min(report.failed[one], report.failed[other]))
+        for report in shared
+        if one in report.failed and other in report.failed
+    )
+    one_alone, other_alone = (
+        total.count_alone(shared) if failed.tasks else (0, 0) for total in totals
+    )
     return PairEvidence(
         totals[0].helped,
         together=count(
@@ -136,13 +154,9 @@ def weigh_pair(
         one_rejected=count(_rejected_along(other, one, shared)),
         same_job=count(_named(both, ((report, report.same_job) for report in shared))),
         incompatible=count(_named(both, ((report, report.incompatible) for report in shared))),
-        failed=count(
-            (report, min(report.failed[one], report.failed[other]))
-            for report in shared
-            if one in report.failed and other in report.failed
-        ),
-        one_alone=alone[0],
-        other_alone=alone[1],
+        failed=failed,
+        one_alone=one_alone,
+        other_alone=other_alone,
     )
 
 

@@ -151,6 +151,10 @@ class OutcomeStore(Protocol):
         """Owners by the source that they contributed to."""
         ...
 
+    def count_contributors(self) -> int:
+        """Number of pairs of a source and an owner in `list_contributors`."""
+        ...
+
     # -- days, for the roll-up of usage
     def list_changed_days(self) -> dict[int, int]:
         """Days with their present version, of which queries, or outcomes of queries that were

@@ -79,7 +79,7 @@ def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) 
 
     Their time is that of the event, limited to that between the query and the receipt.
     """
-    places = {one.skill_id: one.place for one in answer.skills}
+    places = {one.skill_id: one.place for one in answer.skills if one.sent}
     # A sender's clock may be wrong, and must not move reports to other days, each of which has a
     # limit of its own for an owner.
     reported_at = max(answer.answered, min(job.event.time.timestamp(), job.accepted))

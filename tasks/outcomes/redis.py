@@ -263,6 +263,11 @@ class RedisOutcomeStore(OutcomeStore):
             owners.setdefault(source_id, set()).add(owner)
         return {source_id: frozenset(found) for source_id, found in owners.items()}
 
+    @override
+    def count_contributors(self) -> int:
+        with self._connected() as client:
+            return int(client.scard(CONTRIBUTORS))
+
     # -- days
     @override
     def list_changed_days(self) -> dict[int, int]:

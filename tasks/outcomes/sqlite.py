@@ -297,6 +297,12 @@ class SqliteOutcomeStore(OutcomeStore):
             owners.setdefault(source_id, set()).add(owner)
         return {source_id: frozenset(found) for source_id, found in owners.items()}
 
+    @override
+    def count_contributors(self) -> int:
+        with self._file.reading() as connection:
+            (count,) = connection.execute("SELECT count(*) FROM contributors").fetchone()
+        return int(count)
+
     # -- days
     @override
     def list_changed_days(self) -> dict[int, int]:

@@ -407,6 +407,7 @@ def test_vectors_are_kept_by_model(reopen: Reopen) -> None:
 
 def test_contributors_of_sources(store: OutcomeStore) -> None:
     assert store.list_contributors() == {}
+    assert store.count_contributors() == 0
     for _ in range(2):
         store.add_contributor("lib", "ann")
     store.add_contributor("lib", "bob")
@@ -415,6 +416,7 @@ def test_contributors_of_sources(store: OutcomeStore) -> None:
         "lib": frozenset({"ann", "bob"}),
         "other": frozenset({"ann"}),
     }
+    assert store.count_contributors() == 3
 
 
 # -- days

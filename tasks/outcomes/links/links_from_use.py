@@ -15,9 +15,9 @@ from graph.links.learned_links import LEARNED_EVIDENCE, LearnedLinks, adapt_weig
 from graph.protocol import Catalog
 from graph.records import Link, LinkType
 from skills.outcomes.counting import CountingRules, Tally
-from skills.outcomes.pair_evidence import PairEvidence, SkillTotals, count_totals, weigh_pair
+from skills.outcomes.pair_evidence import PairEvidence, SkillTotals, weigh_pair
 from skills.outcomes.weights import TRUSTED_OWNERS
-from tasks.outcomes.links.report_index import ReportIndex
+from tasks.outcomes.links.report_index import Refreshed, ReportIndex
 from tasks.outcomes.protocol import OutcomeStore
 
 MAX_COMPANIONS = 10
@@ -51,21 +51,31 @@ class LinksFromUse(LearnedLinks):
         self._totals: dict[str, SkillTotals] = {}
         self._pairs: dict[tuple[str, str], PairEvidence] = {}
 
-    def refresh(self) -> set[str]:
-        """Read what changed in the store; returns the skills whose learned links may differ."""
+    def refresh(self) -> Refreshed:
+        """Read what changed in the store; returns the skills whose learned links may differ.
+
+        After an error, the next call reads the store from the start.
+        """
         rules, known = self._read_rules(), self._rules
-        touched, _ = self.index.refresh()
+        try:
+            refreshed = self.index.refresh()
+        except BaseException:
+            # Part of the changes may be in the index, and which skills they touch is not known.
+            self.index.clear()
+            self._companions, self._totals, self._pairs = {}, {}, {}
+            raise
+        touched = refreshed.skill_ids
         if rules != known:
             self._rules = rules
-            touched |= self.index.skill_ids
+            touched.update(self.index.skill_ids)
         for skill_id in touched:
             self._companions.pop(skill_id, None)
             self._totals.pop(skill_id, None)
         if touched:
             self._pairs = {
-                pair: found for pair, found in self._pairs.items() if not touched.intersection(pair)
+                pair: found for pair, found in self._pairs.items() if touched.isdisjoint(pair)
             }
-        return touched
+        return refreshed
 
     def describe_origin(self) -> str:
         """What links are learned from apart from outcomes, as text without spaces: two processes
@@ -169,7 +179,7 @@ class LinksFromUse(LearnedLinks):
     def _get_totals(self, skill_id: str) -> SkillTotals:
         if skill_id not in self._totals:
             reports = self.index.get_reports(skill_id)
-            self._totals[skill_id] = count_totals(skill_id, reports, self._rules)
+            self._totals[skill_id] = SkillTotals(skill_id, reports, self._rules)
         return self._totals[skill_id]
 
     # -- adapted links

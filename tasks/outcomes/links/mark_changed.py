@@ -29,9 +29,11 @@ def has_unread_outcomes(services: Services) -> bool:
     if learned is None:
         return state not in ("", _OFF)
     origin, epoch = _split(state)
+    last = services.outcomes.get_epoch()
     if origin != learned.describe_origin():
-        return bool(epoch or services.outcomes.get_changes(0, 1).query_ids)
-    return bool(services.outcomes.get_changes(epoch, 1).query_ids)
+        return bool(epoch or last)
+    # A lower one is that of another store: the one that links were compared with is gone.
+    return last != epoch
 
 
 def mark_for_outcomes(services: Services) -> int:
@@ -45,14 +47,14 @@ def mark_for_outcomes(services: Services) -> int:
         marked = _mark(graph, None, _list_published(graph))
         graph.set_learned_state(_OFF)
         return marked
-    before = learned.index.epoch
-    touched = learned.refresh()
+    touched, since = learned.refresh()
     now = f"{learned.describe_origin()} {learned.index.epoch}"
     if now == state or (state in ("", _OFF) and not learned.index.epoch):
         return 0
     origin, epoch = _split(state)
     # What this process read in addition to before covers all changes since the others were done.
-    is_covered = before and origin == learned.describe_origin() and epoch >= before
+    is_known = origin == learned.describe_origin() and epoch <= learned.index.epoch
+    is_covered = since and is_known and epoch >= since
     marked = _mark(graph, learned, touched if is_covered else _list_published(graph))
     graph.set_learned_state(now)
     return marked

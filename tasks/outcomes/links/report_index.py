@@ -4,73 +4,90 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
+from search.batches import batches
 from skills.outcomes.task_report import TaskReport, build_reports
+from tasks.outcomes.change_reader import ChangedQueries, ChangeReader
 from tasks.outcomes.protocol import OutcomeStore
 
 _BATCH_QUERIES = 1_000
+_SPARE_ENTRIES = 64
+
+
+class Refreshed(NamedTuple):
+    """What a read of the changes came to.
+
+    skill_ids: whose reports changed after the epoch `since`; 0 if other skills' may have, too.
+    """
+
+    skill_ids: set[str]
+    since: int
 
 
 class ReportIndex:
     """Reports of the newest tasks: a function of the set of stored outcomes.
 
     At most `max_tasks`, the newest by the day of the last report, then by query_id. About 2 kB a
-    task.
+    task. clock: as of `ChangeReader`.
     """
 
-    def __init__(self, store: OutcomeStore, max_tasks: int) -> None:
+    def __init__(
+        self, store: OutcomeStore, max_tasks: int, clock: Callable[[], float] | None = None
+    ) -> None:
         self._store = store
         self._max_tasks = max_tasks
+        self._changes = ChangeReader(store, 0.0, clock)
         self.clear()
+
+    @property
+    def epoch(self) -> int:
+        """Up to which changes of the store are in the index."""
+        return self._changes.epoch
 
     def clear(self) -> None:
         """Forget everything; the next `refresh` reads all outcomes again."""
-        self.epoch = 0
+        self._changes.start_anew()
+        self._empty()
+
+    def _empty(self) -> None:
         self._reports: dict[str, tuple[TaskReport, ...]] = {}
         self._tasks: defaultdict[str, set[str]] = defaultdict(set)
         self._oldest: list[tuple[int, str]] = []
         self._has_dropped = False
 
-    def refresh(self, *, pages: int | None = None) -> tuple[set[str], bool]:
-        """Read what changed; returns the skills whose reports changed, and whether more is left.
+    def refresh(self) -> Refreshed:
+        """Read what changed. After an error, only `clear` makes the index whole again."""
+        changes = self._changes.read()
+        since, touched = changes.after, set[str]()
+        if not self._apply(changes, touched):
+            # A task that was dropped to make room may be among the newest again.
+            self._changes.start_anew()
+            changes = self._changes.read()
+            self._apply(changes, touched)
+        self._changes.finish(changes)
+        return Refreshed(touched, since)
 
-        pages: of changes that are read at most; None reads all.
-        """
-        touched: set[str] = set()
-        read = 0
-        while True:
-            changes = self._store.get_changes(self.epoch)
-            before = self.epoch
-            room_came = bool(changes.query_ids) and self._read(changes.query_ids, touched)
-            # Only now: what is interrupted is read again.
-            self.epoch = changes.epoch
-            if room_came:
-                # A task that was dropped to make room may be among the newest again.
-                touched |= self._tasks.keys()
-                self.clear()
-                return touched | self.refresh()[0], False
-            read += 1
-            if not changes.more or self.epoch == before:
-                return touched, False
-            if pages is not None and read >= pages:
-                return touched, True
-
-    def _read(self, query_ids: Sequence[str], touched: set[str]) -> bool:
-        """Replace the reports of these queries; whether room came free that dropped tasks had."""
-        for start in range(0, len(query_ids), _BATCH_QUERIES):
-            batch = query_ids[start : start + _BATCH_QUERIES]
+    def _apply(self, changes: ChangedQueries, touched: set[str]) -> bool:
+        """Whether the index holds the newest tasks after these changes."""
+        if not changes.after:
+            touched.update(self._tasks)
+            self._empty()
+        for batch in batches(changes.query_ids, _BATCH_QUERIES):
             found = self._store.get_outcomes(batch)
             for query_id in batch:
-                known = query_id in self._reports
-                touched |= self._replace(query_id, build_reports(found.get(query_id, ())))
-                if self._has_dropped and known and not found.get(query_id):
-                    return True
-        return False
+                known = self._reports.get(query_id)
+                reports = build_reports(found.get(query_id, ()))
+                kept = tuple(report for report in reports if report.skill_ids)
+                touched.update(self._replace(query_id, kept))
+                is_older = known and (not kept or _get_day(kept) < _get_day(known))
+                if is_older and self._has_dropped:
+                    return False
+        return True
 
-    def _replace(self, query_id: str, reports: Iterable[TaskReport]) -> set[str]:
+    def _replace(self, query_id: str, kept: tuple[TaskReport, ...]) -> set[str]:
         touched = self._drop(query_id)
-        kept = tuple(report for report in reports if report.skill_ids)
         if not kept:
             return touched
         self._reports[query_id] = kept
@@ -83,6 +100,10 @@ class ReportIndex:
             if oldest in self._reports and _get_day(self._reports[oldest]) == day:
                 touched |= self._drop(oldest)
                 self._has_dropped = True
+        if len(self._oldest) > 2 * len(self._reports) + _SPARE_ENTRIES:
+            # Each change of a task leaves an entry.
+            self._oldest = [(_get_day(kept), one) for one, kept in self._reports.items()]
+            heapq.heapify(self._oldest)
         return touched
 
     def _drop(self, query_id: str) -> set[str]:
@@ -122,5 +143,5 @@ class ReportIndex:
         ]
 
 
-def _get_day(reports: Sequence[TaskReport]) -> int:
+def _get_day(reports: Iterable[TaskReport]) -> int:
     return max(report.day for report in reports)

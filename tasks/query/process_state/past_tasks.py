@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from config.learning_settings import LearningSettings
+from search.batches import batches
 from search.protocol import Encoder, Vector
 from search.scoring.cosine_scale import measure_task_scale
 from search.scoring.memory_evidence import OwnerRules, SkillEvidence
@@ -14,37 +15,49 @@ from search.scoring.task_memory import NOTHING_REMEMBERED, PastTask, TaskMemory
 from search.text.query_understanding import Understanding, understand
 from skills.outcomes.labels import settle_labels
 from skills.outcomes.weights import TRUSTED_OWNERS
+from tasks.outcomes.change_reader import ChangedQueries, ChangeReader
 from tasks.outcomes.protocol import OutcomeStore
+
+_BATCH_QUERIES = 10_000
+_CHECK_SECONDS = 60.0
+"""How often a recall asks at most whether the store is still the one that it knows."""
 
 
 class PastTasks:
     """The newest past tasks that have outcomes; thread-safe.
 
     What is recalled is a function of what the store holds: each recall first reads what changed.
-    get_encoder: asked once there are past tasks, since loading a model takes time.
+    get_encoder: asked once there are past tasks, since loading a model takes time. clock: as of
+    `ChangeReader`.
     """
 
     def __init__(
-        self, store: OutcomeStore, get_encoder: Callable[[], Encoder], settings: LearningSettings
+        self,
+        store: OutcomeStore,
+        get_encoder: Callable[[], Encoder],
+        settings: LearningSettings,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._store = store
         self._get_encoder = get_encoder
         self._settings = settings
         self._lock = threading.Lock()
-        self._start()
+        self._changes = ChangeReader(store, _CHECK_SECONDS, clock)
+        self._empty()
 
-    def _start(self) -> None:
+    def _empty(self) -> None:
         self._memory: TaskMemory | None = None
-        self._epoch = 0
         self._has_dropped = False
+        self._contributors: Mapping[str, frozenset[str]] = {}
+        self._contributions = 0
 
     def recall(
         self, understanding: Understanding, vector: Vector | None
     ) -> Mapping[str, SkillEvidence]:
         """What past tasks near this one say about skills, by skill.
 
-        Costs a read of the changes, and one of the contributors if there are past tasks. Raises
-        TransientError if the store does not answer.
+        Costs a read of the changes, and one of the number of contributors if there are past tasks.
+        Raises TransientError if the store does not answer.
         """
         settings = self._settings
         if not settings.memory or not settings.past_tasks:
@@ -57,35 +70,48 @@ class PastTasks:
                 TRUSTED_OWNERS.union(settings.trusted_owners),
                 settings.least_owners,
                 settings.daily_tasks,
-                self._store.list_contributors(),
+                self._read_contributors(),
             )
             return self._memory.recall(weigh_words(understanding), vector, rules)
 
+    def _read_contributors(self) -> Mapping[str, frozenset[str]]:
+        """Owners by the source that they contributed to. They are only ever added, so that their
+        number says whether they are those of before."""
+        count = self._store.count_contributors()
+        if count != self._contributions:
+            self._contributors = self._store.list_contributors()
+            self._contributions = sum(len(owners) for owners in self._contributors.values())
+        return self._contributors
+
     def _follow(self) -> None:
         """Apply the changes of the store since the last time."""
-        while True:
-            changes = self._store.get_changes(self._epoch)
-            if changes.query_ids and not self._apply(changes.query_ids):
-                # Older tasks come back for those that are gone; which, only the store knows.
-                self._start()
-                continue
-            self._epoch = changes.epoch
-            if not changes.more:
-                return
+        changes = self._changes.read()
+        if not self._apply(changes):
+            # Older tasks come back for those that are gone; which, only the store knows.
+            self._changes.start_anew()
+            changes = self._changes.read()
+            self._apply(changes)
+        self._changes.finish(changes)
 
-    def _apply(self, query_ids: Sequence[str]) -> bool:
-        """Whether the memory holds the newest tasks after these have changed."""
+    def _apply(self, changes: ChangedQueries) -> bool:
+        """Whether the memory holds the newest tasks after these changes."""
+        if not changes.after:
+            self._empty()
+        return all(self._replace(batch) for batch in batches(changes.query_ids, _BATCH_QUERIES))
+
+    def _replace(self, query_ids: Sequence[str]) -> bool:
+        """Read these tasks again; whether the memory then holds the newest tasks."""
         encoder = self._get_encoder()
+        tasks = list(self._read_tasks(query_ids, encoder.model))
         if self._memory is None:
             scale = measure_task_scale(encoder)
             self._memory = TaskMemory(encoder.dimension, scale.cosines, scale.centre)
         memory = self._memory
         before = {query_id: memory.get_day(query_id) for query_id in query_ids}
         memory.remove(query_ids)
-        memory.add(self._read_tasks(query_ids, encoder.model))
+        memory.add(tasks)
         if self._has_dropped and any(
-            day is not None and (memory.get_day(query_id) or 0) < day
-            for query_id, day in before.items()
+            _is_older(memory.get_day(query_id), day) for query_id, day in before.items()
         ):
             return False
         surplus = len(memory) - self._settings.past_tasks
@@ -108,3 +134,8 @@ class PastTasks:
                 yield PastTask(query_id, Int8Vector(stored.values, stored.scale), labels)
             elif answer is not None and answer.task.strip():
                 yield PastTask(query_id, weigh_words(understand(answer.task)), labels)
+
+
+def _is_older(day: int | None, before: int | None) -> bool:
+    """Whether a task that was in memory is gone, or of an earlier day."""
+    return before is not None and (day is None or day < before)

@@ -31,7 +31,8 @@ def blend_words(obstacle: str, task: str) -> Understanding:
     """
     both = understand(f"{obstacle}\n\n{task}")
     asked, about = understand(obstacle), understand(task)
-    share = min(float(asked.weights.sum()) / float(about.weights.sum()), 1.0)
+    whole = float(about.weights.sum())  # 0 where the task has function words alone
+    share = min(float(asked.weights.sum()) / whole, 1.0) if whole else 1.0
     first, second = _weights(asked), _weights(about)
     weights = [first.get(term, 0.0) + share * second.get(term, 0.0) for term in both.terms]
     return replace(both, weights=np.array(weights, dtype=np.float32))

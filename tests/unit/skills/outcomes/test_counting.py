@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skills.outcomes.counting import NOTHING, CountingRules, Tally
-from skills.outcomes.pair_evidence import PairEvidence
+from skills.outcomes.counting import NOTHING, CountedTasks, CountingRules, Tally
+from skills.outcomes.pair_evidence import PairEvidence, SkillTotals, weigh_pair
 from skills.outcomes.task_report import TaskReport
 
 RULES = CountingRules()
@@ -71,6 +71,53 @@ def test_order_makes_no_difference(found: list[tuple[TaskReport, float]], chance
     mixed = list(found)
     chance.shuffle(mixed)  # type: ignore[attr-defined]
     assert count(*mixed) == count(*found)
+
+
+@given(REPORTS, st.sets(st.integers(0, 9)), st.integers(1, 3), st.integers(1, 3))
+def test_tasks_without_some_reports_are_those_of_the_others(
+    found: list[tuple[TaskReport, float]], left_out: set[int], least: int, daily: int
+) -> None:
+    contributors = {"lib": frozenset({"team"})}
+    for rules in (
+        CountingRules(frozenset({""}), least, daily),
+        CountingRules(frozenset(), least, daily),
+        CountingRules(frozenset(), least, daily, contributors),
+    ):
+        gone = [one for place, (one, _) in enumerate(found) if place in left_out]
+        left = [one for place, one in enumerate(found) if place not in left_out]
+        counted = CountedTasks("lib:a", found, rules).count_without(gone)
+        assert counted == rules.count(["lib:a"], left).tasks
+
+
+# -- pairs
+def weigh(*reports: TaskReport) -> PairEvidence:
+    named = {one: [r for r in reports if one in r.skill_ids] for one in ("lib:a", "lib:b")}
+    totals = (
+        SkillTotals("lib:a", named["lib:a"], RULES),
+        SkillTotals("lib:b", named["lib:b"], RULES),
+    )
+    shared = [one for one in named["lib:a"] if one in named["lib:b"]]
+    return weigh_pair(("lib:a", "lib:b"), totals, shared, RULES)
+
+
+def test_tasks_in_which_both_helped_are_none_in_which_one_did_alone() -> None:
+    a, b = {"lib:a": 1.0}, {"lib:b": 1.0}
+    together = [TaskReport(f"q{n}", "x", 0, helped=a | b) for n in range(3)]
+    # Of an owner alone, these do not count; with the tasks of the other they would.
+    alone = [TaskReport("qa", "y", 0, helped=a), TaskReport("qb", "y", 0, helped=b)]
+    failed = [TaskReport(f"f{n}", "", 0, failed=a | b) for n in range(9)]
+    pair = weigh(*together, *alone, *failed)
+    assert (pair.one_alone, pair.other_alone) == ((0, 0), (0, 0))
+    assert not pair.fails_together
+
+
+def test_limits_of_a_day_do_not_hide_tasks_without_the_other() -> None:
+    a, b = {"lib:a": 1.0}, {"lib:b": 1.0}
+    both = [TaskReport(f"q{n}{o}", o, 0, helped=a | b) for n in range(3) for o in "xy"]
+    alone = [TaskReport(f"r{n}{o}", o, 0, helped=one) for n, one in enumerate((a, b)) for o in "xy"]
+    failed = [TaskReport(f"f{n}", "", 0, failed=a | b) for n in range(9)]
+    pair = weigh(*both, *alone, *failed)
+    assert (pair.one_alone, pair.other_alone) == ((2, 0), (2, 0))
 
 
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40))

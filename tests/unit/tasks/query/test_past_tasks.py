@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
 
+from config.errors import TransientError
 from config.learning_settings import LearningSettings
 from search.protocol import Vector
 from search.text.query_understanding import understand
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, Outcome, OutcomeKind, Reporter
-from tasks.outcomes.protocol import TaskVectors, quantise_vector
+from tasks.outcomes.protocol import (
+    KEPT_TOMBSTONE_SECONDS,
+    OutcomeChanges,
+    OutcomeStore,
+    TaskVectors,
+    quantise_vector,
+)
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.outcomes.sqlite_days import mark_changed_queries
+from tasks.query.process_state import past_tasks as past_tasks_module
 from tasks.query.process_state.past_tasks import PastTasks
+from tests.support.samples.changing_outcomes import STEPS, ExchangedStore, FailingStore, apply
 
 DIMENSION = 64
 TASK = understand("clean the trips")
@@ -51,7 +65,7 @@ def store(tmp_path: Path) -> Iterator[SqliteOutcomeStore]:
 
 
 def tell(
-    store: SqliteOutcomeStore,
+    store: OutcomeStore,
     query_id: str,
     task: str,
     skill_id: str = "lib:a",
@@ -72,7 +86,7 @@ def tell(
     )
 
 
-def past_tasks(store: SqliteOutcomeStore, **settings: object) -> PastTasks:
+def past_tasks(store: OutcomeStore, **settings: object) -> PastTasks:
     return PastTasks(store, SmallEncoder, LearningSettings(**settings))  # type: ignore[arg-type]
 
 
@@ -134,3 +148,135 @@ def test_contributors_do_not_count(store: SqliteOutcomeStore) -> None:
     store.add_contributor("lib", "ann")
     assert recall(tasks) == {}
     assert recall(past_tasks(store, trusted_owners=("ann",))) != {}
+
+
+def test_contributors_are_read_when_their_number_changes(store: SqliteOutcomeStore) -> None:
+    tell(store, "q1", "clean the trips", owner="ann")
+    counted = ExchangedStore(store)
+    tasks = PastTasks(counted.as_store, SmallEncoder, LearningSettings(least_owners=1))
+    store.add_contributor("other", "ann")
+    for _ in range(3):
+        assert recall(tasks)
+    store.add_contributor("lib", "ann")
+    assert recall(tasks) == {}
+    assert counted.calls.count("list_contributors") == 2
+
+
+# -- when to start anew
+def test_a_process_that_rested_longer_than_the_feed_remembers_starts_anew(
+    store: SqliteOutcomeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 2e9
+    monkeypatch.setattr("time.time", lambda: now)
+    tell(store, "q1", "clean the trips")
+    tasks = past_tasks(store)
+    assert recall(tasks)
+    store.forget_before(2e9)
+    now += KEPT_TOMBSTONE_SECONDS + 1
+    store.forget_before(0.0)
+    assert store.get_changes(0).query_ids == ()
+    assert recall(tasks) == {}
+
+
+def test_another_store_is_noticed_within_a_minute(store: SqliteOutcomeStore) -> None:
+    now = 2e9
+    for number in range(3):
+        tell(store, f"q{number}", "clean the trips")
+    exchanged = ExchangedStore(store)
+    tasks = PastTasks(exchanged.as_store, SmallEncoder, LearningSettings(), lambda: now)
+    for _ in range(5):
+        assert list(recall(tasks)) == ["lib:a"]  # type: ignore[call-overload]
+        now += 10
+    assert exchanged.calls.count("get_epoch") == 1
+    exchanged.store = SqliteOutcomeStore(":memory:")
+    tell(exchanged.store, "q1", "clean the trips", "lib:b")
+    now += 30
+    assert list(recall(tasks)) == ["lib:b"]  # type: ignore[call-overload]
+
+
+def test_a_recall_reads_all_at_most_once_more(
+    store: SqliteOutcomeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_tasks_module, "_BATCH_QUERIES", 2)
+    for number in range(12):
+        owner = "ann" if number > 5 else ""
+        tell(store, f"q{number:02}", "clean the trips", f"lib:{number}", day=number, owner=owner)
+    counted = ForgettingStore(store)
+    tasks = PastTasks(counted.as_store, SmallEncoder, LearningSettings(past_tasks=3))
+    assert list(recall(tasks)) == ["lib:10", "lib:11", "lib:9"]  # type: ignore[call-overload]
+    counted.forgets = True
+    counted.starts = 0
+    recall(tasks)
+    assert counted.starts == 1
+    counted.forgets = False
+    assert recall(tasks) == recall(past_tasks(store, past_tasks=3))
+
+
+class ForgettingStore(ExchangedStore):
+    """Forgets the outcomes of another query before each read. starts: reads of all changes."""
+
+    forgets = False
+    starts = 0
+
+    def get_changes(self, after: int) -> OutcomeChanges:
+        """Those of the store, without the newest."""
+        self.starts += after == 0
+        if self.forgets:
+            self._forget_newest()
+        return self.store.get_changes(after)
+
+    def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
+        """Those of the store, without the newest."""
+        if self.forgets:
+            self._forget_newest()
+        return self.store.get_outcomes(query_ids)
+
+    def _forget_newest(self) -> None:
+        newest = max((one.reported for one in self.store.list_outcomes()), default=0.0)
+        for one in list(self.store.list_outcomes()):
+            if one.reported == newest:
+                file = cast(SqliteOutcomeStore, self.store)._file
+                with file.transaction() as connection:
+                    connection.execute("DELETE FROM outcomes WHERE key = ?", (one.key,))
+                    mark_changed_queries(connection, [one.query_id])
+
+
+# -- errors
+def test_a_failed_read_takes_nothing_away_for_good() -> None:
+    store = FailingStore(":memory:")
+    tasks = past_tasks(store)
+    tell(store, "q1", "clean the trips", day=1)
+    tell(store, "q2", "clean the trips", "lib:b", day=2, owner="ann")
+    first = past_tasks(store, past_tasks=1)
+    assert list(recall(first)) == ["lib:b"]  # type: ignore[call-overload]
+    store.forget_owner("ann")
+    for fails_at in (2, 1):
+        store.fails_at = fails_at
+        with pytest.raises(TransientError):
+            recall(first)
+        store.fails_at = fails_at
+        with pytest.raises(TransientError):
+            recall(tasks)
+    assert recall(first) == recall(tasks) == recall(past_tasks(store))
+    store.close()
+
+
+@given(STEPS)
+@hypothesis_settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+def test_what_is_held_is_that_of_a_fresh_reader(
+    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[Any, ...]]
+) -> None:
+    monkeypatch.setattr(past_tasks_module, "_BATCH_QUERIES", 2)
+    store = FailingStore(":memory:")
+    tasks = past_tasks(store, past_tasks=2)
+    for changes, fails_at in [*steps, ([], 0)]:
+        apply(store, changes)
+        store.fails_at = fails_at
+        with suppress(TransientError):
+            recall(tasks)
+        store.fails_at = 0
+    fresh = past_tasks(store, past_tasks=2)
+    assert recall(tasks) == recall(fresh)
+    held, wanted = ([] if one._memory is None else one._memory._order for one in (tasks, fresh))
+    assert held == wanted
+    store.close()
