@@ -32,6 +32,21 @@ _SAME_COSINE = 0.9995
 """Cosine from which on two tasks are the same; that of equal texts is 1 but for rounding."""
 
 
+class Counts(NamedTuple):
+    """Weighed reports about a skill: it helped with near tasks, was rejected for near ones, and was
+    refused, that is rejected for the same task."""
+
+    helped: float = 0.0
+    rejected: float = 0.0
+    refused: float = 0.0
+
+    def __add__(self, other: object) -> Counts:
+        """The sum of both, count by count."""
+        if not isinstance(other, Counts):
+            return NotImplemented
+        return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
 @dataclass(frozen=True, slots=True)
 class MemoryWeights:
     """Constants of the memory, chosen by `tests/bench/choose_memory.py`.
@@ -40,10 +55,10 @@ class MemoryWeights:
     counts at all and in full. words_nearest, words_same: likewise cosines of words, for tasks
     without vectors. sharpness: exponent of the nearness between them. tasks: near tasks that count.
     prior: the share of near tasks that a skill helps with before any was seen. strength: of the
-    prior, in tasks. rejected: weight of a rejection relative to a help. height: score per
-    probability. half_life: days in which a report loses half of its weight. repeated: so many near
-    tasks counts a past task that is the same one, asked again; not chosen by measurement, but so
-    that one report about it outweighs a middling lead in the score.
+    prior, in tasks. rejected: weight of a rejection in a near task relative to a help. height:
+    score per probability. half_life: days in which a report loses half of its weight. repeated: so
+    many near tasks counts a past task that is the same one, asked again; not chosen by measurement,
+    but so that one report about it outweighs a middling lead in the score.
     """
 
     nearest: float = 1.5
@@ -75,20 +90,28 @@ class MemoryWeights:
         share = np.clip((values - least) / (most - least), 0.0, 1.0)
         return np.asarray(share**self.sharpness, dtype=np.float64)
 
-    def effect(self, helped: float, rejected: float) -> float:
-        """What counts of near tasks add to a score: between -height and height."""
-        against = self.rejected * rejected
-        # The posterior mean less the prior, as one fraction: exactly 0 without counts.
-        gain = helped * (1.0 - self.prior) - against * self.prior
-        return self.height * gain / (helped + against + self.strength)
+    def effect(self, counts: Counts) -> float:
+        """What counts of near tasks add to a score: between -height and height.
 
-    def odds(self, helped: float, rejected: float) -> float:
+        A rejection in the same task weighs against a skill as much as a help weighs for it: few
+        skills are right for a near task, so that one which was not says little, but here somebody
+        tried this skill with this task.
+        """
+        helped, refused = counts.helped, counts.refused
+        against = self.rejected * counts.rejected
+        # The posterior mean less the prior, as one fraction: exactly 0 without counts.
+        gain = (helped - refused) * (1.0 - self.prior) - against * self.prior
+        return self.height * gain / (helped + refused + against + self.strength)
+
+    def odds(self, counts: Counts) -> float:
         """What these counts add to the log-odds that a skill is right for the task: those of the
-        posterior mean less those of the prior."""
-        against = self.rejected * rejected
-        return math.log1p(helped / (self.strength * self.prior)) - math.log1p(
-            against / (self.strength * (1.0 - self.prior))
+        posterior mean less those of the prior; a rejection in the same task as much as a help."""
+        against = self.rejected * counts.rejected
+        for_it, refused = (
+            math.log1p(one / (self.strength * self.prior))
+            for one in (counts.helped, counts.refused)
         )
+        return for_it - refused - math.log1p(against / (self.strength * (1.0 - self.prior)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +152,13 @@ class Contribution(NamedTuple):
     nearness: float
     helped: float
     rejected: float
+
+    @property
+    def counts(self) -> Counts:
+        """What it adds to the counts of the skill."""
+        if self.nearness > 1.0:
+            return Counts(helped=self.helped, refused=self.rejected)
+        return Counts(self.helped, self.rejected)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,25 +243,21 @@ def _conclude(
     skill_id: str, found: Sequence[Contribution], rules: OwnerRules, weights: MemoryWeights
 ) -> SkillEvidence:
     """The effect of what enough owners say, and the rest as a nudge."""
-    helped = rejected = 0.0
-    others: dict[str, tuple[float, float]] = {}
+    trusted, others = Counts(), defaultdict[str, Counts](Counts)
     for one in found:
         if one.owner in rules.trusted:
-            helped += one.helped
-            rejected += one.rejected
+            trusted += one.counts
         else:
-            before = others.get(one.owner, (0.0, 0.0))
-            others[one.owner] = before[0] + one.helped, before[1] + one.rejected
+            others[one.owner] += one.counts
     if not others:
-        effect, odds = weights.effect(helped, rejected), weights.odds(helped, rejected)
+        effect, odds = weights.effect(trusted), weights.odds(trusted)
         return SkillEvidence(skill_id, effect, odds, 0.0, tuple(found))
-    least = rules.least_owners
-    all_helped, agreed_helped = _trim([one for one, _ in others.values()], least)
-    all_rejected, agreed_rejected = _trim([one for _, one in others.values()], least)
-    agreed = helped + agreed_helped, rejected + agreed_rejected
-    effect = weights.effect(*agreed)
-    alone = weights.effect(helped + all_helped, rejected + all_rejected)
-    return SkillEvidence(skill_id, effect, weights.odds(*agreed), alone - effect, tuple(found))
+    trimmed = [_trim(values, rules.least_owners) for values in zip(*others.values(), strict=True)]
+    alone = trusted + Counts(*(whole for whole, _ in trimmed))
+    agreed = trusted + Counts(*(kept for _, kept in trimmed))
+    effect = weights.effect(agreed)
+    nudge = weights.effect(alone) - effect
+    return SkillEvidence(skill_id, effect, weights.odds(agreed), nudge, tuple(found))
 
 
 def _trim(values: Sequence[float], least_owners: int) -> tuple[float, float]:

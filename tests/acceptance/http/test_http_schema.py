@@ -141,7 +141,7 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
         **{f"SKILLBUS_WEBHOOKS__{host}": json.dumps([str(base / "secret")]) for host in hosts},
     )
     crafts = write_topics(base / "crafts")
-    write_skill(crafts, "kiln-firing", depends="[bread-baking]")
+    write_skill(crafts, "violin-setup", depends="[bread-baking]")
     skillbus("sync", str(crafts))
     secrets = {one: skillbus("tokens", "add", one, "--scope", one).out.strip() for one in SCOPES}
     address = f"127.0.0.1:{free_port()}"
@@ -152,10 +152,10 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
         "/v1/events": new_event(SourceChanged(source_id="spare"), "ci").model_dump(mode="json"),
         "/v1/webhooks/{host}": github_push(),
         "/v1/links/dismissed": {
-            "source": "crafts:kiln-firing",
+            "source": "crafts:violin-setup",
             "target": "crafts:bread-baking",
             "type": "dependency",
-            "reason": "the kiln bakes no bread",
+            "reason": "a violin needs no bread",
         },
         "/v1/queries/{query_id}/outcomes": {
             "outcomes": [{"skill_id": "crafts:kiln-firing", "outcome": "helped"}]
@@ -203,7 +203,8 @@ def _is_up(client: httpx.Client) -> bool:
 )
 def test_what_the_document_says_holds(case: Any, gateway: Gateway) -> None:
     """Each case as an admin, and every fourth with the other tokens; every other valid one is
-    about something that is there. Of the hundreds that a large schema leads to, some stand for all."""
+    about something that is there. Of the hundreds that a large schema leads to, some stand for
+    all."""
     number = next(gateway.number)
     sent = next(gateway.cases[case.method, case.path])
     if sent > MANY and sent % 5:

@@ -177,6 +177,28 @@ def test_help_raises_rejection_lowers_and_both_balance() -> None:
     assert weigh(helped(), helped()).effect > weigh(helped()).effect
 
 
+def test_a_rejection_in_the_same_task_weighs_as_much_as_a_help() -> None:
+    weights = MemoryWeights()
+
+    def again(*labels: SkillLabel) -> SkillEvidence:
+        same = [NearTask("q", weights.repeated, labels)]
+        return weigh_evidence(same, 20_000, OwnerRules(), weights)["lib:a"]
+
+    for_it, against = again(*helped()), again(*rejected())
+    assert against.effect == -for_it.effect
+    assert against.odds == -for_it.odds
+    assert against.effect < 10 * weigh(rejected()).effect
+    assert again(*helped(), *rejected()).effect == 0
+
+
+@given(st.integers(0, 10_000))
+def test_the_same_task_is_known_in_spite_of_rounding(seed: int) -> None:
+    vector = unit(seed)
+    memory = memory_of([PastTask("q", to_int8(vector), helped())])
+    found = memory.recall(weigh_words(understand("kiln")), vector, OwnerRules())
+    assert found["lib:a"].contributions[0].nearness == MemoryWeights().repeated
+
+
 def test_old_reports_weigh_less_than_new_ones() -> None:
     weights = MemoryWeights()
     old = helped(day=int(20_000 - weights.half_life))

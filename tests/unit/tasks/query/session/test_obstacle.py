@@ -41,7 +41,9 @@ def test_a_task_weighs_no_more_than_its_obstacle(obstacle: str, task: str) -> No
         assert weight == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(("obstacle", "task"), [("the crust burns", "do it"), ("?", "bake"), ("?", "t")])
+@pytest.mark.parametrize(
+    ("obstacle", "task"), [("the crust burns", "do it"), ("?", "bake"), ("?", "t")]
+)
 def test_a_task_or_an_obstacle_of_function_words_alone(obstacle: str, task: str) -> None:
     blended = blend_words(obstacle, task)
     assert set(blended.terms) == {*understand(obstacle).terms, *understand(task).terms}
