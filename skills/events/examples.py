@@ -131,8 +131,8 @@ def _answers() -> tuple[tuple[str, Reply], ...]:
             "task-93-tests",
             OutcomesRefused(
                 query_id=_QUERY_ID,
-                reason=f"no answered query '{_QUERY_ID}'; outcomes are accepted for queries that "
-                "were answered within the last learning.days days",
+                reason=f"no answered query '{_QUERY_ID}'; an answered query takes outcomes for as "
+                "many days as the setting `learning.days` says",
             ),
         ),
         (

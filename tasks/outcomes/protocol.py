@@ -132,6 +132,13 @@ class OutcomeStore(Protocol):
         number of deleted outcomes."""
         ...
 
+    def forget_outcomes(self, query_id: str) -> int:
+        """Delete all outcomes of a query, which stays; returns their number.
+
+        Raises NotFoundError for a query that is not stored.
+        """
+        ...
+
     def forget_before(self, seconds: float) -> int:
         """Delete queries answered before a time, in seconds since the epoch, with their outcomes;
         returns the number of deleted outcomes."""
@@ -215,8 +222,8 @@ class OutcomeStore(Protocol):
 def describe_unknown_queries(query_ids: Sequence[str]) -> str:
     """The message for outcomes of queries that the store does not have."""
     return (
-        f"no answered query {query_ids[0]!r}; outcomes are accepted for queries that were answered "
-        "within the last learning.days days"
+        f"no answered query {query_ids[0]!r}; an answered query takes outcomes for as many days as "
+        "the setting `learning.days` says"
     )
 
 

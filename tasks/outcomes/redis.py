@@ -199,6 +199,13 @@ class RedisOutcomeStore(OutcomeStore):
         return deleted
 
     @override
+    def forget_outcomes(self, query_id: str) -> int:
+        answers = self.get_answers([query_id])
+        if query_id not in answers:
+            raise NotFoundError(describe_unknown_queries([query_id]))
+        return max(self._forget(answers[query_id], "outcomes"), 0)
+
+    @override
     def forget_before(self, seconds: float) -> int:
         deleted = 0
         early = (one for one, answered in self._scan_answered() if answered < seconds)
@@ -217,7 +224,7 @@ class RedisOutcomeStore(OutcomeStore):
     def _forget(
         self,
         answer: AnsweredQuery,
-        what: Literal["all", "unreported", "reported"],
+        what: Literal["all", "unreported", "outcomes", "reported"],
         owner: str = "",
     ) -> int:
         """As the script FORGET."""

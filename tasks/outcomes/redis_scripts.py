@@ -129,7 +129,7 @@ if deleted > 0 then
     redis.call('ZADD', '{CHANGES}', redis.call('INCR', '{EPOCH}'), query)
     redis.call('HINCRBY', '{VERSIONS}', answered, 1)
 end
-if what == 'reported' then return deleted end
+if what == 'reported' or what == 'outcomes' then return deleted end
 redis.call('DEL', '{ANSWER}' .. query)
 redis.call('ZREM', '{ANSWERS}', query)
 redis.call('SREM', '{ANSWERED_ON}' .. answered, query)
@@ -141,8 +141,9 @@ return deleted
 """ARGV: query id, what, now, an owner, the name of the set of its session or ''.
 
 what: `all`, its answer and all outcomes, so that it does not come back; `unreported`, its answer if
-it has no outcomes; `reported`, the outcomes of the owner. What the store holds is read here, since
-outcomes may come until the script runs. Returns how many outcomes were deleted, -1 if nothing was.
+it has no outcomes; `outcomes`, these and not the answer; `reported`, those of the owner. What the
+store holds is read here, since outcomes may come until the script runs. Returns how many outcomes
+were deleted, -1 if nothing was.
 """
 
 SAVE_VECTOR = f"""

@@ -260,6 +260,13 @@ class SqliteOutcomeStore(OutcomeStore):
         return deleted + deletion.forget_outcomes(self._file, outcomes)
 
     @override
+    def forget_outcomes(self, query_id: str) -> int:
+        if not self.get_answers([query_id]):
+            raise NotFoundError(describe_unknown_queries([query_id]))
+        found = self.get_outcomes([query_id]).get(query_id, ())
+        return deletion.forget_outcomes(self._file, [one.key for one in found])
+
+    @override
     def forget_before(self, seconds: float) -> int:
         with self._file.reading() as connection:
             answers = deletion.list_answers_before(connection, seconds)

@@ -387,6 +387,19 @@ def test_outcomes_of_several_days_are_forgotten_one_owner_at_a_time(store: Outco
     assert dict(store.count_outcomes()) == {"bob": 1}
 
 
+def test_the_outcomes_of_one_query_are_forgotten_and_it_stays(store: OutcomeStore) -> None:
+    store.add_answers([answer("q1"), answer("q2")])
+    store.add_outcomes([outcome("a", "q1"), outcome("b", "q1", "bob"), outcome("c", "q2")])
+    before = store.get_changes(0).epoch
+    assert store.forget_outcomes("q1") == 2
+    assert [one.key for one in store.list_outcomes()] == ["c"]
+    assert store.get_changes(before).query_ids == ("q1",)
+    assert "q1" in store.get_answers(["q1"])
+    assert store.forget_outcomes("q1") == 0
+    with pytest.raises(NotFoundError):
+        store.forget_outcomes("q9")
+
+
 # -- vectors, contributors
 
 

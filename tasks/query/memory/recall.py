@@ -93,7 +93,7 @@ def nudge(ranking: Ranking) -> Ranking:
     while place + 1 < len(hits):
         upper, lower = hits[place], hits[place + 1]
         gain = nudges.get(lower.key.skill_id, 0.0) - nudges.get(upper.key.skill_id, 0.0)
-        if not gain or upper.named_format or lower.named_format:
+        if gain <= 0 or upper.named_format or lower.named_format:
             place += 1
         elif lower.score + gain > upper.score:
             hits[place], hits[place + 1] = _swap(upper, lower, ranking.remembered)
@@ -106,16 +106,20 @@ def nudge(ranking: Ranking) -> Ranking:
 def _swap(
     upper: RankedSkill, lower: RankedSkill, remembered: Mapping[str, SkillEvidence]
 ) -> tuple[RankedSkill, RankedSkill]:
-    """Both in the other order; scores stay with the places."""
+    """Both in the other order; the first has the higher of their scores then."""
+    most, least = max(upper.score, lower.score), min(upper.score, lower.score)
+    return (
+        _with_nudge(lower, most, remembered.get(lower.key.skill_id), is_up=True),
+        _with_nudge(upper, least, remembered.get(upper.key.skill_id), is_up=False),
+    )
 
-    def moved(hit: RankedSkill, score: float) -> RankedSkill:
-        parts = {**hit.parts, "nudge": score - hit.score}
-        evidence = remembered.get(hit.key.skill_id)
-        why = hit.why
-        if evidence is not None and evidence.nudge and (evidence.nudge > 0) == (score > hit.score):
-            what = "helped with" if evidence.nudge > 0 else "rejected for"
-            count = evidence.helped_tasks if evidence.nudge > 0 else evidence.rejected_tasks
-            why = (*why, f"{what} {_count(count)}, by too few owners to move it further")
-        return replace(hit, score=score, parts=parts, why=why)
 
-    return moved(lower, upper.score), moved(upper, lower.score)
+def _with_nudge(
+    hit: RankedSkill, score: float, evidence: SkillEvidence | None, *, is_up: bool
+) -> RankedSkill:
+    why = hit.why
+    if evidence is not None and evidence.nudge and (evidence.nudge > 0) == is_up:
+        what = "helped with" if is_up else "rejected for"
+        count = evidence.helped_tasks if is_up else evidence.rejected_tasks
+        why = (*why, f"{what} {_count(count)}, by too few owners to move it further")
+    return replace(hit, score=score, parts={**hit.parts, "nudge": score - hit.score}, why=why)

@@ -59,6 +59,18 @@ def test_an_outcome_is_reported_exported_and_forgotten(skillbus: Skillbus, tmp_p
     assert skillbus("outcomes", "owners").out == "no outcomes\n"
 
 
+def test_a_report_changes_the_answer_and_is_taken_back(skillbus: Skillbus) -> None:
+    before = skillbus("query", TASK, "--format", "markdown").out
+    query_id = ask(skillbus)
+    skillbus("outcome", query_id, KILN, "rejected", "--reason", "wrong_domain")
+    assert skillbus("query", TASK, "--format", "markdown").out != before
+    assert "rejected for 1 similar task" in skillbus("query", TASK, "--explain").out
+    assert skillbus("outcomes", "forget", "--query", query_id).out == "1 outcome forgotten\n"
+    assert skillbus("query", TASK, "--format", "markdown").out == before
+    refused = skillbus("outcomes", "forget", "--query", "0" * 32, code=2).err
+    assert "0" * 32 in refused
+
+
 def test_the_summary_of_a_query_gives_its_id(skillbus: Skillbus) -> None:
     line = skillbus("query", TASK).out.splitlines()[-1]
     assert line.startswith("query ")
@@ -106,9 +118,9 @@ def test_wrong_reports_are_refused_and_nothing_is_stored(skillbus: Skillbus) -> 
 
 
 def test_wrong_calls_of_outcomes(skillbus: Skillbus, tmp_path: Path) -> None:
-    assert "--owner or --older-than" in skillbus("outcomes", "forget", code=2).err
+    assert "--query, --owner and --older-than" in skillbus("outcomes", "forget", code=2).err
     both = skillbus("outcomes", "forget", "--owner", "x", "--older-than", "1", code=2)
-    assert "--owner or --older-than" in both.err
+    assert "--owner and --older-than" in both.err
     assert "-1" in skillbus("outcomes", "forget", "--older-than", "-1", code=2).err
     target = tmp_path / "no" / "folder.jsonl"
     assert str(target) in skillbus("outcomes", "export", "--out", str(target), code=2).err

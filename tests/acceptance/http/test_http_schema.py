@@ -55,8 +55,9 @@ NOT_THERE = {
     ("GET", "/v1/letters/{letter_id}"),
     ("DELETE", "/v1/letters/{letter_id}"),
     ("POST", "/v1/letters/{letter_id}/retry"),
+    ("DELETE", "/v1/links/dismissed"),
 }
-"""What succeeds only for a dead letter, and there is none."""
+"""What succeeds only for a dead letter or a dismissal, and no case names one."""
 
 
 def published() -> Any:

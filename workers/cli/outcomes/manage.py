@@ -91,6 +91,7 @@ def _link_without(settings: Settings) -> None:
 
 
 @outcomes.command("forget")
+@click.option("--query", "query_id", metavar="ID", help="Forget what was reported of this query.")
 @click.option("--owner", help="Forget what this token reported and asked; '' is this machine.")
 @click.option(
     "--older-than",
@@ -100,18 +101,30 @@ def _link_without(settings: Settings) -> None:
 )
 @json_option
 @click.pass_context
-def forget(ctx: click.Context, owner: str | None, older_than: float | None, as_json: bool) -> None:
+def forget(
+    ctx: click.Context,
+    query_id: str | None,
+    owner: str | None,
+    older_than: float | None,
+    as_json: bool,
+) -> None:
     """Delete outcomes, and with them all that was learned from them.
+
+    With --owner and --older-than the answered queries go too: their sessions and what they count in
+    `skillbus usage`.
 
     \b
     Examples:
+      skillbus outcomes forget --query 8d2f6f0d4a4e4c1c9b7a5e1d3c2b1a00
       skillbus outcomes forget --owner ci-bot
       skillbus outcomes forget --older-than 90
     """
-    if (owner is None) == (older_than is None):
-        raise UsageError("give either --owner or --older-than")
+    if sum(one is not None for one in (query_id, owner, older_than)) != 1:
+        raise UsageError("give one of --query, --owner and --older-than")
     with _open_store(ctx) as store:
-        if owner is not None:
+        if query_id is not None:
+            deleted = store.forget_outcomes(query_id)
+        elif owner is not None:
             deleted = forget_owner(store, owner)
         else:
             deleted = store.forget_before(time.time() - float(older_than or 0) * SECONDS_PER_DAY)
@@ -119,4 +132,4 @@ def forget(ctx: click.Context, owner: str | None, older_than: float | None, as_j
     if as_json:
         print_json({"forgotten": deleted})
     else:
-        click.echo(f"{deleted} outcomes forgotten")
+        click.echo(f"{deleted} outcome{'' if deleted == 1 else 's'} forgotten")

@@ -73,6 +73,19 @@ def test_parts_add_up_and_scores_stay_with_the_places(scores: list[float]) -> No
     ) or (ranking.hits[0].score == ranking.hits[1].score)
 
 
+def test_a_nudge_never_lowers_the_score_of_what_moves_up() -> None:
+    """Also where places do not follow scores, as after diffusion."""
+    ranking = ranking_of([9.0, 5.0], [0.0, 3.0])
+    upper, lower = ranking.hits
+    ranking = replace(ranking, hits=(replace(lower, score=5.0), replace(upper, score=9.0)))
+    same = nudge(ranking)
+    assert order(same) == order(ranking)
+    ranking = replace(ranking, remembered={NAMES[0]: evidence(NAMES[0], nudged=1.0)})
+    first, second = nudge(ranking).hits
+    assert (first.key.skill_id, first.score, second.score) == (NAMES[0], 9.0, 5.0)
+    assert first.why
+
+
 def test_a_nudge_that_does_not_reach_the_neighbour_changes_nothing() -> None:
     ranking = ranking_of([9.0, 5.0], [0.0, 3.0])
     assert nudge(ranking) == ranking
