@@ -6,9 +6,9 @@ HOME   a searchable library; its outcomes are replaced: use a copy
 TASKS  one object a line with `instruction`
 
 Past queries, 100,000 by default, are near the tasks: a task's vector with noise, with outcomes of
-five skills of the library, one of which helped. MOST tasks are asked with memory and without, in one
-process whose caches hold what they need. Prints JSON: milliseconds from a query to its bundle, and
-seconds until the first query of the process had read the past ones.
+five skills of the library, one of which helped. MOST tasks are asked with memory and without, in
+one process whose caches hold what they need. Prints JSON: milliseconds from a query to its bundle,
+and seconds until the first query of the process had read the past ones.
 """
 
 from __future__ import annotations
