@@ -111,7 +111,7 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         skill_id, taken = hit.key.skill_id, choice.chosen_ids()
         if skill_id in taken:
             continue
-        found = _find_conflict(skill_id, rows.get(skill_id), ranking.conflicts, taken)
+        found = _find_conflict(skill_id, rows, ranking.conflicts, taken)
         if found is None and (selection is None or skill_id not in selection.needed):
             better = _find_better_alternative(rows.get(skill_id), taken, folded)
             if better:
@@ -145,7 +145,7 @@ def _list_in_use(
     rows = _read_rows(context, [key.skill_id for key in keys])
     for key in keys:
         name = key.skill_id
-        conflict = _find_conflict(name, rows.get(name), ranking.conflicts, taken)
+        conflict = _find_conflict(name, rows, ranking.conflicts, taken)
         if name not in violations and conflict is None:
             taken.add(name)
             yield ChosenSkill(name, 0.0, ("in use in this session",), worth=_LEAST_SCORE)
@@ -224,24 +224,35 @@ def _list_selected(
 
 def _find_conflict(
     skill_id: str,
-    row: Adjacency | None,
+    rows: Mapping[str, Adjacency],
     conflicts: Sequence[tuple[str, str]],
     taken: set[str],
 ) -> LeftOut | None:
-    """Why a skill with these links cannot join the chosen ones, None if it can.
+    """Why a skill cannot join the chosen ones, None if it can.
 
-    conflicts: further pairs, of this query only.
+    rows: links by skill; one end of a link may have too many to list it. conflicts: further pairs,
+    of this query only.
     """
     for pair in conflicts:
         other = pair[1] if pair[0] == skill_id else pair[0]
         if skill_id in pair and other in taken:
             reason = f"conflicts with {other} in this task"
             return LeftOut(skill_id, reason, "conflict", other)
-    for neighbour in row.neighbours if row else ():
-        if neighbour.type is LinkType.CONFLICT and neighbour.skill_id in taken:
-            reason = f"conflicts with {neighbour.skill_id}"
-            return LeftOut(skill_id, reason, "conflict", neighbour.skill_id)
+    listed = [other for other in _list_conflicts(rows, skill_id) if other in taken]
+    listed += [other for other in sorted(taken) if skill_id in _list_conflicts(rows, other)]
+    if listed:
+        return LeftOut(skill_id, f"conflicts with {listed[0]}", "conflict", listed[0])
     return None
+
+
+def _list_conflicts(rows: Mapping[str, Adjacency], skill_id: str) -> list[str]:
+    """The skills that a skill conflicts with, by weight."""
+    row = rows.get(skill_id)
+    return [
+        neighbour.skill_id
+        for neighbour in (row.neighbours if row else ())
+        if neighbour.type is LinkType.CONFLICT
+    ]
 
 
 def _find_better_alternative(
@@ -297,7 +308,7 @@ def _add_dependencies(
                     continue
                 if needed in taken:
                     continue
-                conflict = _find_conflict(needed, rows.get(needed), conflicts, taken)
+                conflict = _find_conflict(needed, rows, conflicts, taken)
                 if conflict is not None:
                     reason = f"declared dependency of {owner}, but {conflict.reason}"
                     choice.left_out.append(conflict._replace(reason=reason))

@@ -63,6 +63,15 @@ def test_of_skills_in_use_that_conflict_one_is_sent_for_an_obstacle() -> None:
     assert ids(choose_skills(context, nothing)) == ["a:other", "a:first"]
 
 
+def test_a_conflict_that_only_the_chosen_skill_lists_is_seen() -> None:
+    """The other has more links than are read."""
+    links = Links(("a:first", CONFLICT, "a:second"))
+    links._rows["a:second"] = []
+    choice = choose([("a:first", 9.0), ("a:second", 8.0)], links)
+    assert ids(choice) == ["a:first"]
+    assert reasons(choice) == {"a:second": "conflicts with a:first"}
+
+
 def hit(skill_id: str, score: float) -> RankedSkill:
     return RankedSkill(RevisionKey(skill_id, 1), score, {}, ("matches",))
 
