@@ -10,22 +10,26 @@ from xml.sax.saxutils import escape
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 """Distinguishable to colour-blind readers (Okabe and Ito, 2008)."""
 
-_WIDTH, _HEIGHT = 640, 400
-_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 20, 40, 50
+_WIDTH, _HEIGHT = 760, 400
+_LEFT, _RIGHT, _TOP, _BOTTOM = 60, 170, 40, 50
+_LEGEND = _WIDTH - _RIGHT + 12
 _MAX_STEPS = 6
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A named line through points (x, y)."""
+    """A named line through points (x, y). colour: a number; lines of one are drawn alike, but for
+    dashes."""
 
     name: str
     points: tuple[tuple[float, float], ...]
+    colour: int
+    is_dashed: bool = False
 
 
 def draw_lines(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
-    """An SVG image with a legend. Raises ValueError for no points."""
+    """An SVG image with a legend on the right. Raises ValueError for no points."""
     points = [point for line in lines for point in line.points]
     if not points:
         raise ValueError("no points")
@@ -59,13 +63,14 @@ def draw_lines(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
     for at in choose_ticks(0.0, most_x):
         parts.append(_text(across(at), _HEIGHT - _BOTTOM + 18, f"{at:g}", "middle"))
     for number, line in enumerate(lines):
-        colour = COLOURS[number % len(COLOURS)]
+        dashes = ' stroke-dasharray="5 4"' if line.is_dashed else ""
+        stroke = f'stroke="{COLOURS[line.colour % len(COLOURS)]}" stroke-width="2"{dashes}'
         places = " ".join(f"{across(at):.1f},{down(value):.1f}" for at, value in line.points)
         legend = _TOP + 16 * number
         parts += [
-            f'<polyline points="{places}" fill="none" stroke="{colour}" stroke-width="2"/>',
-            f'<rect x="{_LEFT + 8}" y="{legend - 8}" width="12" height="4" fill="{colour}"/>',
-            _text(_LEFT + 26, legend, line.name, "start"),
+            f'<polyline points="{places}" fill="none" {stroke}/>',
+            f'<path d="M {_LEGEND} {legend - 4} h 24" {stroke}/>',
+            _text(_LEGEND + 30, legend, line.name, "start"),
         ]
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -110,7 +110,10 @@ def test_successors_are_what_ranks_best_besides() -> None:
 
 
 def test_a_plot_is_valid_svg_and_the_same_each_time() -> None:
-    lines = [Line("a < b", ((1.0, 0.2), (4.0, 0.5))), Line("flat", ((1.0, 0.2), (4.0, 0.2)))]
+    lines = [
+        Line("a < b", ((1.0, 0.2), (4.0, 0.5)), 0),
+        Line("flat", ((1.0, 0.2), (4.0, 0.2)), 0, is_dashed=True),
+    ]
     image = draw_lines("title", "x", "y", lines)
     root = ElementTree.fromstring(image)
     assert len(root.findall("{http://www.w3.org/2000/svg}polyline")) == 2

@@ -162,14 +162,14 @@ def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:
         raise UsageError(f"{folder} cannot be made: {error.strerror}") from error
     for result in results:
         lines = []
-        for arm, checkpoints in result.arms.items():
-            for what, figures in (
-                (arm, [(one.replayed, one.figures) for one in checkpoints]),
-                (f"{arm}, new skills", [(one.replayed, one.new) for one in checkpoints]),
-            ):
+        for colour, (arm, checkpoints) in enumerate(result.arms.items()):
+            held_out = [(one.replayed, one.figures) for one in checkpoints]
+            new = [(one.replayed, one.new) for one in checkpoints]
+            for what, figures in ((arm, held_out), (f"{arm}, new skills", new)):
                 points = tuple((float(at), one["Hit@1"]) for at, one in figures if "Hit@1" in one)
                 if points:
-                    lines.append(Line(what, points))
+                    lines.append(Line(what, points, colour, is_dashed=figures is new))
         name = result.name.replace(" % ", "-").replace(" ", "-")
         image = draw_lines(f"stream: {result.name}", "prompts replayed", "Hit@1", lines)
         write_text_file(folder / f"learning-{name}.svg", image)
+    print_to_stderr(f"{len(results)} plots written to {folder}")

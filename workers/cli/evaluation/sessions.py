@@ -127,15 +127,16 @@ def _draw(report: dict[str, Any]) -> str:
 
     lines = [
         Line(
-            f"paragraph by paragraph, {int(budget):,} tokens",
+            f"paragraphs, {int(budget):,} tokens",
             tuple((row["tokens"], row["recall"]) for row in found["reveal"]),
+            colour,
         )
-        for budget, found in report["budgets"].items()
+        for colour, (budget, found) in enumerate(report["budgets"].items())
     ]
     for arm, name in (("one_shot", "one shot"), ("one_shot_brief", "one shot, brief")):
         metrics = [found["metrics"][arm] for found in report["budgets"].values()]
         points = tuple((one["tokens"] / one["tasks"], one["recall"]) for one in metrics)
-        lines.append(Line(f"{name}, by budget", points))
+        lines.append(Line(f"{name}, by budget", points, len(lines)))
     title = "Share of the needed skills that were sent"
     return draw_lines(title, "tokens a task", "share of the needed skills", lines)
 
