@@ -11,7 +11,7 @@ from skills.events import OutcomesReported, SkillOutcome, describe_validation_er
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 from workers.backend.factory import open_backend
 from workers.backend.waiting import wait_for_event
-from workers.cli.common import ORIGIN, read_settings
+from workers.cli.common import ORIGIN, print_to_stderr, read_settings
 
 _POLL_SECONDS = 0.02
 
@@ -86,5 +86,5 @@ def outcome(
         raise UsageError(describe_validation_error(error)) from None
     with open_backend(read_settings(ctx), writable=False) as backend:
         event_id = backend.submit(report, ORIGIN)
-        wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS)
+        wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS, note=print_to_stderr)
     click.echo(f"recorded: {' '.join((*skill, kind))}")
