@@ -17,12 +17,12 @@ from skills.events.envelope import (
     RESERVED_SOURCE_PREFIX,
     Event,
     EventData,
-    describe_validation_error,
     get_trace_id,
     new_event,
     parse_event,
     parse_request,
 )
+from skills.events.problems import describe_problems, describe_validation_error
 from skills.events.replies import (
     MESSAGE_REFUSED,
     OUTCOME_RECORDED,
@@ -122,6 +122,7 @@ __all__ = [
     "check_reply_to",
     "check_skill_id",
     "check_source_id",
+    "describe_problems",
     "describe_validation_error",
     "get_source_id",
     "get_trace_id",

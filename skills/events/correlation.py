@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from config.errors import UsageError
-from skills.events.envelope import Event, describe_validation_error, get_trace_id, new_event
+from skills.events.envelope import Event, get_trace_id, new_event
+from skills.events.problems import describe_validation_error
 from skills.events.replies import MessageRefused, Reply, SkillFailed, SkillPublished
 
 EVENTS_CHANNEL = "skillbus.events"

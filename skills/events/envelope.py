@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from config.errors import UsageError
+from skills.events.problems import MAX_SHOWN_CHARACTERS, describe_validation_error
 from skills.events.replies import REPLIES, Reply
 from skills.events.requests import REQUESTS, Request, SourceChanged
 
@@ -40,8 +41,6 @@ _VERSIONED = re.compile(r"(.+)\.v([0-9]+)", re.DOTALL)
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|$)"
 )
-_MAX_PROBLEMS = 5
-_MAX_SHOWN_CHARACTERS = 80
 
 
 def _require_timestamp_text(value: object) -> object:
@@ -150,7 +149,7 @@ def _describe_unknown_type(name: str) -> str:
     ]
     if versioned and others:
         return (
-            f"version {versioned[2][:_MAX_SHOWN_CHARACTERS]} of {versioned[1]} is not known; "
+            f"version {versioned[2][:MAX_SHOWN_CHARACTERS]} of {versioned[1]} is not known; "
             f"known: {', '.join(others)}"
         )
     return f"event type {name!r} is not known; known: {', '.join(sorted(EVENT_TYPES))}"
@@ -204,23 +203,3 @@ def parse_request(text: str | bytes) -> Event:
     if isinstance(content, SourceChanged) and content.git is not None:
         raise UsageError("git: only `skillbus sources add` can set how a repository is fetched")
     return event
-
-
-def describe_validation_error(error: ValidationError) -> str:
-    """A validation error as one line of limited length: the places and what is wrong."""
-    problems = error.errors(include_url=False, include_input=False)
-    lines = [
-        f"{_format_place(problem['loc'])}{problem['msg'].removeprefix('Value error, ')}"
-        for problem in problems[:_MAX_PROBLEMS]
-    ]
-    if len(problems) > _MAX_PROBLEMS:
-        lines.append(f"and {len(problems) - _MAX_PROBLEMS} more")
-    return "; ".join(lines)
-
-
-def _format_place(parts: tuple[int | str, ...]) -> str:
-    """The place of a problem and a colon, "" for the whole; keys from the input are cut and put on
-    one line."""
-    named = ".".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(part)) for part in parts)
-    shown = named[:_MAX_SHOWN_CHARACTERS] + "…" * (len(named) > _MAX_SHOWN_CHARACTERS)
-    return f"{shown}: " if shown else ""

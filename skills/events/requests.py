@@ -32,6 +32,7 @@ SESSION_ID = re.compile(r"([\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?)?")
 
 _MAX_PATH_CHARACTERS = 4_096
 _MAX_NAME_BYTES = 255
+_MAX_SHOWN_CHARACTERS = 80
 _SKILL_FILE = "SKILL.md"
 
 
@@ -73,6 +74,14 @@ def _require_integer(value: object) -> object:
     return value
 
 
+def _require_skill_id_form(value: object) -> object:
+    """Name what a skill id looks like, where the pattern alone would be shown."""
+    if isinstance(value, str) and not re.fullmatch(_SKILL_ID, value):
+        shown = value[:_MAX_SHOWN_CHARACTERS] + "…" * (len(value) > _MAX_SHOWN_CHARACTERS)
+        raise ValueError(f"{shown!r} is no skill id: write SOURCE:PATH, as a bundle names it")
+    return value
+
+
 def _is_markdown(form: BudgetForm) -> bool:
     return form is BudgetForm.MARKDOWN
 
@@ -88,15 +97,17 @@ SourceId = Annotated[
     ),
     AfterValidator(check_source_id),
 ]
+_SKILL_ID = r"[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*:[^\x00]+"
 SkillId = Annotated[
     str,
     Field(
         min_length=3,
         max_length=_MAX_PATH_CHARACTERS,
-        pattern=r"^[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*:[^\x00]+$",
+        pattern=f"^{_SKILL_ID}$",
         description="source id, colon, the folder's path in the source (`.` for the root itself)",
     ),
     AfterValidator(check_skill_id),
+    BeforeValidator(_require_skill_id_form),
 ]
 SessionId = Annotated[
     str,

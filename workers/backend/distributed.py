@@ -33,7 +33,12 @@ from workers.processes.workloads import ALL_QUEUES
 if TYPE_CHECKING:
     from workers.monitoring.deployment_status import DeploymentStatus
 
-_NO_WORKER_SECONDS = 10.0
+_NO_WORKER_SECONDS = 30.0
+"""How long work waits for a worker: one that was started just now loads its models first."""
+
+_NOTE_SECONDS = 2.0
+"""How long it waits before the user is informed."""
+
 _REPORT_SECONDS = 2.0
 
 
@@ -93,6 +98,15 @@ class DistributedBackend(StoreBackend):
         if now - self._last_worker_seen > _NO_WORKER_SECONDS:
             return "no worker is running; start one with `skillbus worker`"
         return self._coordinator.task_error
+
+    @override
+    def get_wait_reason(self) -> str:
+        if time.monotonic() - self._last_worker_seen > _NOTE_SECONDS:
+            return (
+                f"waiting up to {_NO_WORKER_SECONDS:.0f} seconds for a worker; "
+                "`skillbus worker` starts one"
+            )
+        return ""
 
     @override
     def search_index(self) -> SearchIndex:

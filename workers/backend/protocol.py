@@ -164,6 +164,10 @@ class Backend(Protocol):
         """Why processing is stalled, "" while it is not."""
         ...
 
+    def get_wait_reason(self) -> str:
+        """What work waits for that `get_problem` will report if it does not come, "" if nothing."""
+        ...
+
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
         """Send the task of a dead letter again and delete the letter; returns it as data.
 

@@ -172,6 +172,10 @@ class ServeBackend(Backend):
         return str(self.get_status()["problem"])
 
     @override
+    def get_wait_reason(self) -> str:
+        return ""
+
+    @override
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
         return dict(self._client.post(f"/v1/letters/{letter_id}/retry", {}))
 

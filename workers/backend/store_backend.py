@@ -283,6 +283,10 @@ class StoreBackend(Backend, ABC):
     def get_problem(self) -> str:
         return self.coordinator.task_error
 
+    @override
+    def get_wait_reason(self) -> str:
+        return ""
+
     def get_progress(self) -> Mapping[str, int]:
         """Counts of the catalog, and `events`: how many are open."""
         return {**self.graph.get_counts(), "events": self.journal.count_open_jobs("event")}

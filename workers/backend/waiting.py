@@ -15,15 +15,18 @@ def wait_for_event(
     event_id: str,
     *,
     poll_seconds: float,
+    note: Callable[[str], None],
     is_complete: Callable[[], bool] = lambda: True,
     on_poll: Callable[[], None] = lambda: None,
     stalled_hint: str = "accepted changes are kept and will be processed",
 ) -> dict[str, Any]:
     """Wait until an event is done and `is_complete` holds; returns the outcome of the event.
 
-    on_poll: called at each look. Raises PermanentError with the reason if the event failed,
-    TransientError with the problem and `stalled_hint` if processing is stalled.
+    on_poll: called at each look. note: called once with what the work waits for, if it waits.
+    Raises PermanentError with the reason if the event failed, TransientError with the problem and
+    `stalled_hint` if processing is stalled.
     """
+    is_noted = False
     while True:
         status = backend.get_event_status(event_id)
         if status.state == "failed":
@@ -33,4 +36,7 @@ def wait_for_event(
             return status.outcome
         if problem := backend.get_problem():
             raise TransientError(f"{problem}; {stalled_hint}")
+        if not is_noted and (reason := backend.get_wait_reason()):
+            note(reason)
+            is_noted = True
         time.sleep(poll_seconds)

@@ -9,7 +9,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
@@ -21,7 +21,7 @@ from config.errors import (
     TransientError,
     UsageError,
 )
-from skills.events import describe_validation_error
+from skills.events import describe_problems
 
 log = structlog.get_logger()
 
@@ -112,12 +112,7 @@ async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
 
 
 async def _handle_validation_error(request: Request, error: Any) -> JSONResponse:
-    errors: list[Any] = [
-        {**one, "loc": tuple(one["loc"]), "type": "value_error", "ctx": {"error": one["msg"]}}
-        for one in error.errors()
-    ]
-    detail = describe_validation_error(ValidationError.from_exception_data("request", errors))
-    return problem_response(request.scope, 422, detail.replace("Value error, ", ""))
+    return problem_response(request.scope, 422, describe_problems(error.errors()))
 
 
 async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:

@@ -6,11 +6,14 @@ import inspect
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from typing_extensions import override
 
+from skills.events import describe_validation_error
 from workers.mcp.results import MAX_BUDGET, MIN_BUDGET, Result
 
 MAX_ID_LENGTH = 2000
@@ -120,6 +123,22 @@ class _TerseJsonSchema(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
 
+class _Tool(Tool):
+    """A tool whose errors about arguments are in the words of the other interfaces."""
+
+    @override
+    async def run(
+        self, arguments: dict[str, Any], context: Any, convert_result: bool = False
+    ) -> Any:
+        """Run the tool; raises ToolError for wrong arguments."""
+        try:
+            return await super().run(arguments, context, convert_result)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                raise ToolError(describe_validation_error(error.__cause__)) from None
+            raise
+
+
 def create_tool(
     function: Callable[..., Any], title: str, result: type[Result], *, read_only: bool = True
 ) -> Tool:
@@ -127,7 +146,7 @@ def create_tool(
 
     read_only: whether it changes nothing.
     """
-    tool = Tool.from_function(
+    tool = _Tool.from_function(
         function,
         title=title,
         description=inspect.cleandoc(function.__doc__ or ""),

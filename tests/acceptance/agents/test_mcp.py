@@ -141,6 +141,7 @@ def test_an_agent_reports_what_helped(home: Skillbus, own: Agent) -> None:
             result = await client.call_tool("report_outcome", arguments)
             assert result.is_error
             assert text in text_of(result)
+            assert "pydantic" not in text_of(result)
 
     own(work)
     rows = [json.loads(line) for line in home("outcomes", "export").out.splitlines()]

@@ -37,7 +37,8 @@ def exported(skillbus: Skillbus) -> list[dict[str, object]]:
 def test_an_outcome_is_reported_exported_and_forgotten(skillbus: Skillbus, tmp_path: Path) -> None:
     query_id = ask(skillbus)
     assert skillbus("outcome", query_id, KILN, "helped").out == f"recorded: {KILN} helped\n"
-    skillbus("outcome", query_id, "missing", "--task-result", "failed")
+    printed = skillbus("outcome", query_id, "missing", "--task-result", "failed", "--json").data
+    assert (printed["query_id"], printed["outcomes"][0]["outcome"]) == (query_id, "missing")
     skillbus(
         "outcome", query_id, KILN, "rejected", "--reason", "wrong_step", "--by", "verifier"
     )  # fmt: skip

@@ -27,6 +27,12 @@ def test_the_installed_command_syncs_and_answers(folder: Path, tmp_path: Path) -
     assert answer.data["skills"][0]["skill_id"] == "crafts:kiln-firing"
 
 
+@pytest.mark.parametrize("command", ["sync", "watch"])
+def test_an_empty_path_is_not_the_current_folder(skillbus: Skillbus, command: str) -> None:
+    refused = skillbus(command, "", code=2)
+    assert "is empty; give the folder that holds the skills" in refused.err
+
+
 def test_nothing_is_done_twice(skillbus: Skillbus, folder: Path) -> None:
     first = skillbus("sync", str(folder), "--json").data
     assert (first["found"], first["changed"], first["removed"]) == (10, 10, 0)

@@ -50,6 +50,25 @@ def test_what_was_just_asked_is_shown(asked: Skillbus) -> None:
     assert "crafts:kiln-firing" in text
 
 
+@pytest.mark.parametrize(
+    ("selection", "unknown"),
+    [
+        (("--owner", "stranger"), "stranger"),
+        (("--skill", "crafts:nope"), "crafts:nope"),
+        (("--source", "nope", "--unused"), "nope"),
+        (("--skill", "crafts:tide-tables"), None),
+        (("--source", "crafts"), None),
+        (("--owner", ""), None),
+    ],
+)
+def test_what_neither_library_nor_usage_knows_is_noted(
+    asked: Skillbus, selection: tuple[str, ...], unknown: str | None
+) -> None:
+    noted = asked("usage", *selection).err
+    said = f"no use recorded of '{unknown}' in the last 30 days\n"
+    assert noted == (said if unknown else "")
+
+
 def test_an_outcome_is_counted(asked: Skillbus) -> None:
     bundle = asked("query", KILN, "--format", "json").data
     asked("outcome", bundle["query_id"], "crafts:kiln-firing", "helped")

@@ -479,7 +479,7 @@ def test_without_a_token_nothing_is_revealed(served: Process, port: int) -> None
 def test_tokens_come_and_go_without_a_restart(
     served: Process, skillbus: Skillbus, port: int
 ) -> None:
-    secret = skillbus("tokens", "add", "brief", "--expires", "1d").out.strip()
+    secret = skillbus("tokens", "add", "brief", "--expires", "1d", "--json").data["token"]
     listed = {row["name"]: row for row in skillbus("tokens", "list", "--json").data}
     assert (listed["brief"]["scope"], listed["brief"]["expired"]) == ("read", False)
     path = skillbus.home / "tokens.json"

@@ -124,6 +124,22 @@ def test_bad_reports_are_refused(clients: Clients, body: dict[str, object], text
     assert stored(clients["ann"], query_id) == []
 
 
+@pytest.mark.parametrize(
+    ("body", "content_type", "text"),
+    [
+        ("{bad", "application/json", "the body is not valid JSON: Expecting property name"),
+        ("{}", "text/plain", "the body is not a JSON object, sent as application/json"),
+    ],
+)
+def test_a_body_of_another_form_is_named(
+    clients: Clients, body: str, content_type: str, text: str
+) -> None:
+    answer = clients["ann"].post(
+        "/v1/queries", content=body, headers={"Content-Type": content_type}
+    )
+    assert (answer.status_code, answer.json()["detail"][: len(text)]) == (422, text)
+
+
 def test_an_unknown_skill_fails_the_report(clients: Clients) -> None:
     query_id = ask(clients["ann"])
     body = {"outcomes": [HELPED, {"skill_id": "crafts:none", "outcome": "helped"}]}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+import workers.backend.distributed
 import workers.backend.selector
 from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 from config.settings import Settings
 from skills.events import QueryAsked
+from workers.backend.distributed import DistributedBackend
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EventStatus
 from workers.backend.selector import BackendSelector
@@ -106,9 +109,10 @@ def test_a_process_follows_serve_as_it_starts_and_stops(
 class FakeBackend:
     """An event with prepared states, and a problem."""
 
-    def __init__(self, *states: EventStatus, problem: str = "") -> None:
+    def __init__(self, *states: EventStatus, problem: str = "", wait_reason: str = "") -> None:
         self._states = list(states)
         self._problem = problem
+        self._wait_reason = wait_reason
 
     def get_event_status(self, event_id: str) -> EventStatus:
         return self._states.pop(0) if len(self._states) > 1 else self._states[0]
@@ -116,9 +120,14 @@ class FakeBackend:
     def get_problem(self) -> str:
         return self._problem
 
+    def get_wait_reason(self) -> str:
+        return self._wait_reason
+
 
 def wait(backend: FakeBackend, **options: Any) -> dict[str, Any]:
-    return wait_for_event(cast(Backend, backend), "e", poll_seconds=0.0, **options)
+    return wait_for_event(
+        cast(Backend, backend), "e", poll_seconds=0.0, **{"note": lambda _: None} | options
+    )
 
 
 def test_the_outcome_of_an_event_is_awaited() -> None:
@@ -131,6 +140,32 @@ def test_the_outcome_of_an_event_is_awaited() -> None:
 def test_a_failed_event_raises_its_reason() -> None:
     with pytest.raises(PermanentError, match="no such folder"):
         wait(FakeBackend(EventStatus("failed", "no such folder")))
+
+
+def test_what_is_waited_for_is_noted_once() -> None:
+    accepted = EventStatus("accepted")
+    backend = FakeBackend(accepted, accepted, EventStatus("done"), wait_reason="no worker yet")
+    notes: list[str] = []
+    wait(backend, note=notes.append)
+    assert notes == ["no worker yet"]
+
+
+def test_a_worker_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, alive = 0.0, False
+    monkeypatch.setattr(workers.backend.distributed.time, "monotonic", lambda: now)
+    backend = object.__new__(DistributedBackend)
+    backend._last_worker_seen = now
+    backend._coordinator = cast(
+        Any, SimpleNamespace(alive_workers=lambda: ["w"] if alive else [], task_error="")
+    )
+    assert (backend.get_problem(), backend.get_wait_reason()) == ("", "")
+    now = 29.0
+    assert backend.get_problem() == ""
+    assert "waiting up to 30 seconds for a worker" in backend.get_wait_reason()
+    now = 31.0
+    assert backend.get_problem() == "no worker is running; start one with `skillbus worker`"
+    alive = True
+    assert (backend.get_problem(), backend.get_wait_reason()) == ("", "")
 
 
 def test_stalled_processing_ends_the_wait() -> None:

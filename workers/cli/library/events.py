@@ -8,7 +8,7 @@ from config.settings import Settings
 from skills.events import SkillRemoved, SourceRemoved
 from workers.backend.factory import open_backend
 from workers.backend.waiting import wait_for_event
-from workers.cli.common import ORIGIN
+from workers.cli.common import ORIGIN, print_to_stderr
 
 _POLL_SECONDS = 0.05
 
@@ -20,6 +20,8 @@ def submit_and_wait(settings: Settings, data: SkillRemoved | SourceRemoved) -> d
     """
     with open_backend(settings, writable=True) as backend:
         event_id = backend.submit(data, ORIGIN)
-        outcome = wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS)
+        outcome = wait_for_event(
+            backend, event_id, poll_seconds=_POLL_SECONDS, note=print_to_stderr
+        )
         backend.wait_until_linked()
         return outcome

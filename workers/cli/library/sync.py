@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from config.errors import UsageError
 from config.settings import Settings
@@ -34,6 +35,19 @@ SEARCHABLE, EMBEDDED = "searchable", "embedded"
 _POLL_SECONDS = 0.2
 
 
+class _Directory(click.Path):
+    """A directory; an empty text would be read as the current one."""
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("is empty; give the folder that holds the skills", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+DIRECTORY = _Directory(path_type=Path)
+
+
 def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:
     del ctx, option
     if value == "paged":
@@ -43,7 +57,7 @@ def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=DIRECTORY)
 @click.option("--source", "source_id", help="The source's id [default: the folder's name].")
 @click.option("--dry-run", is_flag=True, help="Report what would change, and change nothing.")
 @click.option(
@@ -152,6 +166,7 @@ def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, 
             backend,
             event_id,
             poll_seconds=_POLL_SECONDS,
+            note=print_to_stderr,
             on_poll=look,
             is_complete=lambda: _is_complete(counts, stage),
             stalled_hint="accepted changes are kept and the next sync resumes",

@@ -16,7 +16,7 @@ from tasks.sources.uploads.store import open_upload_store
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.backend.waiting import wait_for_event
-from workers.cli.common import json_option, print_json, read_settings
+from workers.cli.common import json_option, print_json, print_to_stderr, read_settings
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 
 _POLL_SECONDS = 0.1
@@ -74,6 +74,7 @@ def _wait_for_upload(backend: Backend, staged: StagedUpload) -> dict[str, Any]:
         backend,
         staged.event.id,
         poll_seconds=_POLL_SECONDS,
+        note=print_to_stderr,
         is_complete=is_complete,
         stalled_hint="the upload is stored and will be processed",
     )

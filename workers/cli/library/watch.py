@@ -8,11 +8,17 @@ import click
 
 from workers.backend.factory import open_backend
 from workers.cli.common import print_to_stderr, read_settings
-from workers.cli.library.sync import SEARCHABLE, make_source_event, print_report, run_sync
+from workers.cli.library.sync import (
+    DIRECTORY,
+    SEARCHABLE,
+    make_source_event,
+    print_report,
+    run_sync,
+)
 
 
 @click.command()
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=DIRECTORY)
 @click.option("--source", "source_id", help="The source's id [default: the folder's name].")
 @click.pass_context
 def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:

@@ -33,8 +33,9 @@ def tokens() -> None:
     "the queries of others.",
 )
 @click.option("--expires", metavar="90d", help="Lifetime: 30m, 12h or 90d [default: unlimited].")
+@json_option
 @click.pass_context
-def add(ctx: click.Context, name: str, scope: str, expires: str | None) -> None:
+def add(ctx: click.Context, name: str, scope: str, expires: str | None, as_json: bool) -> None:
     """Create a token and print it once: only its SHA-256 is stored.
 
     \b
@@ -45,7 +46,17 @@ def add(ctx: click.Context, name: str, scope: str, expires: str | None) -> None:
     ends = time.time() + _parse_duration(expires) if expires else 0.0
     create_home(settings.home)
     secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends)
-    click.echo(secret)
+    if as_json:
+        print_json(
+            {
+                "name": name,
+                "scope": scope,
+                "expires": _format_time(ends) if ends else None,
+                "token": secret,
+            }
+        )
+    else:
+        click.echo(secret)
     print_to_stderr(f"token {name} created with scope {scope}; it is not shown again")
 
 

@@ -100,6 +100,8 @@ def usage(
             _print_unanswered(reader.group_unanswered(days, owner), limit, as_json)
         else:
             _print_summary(reader.summarise(days, selection), selection, limit, as_json)
+        for name in reader.list_unknown(days, selection):
+            print_to_stderr(f"no use recorded of {name!r} in the last {days} days")
 
 
 def _open_reader(settings: Settings, stack: ExitStack, days: int) -> UsageReader:

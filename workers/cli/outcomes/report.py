@@ -11,7 +11,7 @@ from skills.events import OutcomesReported, SkillOutcome, describe_validation_er
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 from workers.backend.factory import open_backend
 from workers.backend.waiting import wait_for_event
-from workers.cli.common import ORIGIN, read_settings
+from workers.cli.common import ORIGIN, json_option, print_json, print_to_stderr, read_settings
 
 _POLL_SECONDS = 0.02
 
@@ -42,6 +42,7 @@ _POLL_SECONDS = 0.02
     type=click.Choice([one.value for one in TaskResult]),
     help="How the task ended.",
 )
+@json_option
 @click.pass_context
 def outcome(
     ctx: click.Context,
@@ -51,6 +52,7 @@ def outcome(
     other: str,
     by: str,
     task_result: str | None,
+    as_json: bool,
 ) -> None:
     """Report what came of a skill in the task of an answered query.
 
@@ -86,5 +88,8 @@ def outcome(
         raise UsageError(describe_validation_error(error)) from None
     with open_backend(read_settings(ctx), writable=False) as backend:
         event_id = backend.submit(report, ORIGIN)
-        wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS)
-    click.echo(f"recorded: {' '.join((*skill, kind))}")
+        wait_for_event(backend, event_id, poll_seconds=_POLL_SECONDS, note=print_to_stderr)
+    if as_json:
+        print_json({"event": event_id, **report.model_dump(mode="json")})
+    else:
+        click.echo(f"recorded: {' '.join((*skill, kind))}")

@@ -11,6 +11,7 @@ from graph.records import CatalogEntry
 from search.models.encoder import encoder_identity
 from skills.outcomes.model import to_day
 from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.usage.model import OTHERS
 from tasks.outcomes.usage.unanswered import find_unanswered
 from tasks.outcomes.usage.window import UsageWindow, read_usage
 from workers.library.skill_reader import SkillReader
@@ -61,6 +62,21 @@ class UsageReader:
             for entry in self._list_published()
             if entry.skill_id not in used and selection.has_skill(entry.skill_id)
         ]
+
+    def list_unknown(self, days: int, selection: UsageFilter) -> list[str]:
+        """What the filter names and neither the library nor the usage of these days has."""
+        groups = [group for usage in self.read_window(days).days for group in usage.groups.items()]
+        owners = {owner for key, _ in groups for owner in key}
+        used = {skill_id for _, group in groups for skill_id in group.skills}
+        unknown = []
+        if selection.owner and not owners & {selection.owner, OTHERS}:
+            unknown.append(selection.owner)
+        skills = UsageFilter(selection.source, selection.skill)
+        if skills.selects_skills and not any(map(skills.has_skill, used)):
+            published = (entry.skill_id for entry in self._list_published())
+            if not any(map(skills.has_skill, published)):
+                unknown.append(selection.skill or selection.source or "")
+        return unknown
 
     def _list_published(self) -> Iterator[CatalogEntry]:
         after = ""
