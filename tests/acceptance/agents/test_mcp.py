@@ -60,7 +60,7 @@ def test_what_the_server_says_of_itself(own: Agent) -> None:
         for name, tool in tools.items():
             assert tool.annotations is not None
             assert tool.annotations.read_only_hint is (name != "report_outcome")
-            assert tool.annotations.idempotent_hint is True
+            assert tool.annotations.idempotent_hint is (name != "report_outcome")
             assert tool.annotations.destructive_hint is False
             assert tool.annotations.open_world_hint is False
             assert tool.input_schema["additionalProperties"] is False
