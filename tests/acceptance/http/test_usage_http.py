@@ -186,8 +186,8 @@ def test_what_is_ignored_is_counted(clients: Clients) -> None:
         (b"\x0a\x00", {"content-type": "application/x-protobuf"}, 415),
         (b"{}", {"content-encoding": "br"}, 415),
         (b"{}", {"content-encoding": "gzip"}, 400),
-        (gzip.compress(b"{}")[:-4], {"content-encoding": "gzip"}, 400),
-        (gzip.compress(b" " * 80_000_000), {"content-encoding": "gzip"}, 413),
+        (gzip.compress(b"{}", mtime=0)[:-4], {"content-encoding": "gzip"}, 400),
+        (gzip.compress(b" " * 80_000_000, mtime=0), {"content-encoding": "gzip"}, 413),
     ],
 )
 def test_bad_requests_are_refused(
