@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import structlog
 
-from config.errors import MisconfiguredError, PermanentError
+from config.errors import MisconfiguredError, PermanentError, TransientError
 from search.protocol import Filters, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import measure_cosine_scale
 from tasks.policies import EMBED_SECTIONS_QUEUE, INGEST_QUEUE, QUERY_QUEUE
@@ -32,6 +32,10 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
         services.index.search_many(
             [VectorSearch(vector, 0, 1, everything), SectionSearch(vector, 1, everything)]
         )
+        try:
+            services.past_tasks.load()
+        except TransientError as error:  # the first query reads them
+            log.warning("past tasks are not read yet", reason=str(error))
     if answers_queries and services.reranker is not None:
         try:
             services.reranker.get()

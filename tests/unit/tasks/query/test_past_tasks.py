@@ -64,7 +64,7 @@ def store(tmp_path: Path) -> Iterator[SqliteOutcomeStore]:
     opened.close()
 
 
-def tell(
+def report(
     store: OutcomeStore,
     query_id: str,
     task: str,
@@ -101,15 +101,15 @@ def test_an_empty_store_needs_no_encoder(store: SqliteOutcomeStore) -> None:
     assert PastTasks(store, fail, LearningSettings()).recall(TASK, None) == {}
 
 
-def test_what_is_told_is_remembered_and_what_is_taken_back_is_forgotten(
+def test_what_is_reported_is_remembered_and_what_is_taken_back_is_forgotten(
     store: SqliteOutcomeStore,
 ) -> None:
     tasks = past_tasks(store)
     assert recall(tasks) == {}
-    tell(store, "q1", "clean all the trips")
+    report(store, "q1", "clean all the trips")
     first = recall(tasks)
     assert list(first) == ["lib:a"]  # type: ignore[call-overload]
-    tell(store, "q2", "clean trips", "lib:b", owner="ann")
+    report(store, "q2", "clean trips", "lib:b", owner="ann")
     assert recall(tasks) != first
     store.forget_owner("ann")
     assert recall(tasks) == first
@@ -118,8 +118,10 @@ def test_what_is_told_is_remembered_and_what_is_taken_back_is_forgotten(
 
 def test_the_newest_tasks_are_kept_and_older_ones_come_back(store: SqliteOutcomeStore) -> None:
     for number in range(6):
-        tell(store, f"q{number}", f"clean the trips {number}", f"lib:{number}", day=20_000 + number)
-    tell(store, "new", "clean the trips", "lib:new", day=20_010, owner="ann")
+        report(
+            store, f"q{number}", f"clean the trips {number}", f"lib:{number}", day=20_000 + number
+        )
+    report(store, "new", "clean the trips", "lib:new", day=20_010, owner="ann")
     tasks = past_tasks(store, past_tasks=3, least_owners=1)
     assert list(recall(tasks)) == ["lib:4", "lib:5", "lib:new"]  # type: ignore[call-overload]
     store.forget_owner("ann")
@@ -130,19 +132,34 @@ def test_the_newest_tasks_are_kept_and_older_ones_come_back(store: SqliteOutcome
 def test_tasks_without_a_vector_of_the_encoder_are_found_by_words(
     store: SqliteOutcomeStore,
 ) -> None:
-    tell(store, "q1", "clean the trips", model="other:1")
-    tell(store, "q2", "clean the trips", "lib:b", model="")
+    report(store, "q1", "clean the trips", model="other:1")
+    report(store, "q2", "clean the trips", "lib:b", model="")
     assert list(recall(past_tasks(store))) == ["lib:a", "lib:b"]  # type: ignore[call-overload]
 
 
+def test_they_are_read_before_the_first_query(
+    store: SqliteOutcomeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report(store, "q1", "clean the trips")
+    tasks = past_tasks(store)
+    tasks.load()
+
+    def fail(_: Sequence[str]) -> None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr(store, "get_outcomes", fail)
+    assert list(recall(tasks)) == ["lib:a"]  # type: ignore[call-overload]
+    past_tasks(store, memory=False).load()
+
+
 def test_settings_switch_it_off(store: SqliteOutcomeStore) -> None:
-    tell(store, "q1", "clean the trips")
+    report(store, "q1", "clean the trips")
     assert recall(past_tasks(store, memory=False)) == {}
     assert recall(past_tasks(store, past_tasks=0)) == {}
 
 
 def test_contributors_do_not_count(store: SqliteOutcomeStore) -> None:
-    tell(store, "q1", "clean the trips", owner="ann")
+    report(store, "q1", "clean the trips", owner="ann")
     tasks = past_tasks(store, least_owners=1)
     assert list(recall(tasks)) == ["lib:a"]  # type: ignore[call-overload]
     store.add_contributor("lib", "ann")
@@ -151,7 +168,7 @@ def test_contributors_do_not_count(store: SqliteOutcomeStore) -> None:
 
 
 def test_contributors_are_read_when_their_number_changes(store: SqliteOutcomeStore) -> None:
-    tell(store, "q1", "clean the trips", owner="ann")
+    report(store, "q1", "clean the trips", owner="ann")
     counted = ExchangedStore(store)
     tasks = PastTasks(counted.as_store, SmallEncoder, LearningSettings(least_owners=1))
     store.add_contributor("other", "ann")
@@ -168,7 +185,7 @@ def test_a_process_that_rested_longer_than_the_feed_remembers_starts_anew(
 ) -> None:
     now = 2e9
     monkeypatch.setattr("time.time", lambda: now)
-    tell(store, "q1", "clean the trips")
+    report(store, "q1", "clean the trips")
     tasks = past_tasks(store)
     assert recall(tasks)
     store.forget_before(2e9)
@@ -181,7 +198,7 @@ def test_a_process_that_rested_longer_than_the_feed_remembers_starts_anew(
 def test_another_store_is_noticed_within_a_minute(store: SqliteOutcomeStore) -> None:
     now = 2e9
     for number in range(3):
-        tell(store, f"q{number}", "clean the trips")
+        report(store, f"q{number}", "clean the trips")
     exchanged = ExchangedStore(store)
     tasks = PastTasks(exchanged.as_store, SmallEncoder, LearningSettings(), lambda: now)
     for _ in range(5):
@@ -189,7 +206,7 @@ def test_another_store_is_noticed_within_a_minute(store: SqliteOutcomeStore) -> 
         now += 10
     assert exchanged.calls.count("get_epoch") == 1
     exchanged.store = SqliteOutcomeStore(":memory:")
-    tell(exchanged.store, "q1", "clean the trips", "lib:b")
+    report(exchanged.store, "q1", "clean the trips", "lib:b")
     now += 30
     assert list(recall(tasks)) == ["lib:b"]  # type: ignore[call-overload]
 
@@ -200,7 +217,7 @@ def test_a_recall_reads_all_at_most_once_more(
     monkeypatch.setattr(past_tasks_module, "_BATCH_QUERIES", 2)
     for number in range(12):
         owner = "ann" if number > 5 else ""
-        tell(store, f"q{number:02}", "clean the trips", f"lib:{number}", day=number, owner=owner)
+        report(store, f"q{number:02}", "clean the trips", f"lib:{number}", day=number, owner=owner)
     counted = ForgettingStore(store)
     tasks = PastTasks(counted.as_store, SmallEncoder, LearningSettings(past_tasks=3))
     assert list(recall(tasks)) == ["lib:10", "lib:11", "lib:9"]  # type: ignore[call-overload]
@@ -245,8 +262,8 @@ class ForgettingStore(ExchangedStore):
 def test_a_failed_read_takes_nothing_away_for_good() -> None:
     store = FailingStore(":memory:")
     tasks = past_tasks(store)
-    tell(store, "q1", "clean the trips", day=1)
-    tell(store, "q2", "clean the trips", "lib:b", day=2, owner="ann")
+    report(store, "q1", "clean the trips", day=1)
+    report(store, "q2", "clean the trips", "lib:b", day=2, owner="ann")
     first = past_tasks(store, past_tasks=1)
     assert list(recall(first)) == ["lib:b"]  # type: ignore[call-overload]
     store.forget_owner("ann")
