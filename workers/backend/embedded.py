@@ -49,8 +49,21 @@ _POLL_SECONDS = 0.02
 
 @dataclass(slots=True)
 class _Worker:
+    """A Celery worker in a thread. ready: set once it takes tasks."""
+
     controller: Any
     thread: threading.Thread
+    ready: threading.Event
+
+    def stop(self) -> None:
+        """Have it take no more tasks and end soon.
+
+        Celery closes the connection of a worker at once, also one under which it is starting.
+        """
+        end = time.monotonic() + _STOP_SECONDS
+        while self.thread.is_alive() and not self.ready.wait(0.01) and time.monotonic() < end:
+            pass
+        self.controller.stop()
 
 
 class EmbeddedBackend(StoreBackend):
@@ -166,6 +179,7 @@ class EmbeddedBackend(StoreBackend):
 
     def _start_worker(self, workload: Workload, threads: int) -> _Worker:
         app = create_app(lambda: self.services, workload.queues, memory_broker_config())
+        ready = threading.Event()
         controller = app.WorkController(
             pool="threads",
             concurrency=threads,
@@ -175,12 +189,13 @@ class EmbeddedBackend(StoreBackend):
             without_heartbeat=True,
             quiet=True,
             consumer_cls=ThreadedConsumer,
+            ready_callback=lambda _: ready.set(),
         )
         thread = threading.Thread(
             target=controller.start, name=f"skillbus-{workload.name}", daemon=True
         )
         thread.start()
-        return _Worker(controller, thread)
+        return _Worker(controller, thread, ready)
 
     def _purge(self) -> None:
         """Empty the in-memory queues of messages of an earlier backend of this process."""
@@ -201,7 +216,7 @@ class EmbeddedBackend(StoreBackend):
             self._reconciler.join()
         self._purge()
         for worker in self._workers:
-            worker.controller.stop()
+            worker.stop()
         for worker in self._workers:
             worker.thread.join(_STOP_SECONDS)
         self._workers.clear()
