@@ -12,8 +12,9 @@ from graph.neo4j import dismissed_links, publish
 from graph.neo4j.rows import (
     EMPTY_ADJACENCY,
     adjacency_from_row,
-    features_from_row,
+    features_from_rows,
     index_key,
+    is_complete,
     links_from_rows,
 )
 from graph.neo4j.statements import READ_BATCH, StatementRunner, batches
@@ -102,7 +103,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         rows = self._read("dismissed_links")
         found = [
             DismissedLink(source, target, LinkType[kind], reason, dismissed)
-            for source, target, kind, reason, dismissed in rows
+            for source, target, kind, reason, dismissed in filter(is_complete, rows)
         ]
         return sorted(found, key=lambda one: (one.source, one.target, one.type))
 
@@ -118,18 +119,18 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
 
     @override
     def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
-        return {
-            row[0]: features_from_row(row)
-            for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ)
-            for row in self._read("link_features", ids=list(ids))[0][0]
-        }
+        found: dict[str, LinkFeatures] = {}
+        for ids in batches(list(dict.fromkeys(skill_ids)), _SKILLS_PER_READ):
+            found |= features_from_rows(self._read("link_features", ids=list(ids))[0][0])
+        return found
 
     @override
     def find_by_name(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
         keys = {index_key(name): name for name in map(normalise_name, names)}
         found: defaultdict[str, list[str]] = defaultdict(list)
         for asked in batches(sorted(keys), READ_BATCH):
-            for key, skill_id in self._read("find_by_name", source_id=source_id, keys=list(asked)):
+            rows = self._read("find_by_name", source_id=source_id, keys=list(asked))
+            for key, skill_id in filter(is_complete, rows):
                 found[keys[key]].append(skill_id)
         return dict(found)
 
@@ -150,7 +151,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         found: dict[str, float] = {}
         for ids in batches(list(dict.fromkeys(skill_ids)), READ_BATCH):
             rows = self._read(f"min_link_weight_{kind}", ids=list(ids), count=count)
-            found.update((owner, float(weight)) for owner, weight in rows)
+            found.update((owner, float(weight)) for owner, weight in filter(is_complete, rows))
         return found
 
     @override

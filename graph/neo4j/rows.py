@@ -36,6 +36,9 @@ _ENTRY_DEFAULTS: tuple[Any, ...] = (
 _LINK_TYPES = {kind.name: kind for kind in LinkType}
 """By relationship type. A query reads thousands, for which the enum's own lookup is too slow."""
 
+_NAME = 3
+"""Place of the name in a row of `link_features`."""
+
 _MAX_KEY_BYTES = 1_000
 
 
@@ -71,7 +74,7 @@ def links_from_rows(rows: Iterable[Sequence[Any]]) -> list[Link]:
     """
     return [
         Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
-        for owner, source, target, kind, weight, evidence in filter(_is_complete, rows)
+        for owner, source, target, kind, weight, evidence in filter(is_complete, rows)
     ]
 
 
@@ -87,8 +90,15 @@ def link_to_row(link: Link) -> dict[str, Any]:
     }
 
 
-def features_from_row(row: Sequence[Any]) -> LinkFeatures:
-    """A row of the statement `link_features`."""
+def features_from_rows(rows: Iterable[Sequence[Any]]) -> dict[str, LinkFeatures]:
+    """Rows of the statement `link_features` by skill; those of skills that are withdrawn meanwhile
+    are left out, as by `links_from_rows`."""
+    # The name, which may be empty, may be null.
+    complete = (row for row in rows if is_complete([*row[:_NAME], *row[_NAME + 1 :]]))
+    return {row[0]: _features_from_row(row) for row in complete}
+
+
+def _features_from_row(row: Sequence[Any]) -> LinkFeatures:
     skill_id, source_id, path, name, body, description, mentions = row
     vectors = (unpack_vector(body), unpack_vector(description))
     return LinkFeatures(skill_id, source_id, path, name or "", *vectors, unpack_mentions(mentions))
@@ -102,16 +112,17 @@ def adjacency_from_row(ends: Iterable[Sequence[Any]], totals: Iterable[Sequence[
     return Adjacency(
         tuple(
             Neighbour(other, _LINK_TYPES[kind], forward, weight)
-            for other, kind, forward, weight in filter(_is_complete, ends)
+            for other, kind, forward, weight in filter(is_complete, ends)
         ),
         {
             (_LINK_TYPES[kind], forward): total
-            for kind, forward, total in filter(_is_complete, totals)
+            for kind, forward, total in filter(is_complete, totals)
         },
     )
 
 
-def _is_complete(row: Sequence[Any]) -> bool:
+def is_complete(row: Sequence[Any]) -> bool:
+    """Whether no value is null, as one may be of what is deleted while a statement runs."""
     return None not in row
 
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from graph.neo4j.rows import adjacency_from_row, entries_from_rows, links_from_rows
+from graph.feature_codec import pack_vector
+from graph.neo4j.rows import (
+    adjacency_from_row,
+    entries_from_rows,
+    features_from_rows,
+    links_from_rows,
+)
 from graph.records import Link, LinkType
 
 COMPLETE = ["lib:a", "lib:a", "lib:b", "SEMANTIC", 0.5, "alike"]
@@ -30,6 +36,17 @@ def test_a_neighbour_with_a_null_is_left_out(place: int) -> None:
 def test_a_total_with_a_null_is_left_out(nulls: tuple[object, ...]) -> None:
     row = adjacency_from_row([], [nulls, ("SEMANTIC", True, 1.5)])
     assert row.totals == {(LinkType.SEMANTIC, True): 1.5}
+
+
+@pytest.mark.parametrize("place", range(7))
+def test_features_with_a_null_are_left_out(place: int) -> None:
+    """But for the name, which may be empty."""
+    vector = pack_vector({1: 0.5})
+    stored: list[object] = ["lib:a", "lib", "a", "a", vector, vector, "[]"]
+    deleted: list[object] = ["lib:b", *stored[1:]]
+    deleted[place] = None
+    expected = ["lib:a", "lib:b"] if place == 3 else ["lib:a"]
+    assert list(features_from_rows([stored, deleted])) == expected
 
 
 def test_a_deleted_entry_is_left_out() -> None:
