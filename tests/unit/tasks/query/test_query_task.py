@@ -76,14 +76,19 @@ def test_a_query_that_failed_after_all_retries_names_no_server(services: Any) ->
     assert services.journal.get_job(query_id).reason == "TransientError: try again"
 
 
+def _cut_short(services: Any) -> str:
+    """A query of a session whose delivery was killed between recording its answer and ending it."""
+    query_id = _query(services, "s")
+    answer = AnsweredQuery(query_id, "", "s", "cut short", 0.0, hit=False)
+    services.outcomes.add_answers([answer])
+    return query_id
+
+
 @pytest.mark.parametrize("ended", ["expired", "cancelled", "failed"])
 def test_an_answer_that_did_not_end_its_query_is_not_of_the_session(
     services: Any, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
-    """The delivery that recorded it was killed before it ended the query."""
-    query_id = _query(services, "s")
-    cut_short = AnsweredQuery(query_id, "", "s", "cut short", 0.0, hit=False)
-    services.outcomes.add_answers([cut_short])
+    query_id = _cut_short(services)
     if ended == "failed":
         query_task.fail_query(services, [query_id], TransientError("gone"))
     elif ended == "cancelled":
@@ -92,7 +97,8 @@ def test_an_answer_that_did_not_end_its_query_is_not_of_the_session(
         job = services.journal.get_job(query_id)
         expired = replace(job, expires_in_seconds=0.0)
         monkeypatch.setattr(services.journal, "get_job", lambda _: expired)
-    query_task.run_query(services, Deadline(600.0), [query_id])
+    if ended != "failed":  # a query that failed is not delivered again
+        query_task.run_query(services, Deadline(600.0), [query_id])
     assert services.outcomes.list_session("", "s", 9) == []
 
 
@@ -104,9 +110,7 @@ def _bundle(query_id: str, task: str) -> Bundle:
 def test_a_session_holds_what_the_journal_holds(
     services: Any, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
-    query_id = _query(services, "s")
-    cut_short = AnsweredQuery(query_id, "", "s", "cut short", 0.0, hit=False)
-    services.outcomes.add_answers([cut_short])
+    query_id = _cut_short(services)
 
     def answer(*_: object) -> Answer:
         if ended == "done":
