@@ -120,6 +120,14 @@ class Catalog(Protocol):
         """Entries with an open ingest request, oldest first."""
         ...
 
+    def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
+        """Published revisions without skill vectors, most used first."""
+        ...
+
+    def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
+        """Record that their skill vectors are stored; a key that is not published is ignored."""
+        ...
+
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
         """Published revisions without section vectors, most used first."""
         ...
@@ -161,7 +169,8 @@ class Catalog(Protocol):
         ...
 
     def get_counts(self) -> dict[str, int]:
-        """Number of skills by state, and `paged`, `unlinked`, `waiting`, `links`."""
+        """Number of skills by state, and `with_vectors`, `paged`, `unlinked`, `waiting` and
+        `links`."""
         ...
 
     def get_changes_since(self, epoch: int) -> CatalogChanges:

@@ -99,8 +99,8 @@ class SkillDocument:
 
     fields: the token stream of each of FIELDS; that of `completed` is tagged by origin
     (`search.completed_terms.tag_tokens`), so that a search finds the terms of one. vectors:
-    float32 (2, dimension): name + description, and head. section_hashes: one text hash per
-    section, the keys of its vectors.
+    float32 (2, dimension): name + description, and head; None while they are not computed.
+    section_hashes: one text hash per section, the keys of its vectors.
     """
 
     key: RevisionKey
@@ -109,7 +109,7 @@ class SkillDocument:
     fields: tuple[tuple[str, ...], ...]
     forward: ForwardRecord
     passage_terms: PassageTerms
-    vectors: Vector
+    vectors: Vector | None
     section_hashes: tuple[bytes, ...]
     filters: Filters
 
@@ -223,7 +223,7 @@ class SearchIndex(Protocol):
         ...
 
     def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Return skill vectors, each float32 (2, dimension); a key without a document is left out.
+        """Return skill vectors, each float32 (2, dimension); a key without them is left out.
 
         They may have been rounded to half precision.
         """
@@ -231,6 +231,15 @@ class SearchIndex(Protocol):
 
     def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
         """Return revisions as stored; a key without a document is left out."""
+        ...
+
+    def save_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:
+        """Store the skill vectors, each float32 (2, dimension), of revisions that were added
+        without them; idempotent.
+
+        Searches find them at once, on a server a moment later. Without a document under a key
+        nothing is stored.
+        """
         ...
 
     def save_section_vectors(

@@ -9,6 +9,7 @@ from config.backoff import Backoff
 from config.errors import TransientError
 
 INGEST_QUEUE = "skillbus.ingest"
+EMBED_SKILLS_QUEUE = "skillbus.embed_skills"
 EMBED_SECTIONS_QUEUE = "skillbus.embed_sections"
 LINK_QUEUE = "skillbus.link"
 QUERY_QUEUE = "skillbus.query"
@@ -69,6 +70,13 @@ FETCH = TaskPolicy(
 INGEST = TaskPolicy(
     "skillbus.ingest", INGEST_QUEUE, time_limit=300, max_retries=5, max_queue_length=5_000
 )
+EMBED_SKILLS = TaskPolicy(
+    "skillbus.embed_skills",
+    EMBED_SKILLS_QUEUE,
+    time_limit=300,
+    max_retries=5,
+    max_queue_length=5_000,
+)
 EMBED_SECTIONS = TaskPolicy(
     "skillbus.embed_sections",
     EMBED_SECTIONS_QUEUE,
@@ -95,6 +103,7 @@ POLICIES = {
         PLAN,
         FETCH,
         INGEST,
+        EMBED_SKILLS,
         EMBED_SECTIONS,
         REFINE,
         LINK,

@@ -77,6 +77,7 @@ class Throughputs:
 class Services:
     """The stores, models and task sender of one process.
 
+    encoder_model: `model` of the encoder, known before it is loaded.
     language_model: keeps its answers in `answers` and within the day's tokens; it, `answers` and
     `skill_pairs` are None where no model is configured, or no stage that uses one.
     learned_links: None if links do not learn from outcomes.
@@ -92,6 +93,7 @@ class Services:
     graph: SkillGraph
     library: PublishedLibrary
     encoder: Lazy[Encoder]
+    encoder_model: str
     reranker: Lazy[Reranker] | None
     send_task: SendTask
     linker: Linker

@@ -305,6 +305,7 @@ def _write_pointer(
         "tokens": publication.tokens,
         "language": publication.language,
         "licence": publication.licence,
+        "vectors": publication.has_vectors,
         "updated": time.time(),
         "epoch": transaction.epoch,
     }

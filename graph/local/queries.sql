@@ -20,7 +20,7 @@ UPDATE skills SET state = 'published', name = :name, name_key = :name_key,
     description = :description, seq = :seq, content_hash = :content_hash, served_seq = :seq,
     wanted_seq = max(wanted_seq, :seq), reason = '', warnings = :warnings,
     safety_level = :safety_level, scanner = :scanner, tokens = :tokens, language = :language,
-    licence = :licence, paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch,
+    licence = :licence, vectors = :vectors, paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch,
     judgements = CASE WHEN content_hash = :content_hash THEN judgements ELSE '' END
 WHERE id = :id;
 
@@ -28,7 +28,8 @@ WHERE id = :id;
 UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
     wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE 0 END, updated = :updated,
     name = '', name_key = NULL, description = '', seq = 0, content_hash = '', warnings = 0,
-    safety_level = 0, scanner = 0, tokens = 0, language = '', licence = '', paged = 0, mark_epoch = NULL,
+    safety_level = 0, scanner = 0, tokens = 0, language = '', licence = '', vectors = 0,
+    paged = 0, mark_epoch = NULL,
     judgements = '',
     pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
 WHERE id = :id;
@@ -102,6 +103,10 @@ FROM json_each(:source_ids) asked, json_each(:states) known;
 -- name: awaiting_ingest
 FROM skills WHERE wanted_seq > served_seq ORDER BY wanted_seq, skill_id LIMIT ?;
 
+-- name: awaiting_vectors
+SELECT skill_id, seq FROM skills WHERE seq > 0 AND vectors = 0
+ORDER BY uses DESC, skill_id LIMIT ?;
+
 -- name: awaiting_embedding
 SELECT skill_id, seq FROM skills WHERE seq > 0 AND paged = 0
 ORDER BY uses DESC, skill_id LIMIT ?;
@@ -116,7 +121,8 @@ SELECT id, judgements FROM skills WHERE skill_id = ? AND seq > 0 AND content_has
 SELECT state, count(*) FROM skills GROUP BY state;
 
 -- name: count_rest
-SELECT (SELECT count(*) FROM skills WHERE paged = 1 AND seq > 0),
+SELECT (SELECT count(*) FROM skills WHERE seq > 0 AND vectors = 0),
+    (SELECT count(*) FROM skills WHERE seq > 0 AND paged = 0),
     (SELECT count(*) FROM skills WHERE mark_epoch IS NOT NULL),
     (SELECT count(*) FROM skills WHERE wanted_seq > served_seq),
     (SELECT count(*) FROM links);

@@ -24,8 +24,8 @@ LinkEnd = tuple[float, str, int, str]
 """A link as seen from one end, in sort order: -weight, type, 1 if it is incoming, skill_id."""
 
 ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, content_hash,
-    wanted_seq, reason, warnings, safety_level, tokens, language, licence, paged, updated,
-    scanner, judgements"""
+    wanted_seq, reason, warnings, safety_level, tokens, language, licence, vectors, paged,
+    updated, scanner, judgements"""
 """The columns that `entry_from_row` reads."""
 
 _LINK_TYPES = {kind.value: kind for kind in LinkType}
@@ -42,8 +42,8 @@ def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
     """A row of ENTRY_COLUMNS."""
     values = list(row)
     values[3] = SkillState(values[3])
-    values[15] = bool(values[15])
-    values[18] = judgements_from_json(values[18])
+    values[15], values[16] = bool(values[15]), bool(values[16])
+    values[19] = judgements_from_json(values[19])
     return CatalogEntry(*values)
 
 

@@ -32,7 +32,7 @@ CREATE TABLE cursor (
 -- or not above seq, so that a skill waits for ingest exactly when wanted_seq > seq. name_key: the
 -- normalised name of a published skill. pointer_epoch, row_epoch: epoch of the last change of the
 -- pointer, and of the links. mark_epoch: epoch at which linking was requested, NULL when it is done.
--- paged: the sections have vectors. scanner: version of the scanner that computed safety_level.
+-- vectors: the skill vectors are stored. paged: the sections have vectors. scanner: version of the scanner that computed safety_level.
 -- judgements: second opinions about this content as JSON, '' without one.
 CREATE TABLE skills (
     id INTEGER PRIMARY KEY,
@@ -60,7 +60,8 @@ CREATE TABLE skills (
     row_epoch INTEGER NOT NULL DEFAULT 0,
     mark_epoch INTEGER,
     scanner INTEGER NOT NULL DEFAULT 0,
-    judgements TEXT NOT NULL DEFAULT ''
+    judgements TEXT NOT NULL DEFAULT '',
+    vectors INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
 CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
@@ -69,6 +70,7 @@ CREATE INDEX skills_by_pointer_epoch ON skills (pointer_epoch);
 CREATE INDEX skills_by_row_epoch ON skills (row_epoch);
 CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS NOT NULL;
 CREATE INDEX skills_waiting ON skills (wanted_seq) WHERE wanted_seq > served_seq;
+CREATE INDEX skills_without_vectors ON skills (uses DESC, skill_id) WHERE seq > 0 AND vectors = 0;
 CREATE INDEX skills_unpaged ON skills (uses DESC, skill_id) WHERE seq > 0 AND paged = 0;
 
 -- Link features of a published skill. Vectors are packed (term i64, weight f32) pairs.

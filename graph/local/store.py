@@ -38,6 +38,7 @@ from graph.records import (
     Publication,
     SkillState,
     Source,
+    complete_counts,
 )
 from graph.skill_names import normalise_name
 from skills.judgement import Judgement
@@ -221,6 +222,20 @@ class SqliteSkillGraph(SqliteLinkState, SkillGraph):
         return self._entries("awaiting_ingest", (limit,))
 
     @override
+    def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
+        with self._database.read() as db:
+            return [
+                RevisionKey(*row) for row in db.execute(self._sql["awaiting_vectors"], (limit,))
+            ]
+
+    @override
+    def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
+        with self._database.write() as db:
+            db.executemany(
+                "UPDATE skills SET vectors = 1 WHERE skill_id = ? AND seq = ? AND seq > 0", keys
+            )
+
+    @override
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
         with self._database.read() as db:
             return [
@@ -274,8 +289,7 @@ class SqliteSkillGraph(SqliteLinkState, SkillGraph):
         with self._database.read() as db:
             states = dict(db.execute(self._sql["count_states"]).fetchall())
             rest = db.execute(self._sql["count_rest"]).fetchone()
-        counted = {state.value: states.get(state.value, 0) for state in SkillState}
-        return counted | dict(zip(("paged", "unlinked", "waiting", "links"), rest, strict=True))
+        return complete_counts(states, *rest)
 
     # -- readers
     @override

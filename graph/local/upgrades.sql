@@ -30,3 +30,9 @@ CREATE TABLE dismissed_links (
     dismissed REAL NOT NULL,
     PRIMARY KEY (source, target, type)
 ) WITHOUT ROWID;
+
+-- name: 7
+-- Earlier versions published a skill with its vectors.
+ALTER TABLE skills ADD COLUMN vectors INTEGER NOT NULL DEFAULT 0;
+UPDATE skills SET vectors = 1 WHERE seq > 0;
+CREATE INDEX skills_without_vectors ON skills (uses DESC, skill_id) WHERE seq > 0 AND vectors = 0;

@@ -16,7 +16,15 @@ from graph.neo4j.publish import Withdrawal
 from graph.neo4j.rows import entries_from_rows, source_from_row
 from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches
 from graph.protocol import Catalog
-from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Publication, SkillState, Source
+from graph.records import (
+    CatalogChanges,
+    CatalogEntry,
+    EntryFilter,
+    Publication,
+    SkillState,
+    Source,
+    complete_counts,
+)
 from graph.skill_names import normalise_name
 from skills.judgement import Judgement
 from skills.record import RevisionKey, select_latest_revisions
@@ -185,6 +193,16 @@ class Neo4jCatalog(StatementRunner, Catalog):
         return entries_from_rows(self._read("awaiting_ingest", limit=limit)[0][0])
 
     @override
+    def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
+        (found,) = self._read("awaiting_vectors", limit=limit)
+        return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
+
+    @override
+    def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
+        for rows in batches(sorted(keys)):
+            self._write("mark_vectors_stored", rows=[list(key) for key in rows])
+
+    @override
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
         (found,) = self._read("awaiting_embedding", limit=limit)
         return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
@@ -226,15 +244,9 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def get_counts(self) -> dict[str, int]:
-        counted = dict(self._read("count_states", states=[state.value for state in SkillState]))
-        unpaged, unlinked, waiting, links = self._read("count_rest")[0]
-        paged = max(0, counted[SkillState.PUBLISHED.value] - unpaged)
-        return counted | {
-            "paged": paged,
-            "unlinked": unlinked,
-            "waiting": waiting,
-            "links": links,
-        }
+        states = self._read("count_states", states=[state.value for state in SkillState])
+        (rest,) = self._read("count_rest")
+        return complete_counts({str(state): int(many) for state, many in states}, *rest)
 
     # -- the change feed
     @override

@@ -290,13 +290,19 @@ def _published_properties(one: Publication) -> dict[str, Any]:
         "licence": one.licence or None,
         "updated": time.time(),
     }
-    return {"skill_id": one.key.skill_id, "seq": one.key.seq, "shown": shown}
+    return {
+        "skill_id": one.key.skill_id,
+        "seq": one.key.seq,
+        "shown": shown,
+        "has_vectors": one.has_vectors,
+    }
 
 
 _WITHDRAWN_PROPERTIES = dict.fromkeys(
     (
         "name", "name_key", "description", "content_hash", "warnings", "safety_level", "scanner",
-        "tokens", "language", "licence", "paged", "unpaged", "mark_epoch", "judgements",
+        "tokens", "language", "licence", "without_vectors", "paged", "unpaged", "mark_epoch",
+        "judgements",
     )
 )  # fmt: skip
 """Properties that are removed with the pointer."""

@@ -24,14 +24,15 @@ from skills.judgement import judgements_from_json
 
 ENTRY_COLUMNS = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
-    s.licence, s.paged, s.updated, s.scanner, s.judgements"""
+    s.licence, s.seq > 0 AND s.without_vectors IS NULL, s.paged, s.updated, s.scanner,
+    s.judgements"""
 """The values that `entries_from_rows` reads."""
 _SKILL_ID, _STATE = 0, 3
 
 EMPTY_ADJACENCY = Adjacency((), {})
 
 _ENTRY_DEFAULTS: tuple[Any, ...] = (
-    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, 0.0, 0, "",
+    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, False, 0.0, 0, "",
 )  # fmt: skip
 _LINK_TYPES = {kind.name: kind for kind in LinkType}
 """By relationship type. A query reads thousands, for which the enum's own lookup is too slow."""
@@ -62,7 +63,7 @@ def _entry_from_row(row: Sequence[Any]) -> CatalogEntry:
         for value, default in zip(row, _ENTRY_DEFAULTS, strict=True)
     ]
     values[_STATE] = SkillState(values[_STATE])
-    values[18] = judgements_from_json(values[18])
+    values[19] = judgements_from_json(values[19])
     return CatalogEntry(*values)
 
 

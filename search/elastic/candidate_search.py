@@ -76,14 +76,18 @@ def _run(
     bodies = {place: search_body(one, sizes[place]) for place, one in searches.items()}
     sent = {place: body for place, body in bodies.items() if body is not None}
     answers = reader.search_many(
-        [(index_set.index_name(_kind(searches[place])), body) for place, body in sent.items()],
+        [(_index_names(index_set, searches[place]), body) for place, body in sent.items()],
         ["hits.hits._score", "hits.hits.fields"],
     )
     return dict(zip(sent, answers, strict=True))
 
 
-def _kind(one: Search) -> str:
-    return "sections" if isinstance(one, SectionSearch) else "skills"
+def _index_names(index_set: IndexSet, one: Search) -> list[str]:
+    if isinstance(one, SectionSearch):
+        return [index_set.index_name("sections")]
+    if isinstance(one, VectorSearch):
+        return index_set.vector_indices
+    return [index_set.index_name("skills")]
 
 
 def _first_size(one: Search) -> int:
@@ -118,7 +122,7 @@ def search_section_cosines(
             return {}
         search["filter"] = [{"ids": {"values": [document_id(key) for key in batch]}}]
         body = {"knn": search, "size": len(batch), **_KEYS_ONLY}
-        searches.append((index_set.index_name("sections"), body))
+        searches.append(([index_set.index_name("sections")], body))
     answers = reader.search_many(searches, ["hits.hits._score", "hits.hits.fields"])
     return {
         decode_key(hit["fields"]): _cosine(hit)

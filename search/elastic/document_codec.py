@@ -90,28 +90,40 @@ def decode_key(fields: Mapping[str, Any]) -> RevisionKey:
 # -- index `skills`: what searches find
 
 
-def skill_record(document: SkillDocument, hashes: Sequence[bytes]) -> bytes:
-    """Encode token fields, filters and vectors; `hashes` are those of the two encoded texts.
-
-    A zero vector (text in a language that the encoder does not know) is stored in the blob only,
-    so that vector searches do not find it.
-    """
+def skill_record(document: SkillDocument) -> bytes:
+    """Encode token fields and filters."""
     values: dict[str, Any] = {
         name: " ".join(tokens) or EMPTY_FIELD_TERM
         for name, tokens in zip(TEXT_FIELDS, document.fields, strict=False)
     }
     if document.forward.completed:
         values["completed"] = " ".join(document.fields[-1])
-    for name in FILTER_NAMES:
-        if chosen := getattr(document.filters, name):
-            values[name] = list(chosen)
-    for name, vector in zip(VECTOR_FIELDS, document.vectors, strict=True):
+    return _to_record(document.key, **values, **_filter_values(document.filters))
+
+
+def _filter_values(filters: Filters) -> dict[str, list[str]]:
+    return {name: list(chosen) for name in FILTER_NAMES if (chosen := getattr(filters, name))}
+
+
+# -- index `vectors`: skill vectors
+
+
+def vectors_record(
+    key: RevisionKey, hashes: Sequence[bytes], vectors: Vector, filters: Filters
+) -> bytes:
+    """Encode the skill vectors (2, dimension) of a revision; `hashes` are those of its two texts.
+
+    A zero vector (text in a language that the encoder does not know) is stored in the blob only,
+    so that vector searches do not find it.
+    """
+    values: dict[str, Any] = dict(_filter_values(filters))
+    for name, vector in zip(VECTOR_FIELDS, vectors, strict=True):
         if vector.any():
             values[name] = np.round(vector.astype(np.float64), 7).tolist()
     values["hashes"] = [hash_keyword(value) for value in hashes]
-    vectors = np.ascontiguousarray(document.vectors, dtype="<f4").tobytes()
-    values["vectors"] = encode_blob(pack_hashes(hashes) + vectors)
-    return _to_record(document.key, **values)
+    content = np.ascontiguousarray(vectors, dtype="<f4").tobytes()
+    values["vectors"] = encode_blob(pack_hashes(hashes) + content)
+    return _to_record(key, **values)
 
 
 def decode_skill_vectors(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
@@ -175,9 +187,7 @@ def sections_record(
     A zero vector is stored in the blob only, so that searches do not find it.
     """
     quantised = quantise_rows(vectors)
-    values: dict[str, Any] = {
-        name: list(chosen) for name in FILTER_NAMES if (chosen := getattr(filters, name))
-    }
+    values: dict[str, Any] = dict(_filter_values(filters))
     values["hashes"] = sorted({hash_keyword(value) for value in hashes})
     values["vectors"] = encode_blob(_pack_sections(hashes, quantised))
     values["sections"] = [{"vector": encode_bytes(row)} for row in quantised if row.any()]

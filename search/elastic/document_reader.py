@@ -30,14 +30,18 @@ class DocumentReader:
         self._connection = connection
 
     def search_many(
-        self, searches: Sequence[tuple[str, dict[str, Any]]], wanted: Sequence[str]
+        self, searches: Sequence[tuple[Sequence[str], dict[str, Any]]], wanted: Sequence[str]
     ) -> list[Mapping[str, Any]]:
-        """Run (index, body) searches in one request; the answers have only the wanted paths."""
+        """Run (indices, body) searches in one request; the answers have only the wanted paths.
+
+        Of several indices, those that are missing are left out.
+        """
         if not searches:
             return []
         lines: list[dict[str, Any]] = []
-        for index, body in searches:
-            lines += [{"index": index, "allow_partial_search_results": False}, body]
+        for indices, body in searches:
+            header = {"index": list(indices), "allow_partial_search_results": False}
+            lines += [header | ({"ignore_unavailable": True} if len(indices) > 1 else {}), body]
         paths = [f"responses.{path}" for path in ("status", "error", *wanted)]
         with self._connection.translate_errors() as client:
             answers: list[Mapping[str, Any]] = client.msearch(searches=lines, filter_path=paths)[
@@ -80,10 +84,6 @@ class DocumentReader:
             if "_source" in one:
                 found.append((key, one["_source"]))
         return found
-
-    def exists(self, index: str, key: RevisionKey) -> bool:
-        """Whether a document exists; sees unrefreshed writes."""
-        return key in self.existing_keys(index, [key])
 
     def existing_keys(self, index: str, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         """Return the keys that have a document; sees unrefreshed writes."""

@@ -1,4 +1,4 @@
-"""Search index of the distributed deployment: revisions in four write-once indices, with caches."""
+"""Search index of the distributed deployment: revisions in write-once indices, with caches."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from search.elastic.document_codec import (
     sections_record,
     skill_record,
     unpack_sections,
+    vectors_record,
 )
 from search.elastic.document_reader import DocumentReader
 from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSet, IndexSets
@@ -126,26 +127,57 @@ class ElasticsearchIndex(SearchIndex):
         with self._write_set() as index_set:
             if any(document.forward.completed for document in documents):
                 self._prepare_completed(index_set)
-            read_by_key, searchable = [], []
+            read_by_key, vectors, searchable = [], [], []
             for document in documents:
-                key, hashes = document.key, skill_text_hashes(self._identity.model, document.parsed)
+                key = document.key
                 read_by_key += [
                     _create(index_set, "revisions", key, revision_record(document)),
                     _create(index_set, "forward", key, forward_record(document)),
                 ]
-                searchable.append(_create(index_set, "skills", key, skill_record(document, hashes)))
+                if document.vectors is not None:
+                    vectors.append(self._create_vectors(index_set, document, document.vectors))
+                searchable.append(_create(index_set, "skills", key, skill_record(document)))
             self._connection.bulk(read_by_key)
+            self._write_searchable(index_set, "vectors", vectors)
             # `skills` is written last, so that whatever a search finds is complete.
-            if self._connection.bulk(searchable, wait=True):
-                # `wait` does not cover documents that another process wrote a moment ago.
-                with self._connection.translate_errors() as client:
-                    client.indices.refresh(index=index_set.index_name("skills"))
+            self._write_searchable(index_set, "skills", searchable)
+
+    def _write_searchable(
+        self, index_set: IndexSet, kind: str, operations: Sequence[BulkOperation]
+    ) -> None:
+        """Write documents and wait until searches find them."""
+        if operations and self._connection.bulk(operations, wait=True):
+            # `wait` does not cover documents that another process wrote a moment ago.
+            with self._connection.translate_errors() as client:
+                client.indices.refresh(index=index_set.index_name(kind))
+
+    def _create_vectors(
+        self, index_set: IndexSet, revision: SkillDocument | StoredRevision, vectors: Vector
+    ) -> BulkOperation:
+        hashes = skill_text_hashes(self._identity.model, revision.parsed)
+        record = vectors_record(revision.key, hashes, vectors, revision.filters)
+        return _create(index_set, "vectors", revision.key, record)
 
     def _prepare_completed(self, index_set: IndexSet) -> None:
         """Have the set take completions; one request per process and set."""
         if self._takes_completed != index_set.name:
             self._sets.add_completed_field(index_set)
             self._takes_completed = index_set.name
+
+    @override
+    def save_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:
+        with self._write_set() as index_set:
+            revisions = self.get_revisions(list(vectors))
+            self._connection.bulk(
+                [self._create_vectors(index_set, revisions[key], vectors[key]) for key in revisions]
+            )
+            self._delete_orphans(index_set, "vectors", list(revisions))
+
+    def _delete_orphans(self, index_set: IndexSet, kind: str, keys: Sequence[RevisionKey]) -> None:
+        """Delete vectors that were written while `delete`, which removes `skills` first, ran."""
+        left = self._reader.existing_keys(index_set.index_name("skills"), keys)
+        if gone := [key for key in keys if key not in left]:
+            self._connection.bulk([_delete(index_set, kind, key) for key in gone])
 
     @override
     def save_section_vectors(
@@ -160,16 +192,15 @@ class ElasticsearchIndex(SearchIndex):
                 return
             record = sections_record(key, hashes, vectors, filters[0])
             self._connection.bulk([_create(index_set, "sections", key, record)])
-            # Checked after the write, while `delete` removes `skills` first: none is orphaned.
-            if not self._reader.exists(index_set.index_name("skills"), key):
-                self._connection.bulk([_delete(index_set, "sections", key)])
+            self._delete_orphans(index_set, "sections", [key])
 
     @override
     def delete(self, keys: Sequence[RevisionKey]) -> None:
         if not keys:
             return
         with self._write_set() as index_set:
-            self._connection.bulk([_delete(index_set, "skills", key) for key in keys], wait=True)
+            found = [_delete(index_set, kind, key) for kind in ("skills", "vectors") for key in keys]
+            self._connection.bulk(found, wait=True)
             kinds = ("revisions", "forward", "sections")
             self._connection.bulk([_delete(index_set, kind, key) for key in keys for kind in kinds])
         if self._vectors is not None:

@@ -1,4 +1,4 @@
-"""Index sets: the four indices of one model and schema, their names, mappings and aliases.
+"""Index sets: the indices of one model and schema, their names, mappings and aliases.
 
 The identity of a set never changes: its indices hold schema, model and dimension in `_meta`. The
 aliases `<prefix>-skills` and so on point to the live set and are moved in one request.
@@ -28,8 +28,11 @@ _MAPPING_VERSION = 1
 SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}.{_MAPPING_VERSION}"
 """Version of mappings and of the analysis of skills; another schema needs another set."""
 
-INDEX_KINDS = ("skills", "forward", "revisions", "sections")
+INDEX_KINDS = ("skills", "forward", "revisions", "vectors", "sections")
 """The indices of a set. A revision is written to `skills` last and deleted from it first."""
+
+_LATER_KINDS = frozenset({"vectors"})
+"""Indices that sets of earlier versions lack; they have skill vectors in `skills`."""
 
 _META = "skillbus"
 
@@ -56,6 +59,11 @@ class IndexSet:
     def index_name(self, kind: str) -> str:
         """Return the name of an index of the set."""
         return f"{self.name}-{kind}"
+
+    @property
+    def vector_indices(self) -> list[str]:
+        """The names of the indices with skill vectors; earlier versions wrote them to `skills`."""
+        return [self.index_name("skills"), self.index_name("vectors")]
 
     def write_alias(self, kind: str) -> str:
         """Return the alias for writes, which never create an index by mistake (`require_alias`)."""
@@ -145,12 +153,17 @@ class IndexSets:
         live = self.get_live()
         if live is not None:
             self._check(live, identity)
-            if missing := [kind for kind in INDEX_KINDS if kind not in self._get_mappings(live)]:
+            missing = [kind for kind in INDEX_KINDS if kind not in self._get_mappings(live)]
+            if lost := [kind for kind in missing if kind not in _LATER_KINDS]:
                 raise MisconfiguredError(
-                    f"{self._connection.address}: {live.index_name(missing[0])} is missing; "
+                    f"{self._connection.address}: {live.index_name(lost[0])} is missing; "
                     "restore it from a snapshot, or delete the others of "
                     f"{live.name} and ingest again"
                 )
+            if missing:
+                for kind in missing:
+                    self._create(live, kind)
+                self.activate(live)
             return live
         self.activate(self.create(identity))
         return self.open(identity)
@@ -212,9 +225,10 @@ class IndexSets:
         """Make a set the live one: move all aliases in one request. The previous set is kept."""
         actions: list[dict[str, Any]] = []
         live = self.get_live()
+        former = [] if live is None or live.name == chosen.name else self._get_mappings(live)
         for kind in INDEX_KINDS:
             alias = f"{self._prefix}-{kind}"
-            if live is not None and live.name != chosen.name:
+            if live is not None and kind in former:
                 actions.append({"remove": {"index": live.index_name(kind), "alias": alias}})
             actions.append({"add": {"index": chosen.index_name(kind), "alias": alias}})
         try:
@@ -230,7 +244,7 @@ class IndexSets:
 
     def block_writes(self, one: IndexSet, blocked: bool) -> None:
         """Block writes to a set, once those in progress have ended, or allow them again."""
-        names = [one.index_name(kind) for kind in INDEX_KINDS]
+        names = [one.index_name(kind) for kind in self._get_mappings(one)]
         with self._connection.translate_errors() as client:
             if blocked:
                 client.indices.add_block(index=names, block="write")

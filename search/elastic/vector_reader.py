@@ -32,12 +32,12 @@ _VECTOR_BLOB: dict[str, Any] = {
 def read_skill_vectors(
     reader: DocumentReader, index_set: IndexSet, keys: Sequence[RevisionKey]
 ) -> dict[RevisionKey, Vector]:
-    """Return skill vectors, each float32 (2, dimension); a key without a document is left out."""
+    """Return skill vectors, each float32 (2, dimension); a key without them is left out."""
     found = {}
     for some in batches(keys, _BATCHES_PER_REQUEST * READ_BATCH):
         searches = [
             (
-                index_set.index_name("skills"),
+                index_set.vector_indices,
                 _ids_query([document_id(key) for key in batch]) | _VECTOR_BLOB,
             )
             for batch in batches(some, READ_BATCH)
@@ -69,8 +69,8 @@ def _read_batch(
         query = _hashes_query(missing)
         skills, sections = reader.search_many(
             [
-                (index_set.index_name("skills"), query | _VECTOR_BLOB),
-                (index_set.index_name("sections"), query | {"_source": ["vectors"]}),
+                (index_set.vector_indices, query | _VECTOR_BLOB),
+                ([index_set.index_name("sections")], query | {"_source": ["vectors"]}),
             ],
             ["hits.hits.fields", "hits.hits._source"],
         )
@@ -93,8 +93,10 @@ def _read_batch(
 
 
 def _ids_query(ids: Sequence[str]) -> dict[str, Any]:
-    """Return a search body for documents by id; unlike mget, a search can read doc values."""
-    return {"query": {"ids": {"values": list(ids)}}, "size": len(ids), "track_total_hits": False}
+    """Return a search body for documents with vectors by id; unlike mget, a search can read doc
+    values."""
+    wanted = [{"ids": {"values": list(ids)}}, {"exists": {"field": "vectors"}}]
+    return {"query": {"bool": {"filter": wanted}}, "size": len(ids), "track_total_hits": False}
 
 
 def _hashes_query(hashes: Sequence[bytes]) -> dict[str, Any]:

@@ -127,6 +127,10 @@ class LocalSearchIndex(SearchIndex):
         self._restore({number: rows[number] for number in self._engine.missing_numbers(rows)})
 
     @override
+    def save_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:
+        self._store.put_skill_vectors(vectors)
+
+    @override
     def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
@@ -148,9 +152,8 @@ class LocalSearchIndex(SearchIndex):
         return self._to_hits(self._engine.search(terms, limit, filters))
 
     def _to_hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
-        self._matrix.refresh()
-        hits = ((self._matrix.get_key(number), score) for number, score in found)
-        return [Hit(key, score) for key, score in hits if key is not None]
+        keys = self._store.keys_of([number for number, _ in found])
+        return [Hit(keys[number], score) for number, score in found if number in keys]
 
     @override
     def search_vectors(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -71,15 +71,13 @@ class RevisionStore:
         if writable:
             path.parent.mkdir(parents=True, exist_ok=True)
             with self.write_transaction() as connection:
-                known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'embedded'")
-                is_listed = known.fetchone() is not None
+                known = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
                 connection.executescript(
                     "BEGIN IMMEDIATE;"
                     + files("search.local").joinpath("schema.sql").read_text(encoding="utf-8")
                 )
                 connection.executemany("INSERT OR IGNORE INTO meta VALUES (?, ?)", identity.items())
-                if not is_listed:
-                    self._list_embedded(connection)
+                self._fill_new_tables(connection, known)
         self._check(identity)
 
     def _check(self, identity: dict[str, str]) -> None:
@@ -201,13 +199,8 @@ class RevisionStore:
         ).fetchone()
         if number is None:
             return None
-        connection.executemany(
-            "INSERT OR IGNORE INTO vectors VALUES (?, 0, ?)",
-            (
-                (text, vector.astype("<f4").tobytes())
-                for text, vector in zip(hashes, document.vectors, strict=True)
-            ),
-        )
+        if document.vectors is not None:
+            _insert_skill_vectors(connection, number[0], hashes, document.vectors)
         if document.forward.completed:
             connection.execute("INSERT INTO completed VALUES (?)", number)
         _mark_embedded(connection, number[0], document.section_hashes)
@@ -216,6 +209,16 @@ class RevisionStore:
             "INSERT OR IGNORE INTO uses VALUES (?, ?)", ((text, number[0]) for text in used)
         )
         return int(number[0])
+
+    def put_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:
+        """Store both vectors (2, dimension) of revisions; those without a row are left out."""
+        with self.write_transaction() as connection:
+            for key, number in self.row_numbers(list(vectors), connection).items():
+                stored = connection.execute(
+                    "SELECT vector_hashes FROM revisions WHERE number = ?", (number,)
+                )
+                hashes = unpack_hashes(stored.fetchone()[0])
+                _insert_skill_vectors(connection, number, hashes, vectors[key])
 
     def put_vectors(self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector) -> None:
         """Store section vectors as int8; without a row for `key` nothing is stored."""
@@ -233,12 +236,21 @@ class RevisionStore:
             )
             _mark_embedded(connection, number, unpack_hashes(stored.fetchone()[0]))
 
-    def _list_embedded(self, connection: sqlite3.Connection) -> None:
-        """List the revisions with section vectors of a store that was made before there was a
-        list."""
-        rows = connection.execute("SELECT number, section_hashes FROM revisions ORDER BY number")
-        for number, blob in rows.fetchall():
-            _mark_embedded(connection, number, unpack_hashes(blob))
+    def _fill_new_tables(self, connection: sqlite3.Connection, known: Collection[str]) -> None:
+        """List the revisions with vectors of a store that was made before there were lists.
+
+        known: the tables that it had. Every revision had its skill vectors then.
+        """
+        if "with_vectors" not in known:
+            connection.execute(
+                "INSERT INTO with_vectors (position, number) SELECT number, number FROM revisions"
+            )
+        if "embedded" not in known:
+            rows = connection.execute(
+                "SELECT number, section_hashes FROM revisions ORDER BY number"
+            )
+            for number, blob in rows.fetchall():
+                _mark_embedded(connection, number, unpack_hashes(blob))
 
     def delete(self, numbers: Sequence[int]) -> None:
         """Delete rows, and the vectors that no other row uses."""
@@ -262,6 +274,7 @@ class RevisionStore:
                 )
                 connection.execute("DELETE FROM revisions WHERE number = ?", (number,))
                 connection.execute("DELETE FROM completed WHERE number = ?", (number,))
+                connection.execute("DELETE FROM with_vectors WHERE number = ?", (number,))
                 connection.execute("DELETE FROM embedded WHERE number = ?", (number,))
 
     # -- reading
@@ -308,6 +321,19 @@ class RevisionStore:
         with self.read_connection() as connection:
             return int(connection.execute("SELECT max(seq) FROM revisions").fetchone()[0] or 0)
 
+    def keys_of(self, numbers: Sequence[int]) -> dict[int, RevisionKey]:
+        """Return the revisions under row numbers; deleted ones are left out."""
+        found = {}
+        with self.read_connection() as connection:
+            for batch in batches(numbers, SQL_BATCH):
+                slots = ", ".join("?" * len(batch))
+                for number, *key in connection.execute(
+                    f"SELECT number, skill_id, seq FROM revisions WHERE number IN ({slots})",  # noqa: S608 - only placeholders
+                    batch,
+                ):
+                    found[number] = RevisionKey(*key)
+        return found
+
     def completed_keys(self) -> dict[int, RevisionKey]:
         """Return the revisions that a language model completed, by row number."""
         with self.read_connection() as connection:
@@ -322,6 +348,19 @@ class RevisionStore:
         with self.read_connection() as connection:
             rows = connection.execute("SELECT number, skill_id, seq FROM revisions ORDER BY number")
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}
+
+
+def _insert_skill_vectors(
+    connection: sqlite3.Connection, number: int, hashes: Sequence[bytes], vectors: Vector
+) -> None:
+    connection.executemany(
+        "INSERT OR IGNORE INTO vectors VALUES (?, 0, ?)",
+        (
+            (text, vector.astype("<f4").tobytes())
+            for text, vector in zip(hashes, vectors, strict=True)
+        ),
+    )
+    connection.execute("INSERT OR IGNORE INTO with_vectors (number) VALUES (?)", (number,))
 
 
 def _mark_embedded(

@@ -28,6 +28,12 @@ CREATE TABLE IF NOT EXISTS vectors (
 -- Revisions that a language model completed.
 CREATE TABLE IF NOT EXISTS completed (number INTEGER PRIMARY KEY);
 
+-- Revisions with their two skill vectors, in the order in which they got them; as `embedded`.
+CREATE TABLE IF NOT EXISTS with_vectors (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    number   INTEGER NOT NULL UNIQUE
+);
+
 -- Revisions whose sections all have vectors, in the order in which they got them. Positions are
 -- never reused: processes keep the vectors in memory and read those beyond the last they know.
 CREATE TABLE IF NOT EXISTS embedded (

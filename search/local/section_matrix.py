@@ -17,8 +17,8 @@ from typing_extensions import override
 from search.binary_codes import BinaryCodes
 from search.local.filter_places import FilterPlaces
 from search.local.revision_store import RevisionStore
-from search.local.section_rows import RevisionSections, read_embedded, read_removed
 from search.local.store_follower import StoreFollower
+from search.local.vector_rows import RevisionVectors, read_removed, read_section_vectors
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
@@ -128,9 +128,9 @@ class SectionMatrix(StoreFollower):
 
     @override
     def _read(self, connection: sqlite3.Connection) -> None:
-        for number in read_removed(connection, self._table.numbers, self._position):
+        for number in read_removed(connection, "embedded", self._table.numbers, self._position):
             self._remove(number)
-        for some in read_embedded(connection, self._position, self._dimension):
+        for some in read_section_vectors(connection, self._position, self._dimension):
             self._append(some)
             self._position = some[-1].position
 
@@ -142,7 +142,7 @@ class SectionMatrix(StoreFollower):
             table.codes.offsets[start : start + count] = -np.inf
         table.dead += count
 
-    def _append(self, revisions: Sequence[RevisionSections]) -> None:
+    def _append(self, revisions: Sequence[RevisionVectors[npt.NDArray[np.int8]]]) -> None:
         """Add the rows of revisions; arrays are shared with the table before, unless they grow."""
         added = sum(len(one.vectors) for one in revisions)
         table = _with_room(self._table, added)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -30,47 +31,22 @@ class LocalCoordinator(Coordinator):
         self.idle = threading.Event()
         self.idle.set()
         self._lock = threading.Lock()
-        self._ingest_tasks = 0
-        self._embed_tasks = 0
-        self._refine_tasks = 0
+        self._pending: Counter[str] = Counter()
         self._pauses: dict[str, tuple[float, str]] = {}
         self._queries = 0
         self._locked: set[str] = set()
         self._claimed_at: dict[str, float] = {}
         self._requests: dict[int, IngestRequest] = {}
 
-    @property
     @override
-    def pending_ingest_tasks(self) -> int:
-        return self._ingest_tasks
-
-    @property
-    @override
-    def pending_embed_tasks(self) -> int:
-        return self._embed_tasks
+    def count_pending(self, task: str) -> int:
+        return self._pending[task]
 
     @override
-    def add_ingest_tasks(self, count: int) -> int:
+    def add_pending(self, task: str, count: int) -> int:
         with self._lock:
-            self._ingest_tasks = max(0, self._ingest_tasks + count)
-            return self._ingest_tasks
-
-    @override
-    def add_embed_tasks(self, count: int) -> int:
-        with self._lock:
-            self._embed_tasks = max(0, self._embed_tasks + count)
-            return self._embed_tasks
-
-    @property
-    @override
-    def pending_refine_tasks(self) -> int:
-        return self._refine_tasks
-
-    @override
-    def add_refine_tasks(self, count: int) -> int:
-        with self._lock:
-            self._refine_tasks = max(0, self._refine_tasks + count)
-            return self._refine_tasks
+            self._pending[task] = max(0, self._pending[task] + count)
+            return self._pending[task]
 
     @override
     def pause(self, name: str, reason: str, seconds: float) -> None:

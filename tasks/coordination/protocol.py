@@ -40,35 +40,16 @@ class Coordinator(Protocol):
     task_error: str
     """Why a task last gave up, "" if none did; the reconciler then sends the waiting work again."""
 
-    @property
-    def pending_ingest_tasks(self) -> int:
-        """Number of ingest tasks that run or wait."""
+    def count_pending(self, task: str) -> int:
+        """Number of tasks of this name that run or wait."""
         ...
 
-    @property
-    def pending_embed_tasks(self) -> int:
-        """Number of tasks embedding sections that run or wait."""
-        ...
-
-    def add_ingest_tasks(self, count: int) -> int:
-        """Add `count` (negative: subtract) to the pending ingest tasks; returns the new number.
+    def add_pending(self, task: str, count: int) -> int:
+        """Add `count` (negative: subtract) to the pending tasks of a name; returns the new number.
 
         Called when tasks are sent, with -1 by the task itself when it is done, and with 1 when it
         is tried again.
         """
-        ...
-
-    def add_embed_tasks(self, count: int) -> int:
-        """As `add_ingest_tasks`, for tasks that embed sections."""
-        ...
-
-    @property
-    def pending_refine_tasks(self) -> int:
-        """Number of tasks refining skills that run or wait."""
-        ...
-
-    def add_refine_tasks(self, count: int) -> int:
-        """As `add_ingest_tasks`, for tasks that refine skills."""
         ...
 
     def pause(self, name: str, reason: str, seconds: float) -> None:

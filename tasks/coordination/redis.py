@@ -32,7 +32,7 @@ from tasks.coordination.protocol import (
 )
 from tasks.coordination.redis_lock import try_redis_lock
 from tasks.coordination.redis_workers import WorkerRegistry
-from tasks.policies import EMBED_SECTIONS, INGEST, POLICIES, REFINE, resolve_task_name
+from tasks.policies import POLICIES, resolve_task_name
 
 _RUNNING = PREFIX + "running"
 _CRASHES = PREFIX + "deaths:"
@@ -162,44 +162,20 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         noted = zip(seqs, found, strict=True)
         return {seq: IngestRequest(*json.loads(note)) for seq, note in noted if note}
 
-    def _count_pending(self, task: str) -> int:
+    @override
+    def count_pending(self, task: str) -> int:
         running = sum(1 for note in self.get_running_tasks().values() if note["task"] == task)
         return running + self._queue_depth(POLICIES[task].queue)
 
-    @property
     @override
-    def pending_ingest_tasks(self) -> int:
-        return self._count_pending(INGEST.name)
-
-    @property
-    @override
-    def pending_embed_tasks(self) -> int:
-        return self._count_pending(EMBED_SECTIONS.name)
-
-    @override
-    def add_ingest_tasks(self, count: int) -> int:
+    def add_pending(self, task: str, count: int) -> int:
         """The queue and the running tasks are counted, so only the caller's own task is changed.
 
         With a negative `count` it stops counting as running: of several tasks that end at once,
         the last one sees no other. With a positive one, on a retry, it counts again.
         """
-        self._count_own_task(INGEST.name, count)
-        return self.pending_ingest_tasks
-
-    @override
-    def add_embed_tasks(self, count: int) -> int:
-        self._count_own_task(EMBED_SECTIONS.name, count)
-        return self.pending_embed_tasks
-
-    @property
-    @override
-    def pending_refine_tasks(self) -> int:
-        return self._count_pending(REFINE.name)
-
-    @override
-    def add_refine_tasks(self, count: int) -> int:
-        self._count_own_task(REFINE.name, count)
-        return self.pending_refine_tasks
+        self._count_own_task(task, count)
+        return self.count_pending(task)
 
     @override
     def pause(self, name: str, reason: str, seconds: float) -> None:

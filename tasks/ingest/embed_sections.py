@@ -16,8 +16,15 @@ from search.protocol import StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.encode import encode_cached, supports_language
-from tasks.ingest.next_tasks import send_embed_sections, send_unembedded_skills
-from tasks.policies import Deadline, DeadlineExceededError
+from tasks.ingest.next_tasks import send_embed_sections, send_unembedded
+from tasks.policies import (
+    EMBED_SECTIONS,
+    EMBED_SKILLS,
+    INGEST,
+    Deadline,
+    DeadlineExceededError,
+    TaskPolicy,
+)
 from tasks.services import Services
 
 _NICENESS = 15
@@ -36,7 +43,7 @@ def embed_sections(
     lower_thread_priority()
     done: list[RevisionKey] = []
     try:
-        _yield_to_ingest(services)
+        yield_to_tasks(services, INGEST, EMBED_SKILLS)
         keys = [
             RevisionKey(entry.skill_id, entry.seq)
             for entry in services.graph.get_entries(skill_ids)
@@ -49,9 +56,9 @@ def embed_sections(
         done = [revision.key for revision in revisions]
         services.graph.mark_embedded(done)
     finally:
-        left = services.coordinator.add_embed_tasks(-1)
-    if done and not left and not services.coordinator.pending_ingest_tasks:
-        send_unembedded_skills(services)
+        left = services.coordinator.add_pending(EMBED_SECTIONS.name, -1)
+    if done and not left and not _is_any_pending(services, INGEST, EMBED_SKILLS):
+        send_unembedded(services)
     return {"embedded": len(done)}
 
 
@@ -94,11 +101,15 @@ def lower_thread_priority() -> None:
             os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
 
 
-def _yield_to_ingest(services: Services) -> None:
-    """Wait for ingest tasks to end, for half a second at most."""
+def yield_to_tasks(services: Services, *others: TaskPolicy) -> None:
+    """Wait for tasks that come first to end, for half a second at most."""
     end = time.monotonic() + _MAX_YIELD_SECONDS
-    while services.coordinator.pending_ingest_tasks and time.monotonic() < end:
+    while _is_any_pending(services, *others) and time.monotonic() < end:
         time.sleep(_YIELD_CHECK_SECONDS)
+
+
+def _is_any_pending(services: Services, *tasks: TaskPolicy) -> bool:
+    return any(services.coordinator.count_pending(task.name) for task in tasks)
 
 
 def embed_revisions(

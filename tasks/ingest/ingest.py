@@ -1,4 +1,7 @@
-"""Ingest: parse, classify, embed, index and publish a batch of skills (spec §4.2–4.6)."""
+"""Ingest: parse, classify, index and publish a batch of skills (spec §4.2–4.6).
+
+Published skills are found by their words; `embed_skills` adds their vectors.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,16 @@ from search.skill_analysis import (
     body_terms,
     description_terms,
     section_text_hashes,
-    skill_texts,
+    skill_text_hashes,
 )
 from search.text.background_frequencies import load_background
 from skills import licences
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
-from tasks.encode import encode_cached, supports_language
 from tasks.ingest.next_tasks import (
-    send_embed_sections,
+    send_after_ingest,
     send_ingest,
-    send_link,
     send_refine,
-    send_unembedded_skills,
 )
 from tasks.ingest.role_classifier import load_role_classifier
 from tasks.metrics_recorder import time_stage
@@ -44,6 +44,9 @@ _Place = tuple[RevisionKey, CatalogEntry]
 """A skill with the key of its next revision."""
 
 _Failure = tuple[RevisionKey, str, str, str]
+
+_Published = tuple[RevisionKey, bool]
+"""A published revision, and whether its skill vectors are stored."""
 
 
 @dataclass(slots=True)
@@ -64,32 +67,26 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     is read, so that of two runs the one with the higher seq has read the newer content. A skill
     that cannot be read becomes a failed entry, and does not affect the others.
     """
-    published: list[RevisionKey] = []
+    published: list[_Published] = []
     try:
         entries = [entry for entry in services.graph.get_entries(skill_ids) if needs_ingest(entry)]
         with time_stage(services.metrics, INGEST.name, "read"):
             skills = _read(services, entries, deadline) if entries else []
         published = _publish(services, skills, deadline) if skills else []
     finally:
-        _send_next_tasks(services, published, services.coordinator.add_ingest_tasks(-1))
+        _send_next_tasks(services, published, services.coordinator.add_pending(INGEST.name, -1))
     return {"published": len(published)}
 
 
-def _send_next_tasks(services: Services, published: Sequence[RevisionKey], others: int) -> None:
-    """Send linking and embedding, once all of a large change is searchable; and refinement, which
-    has a queue of its own.
+def _send_next_tasks(services: Services, published: Sequence[_Published], others: int) -> None:
+    """Send linking, embedding and refinement of what was published.
 
-    others: ingest tasks that still run or wait. While sections are being embedded, those of the
-    published skills are sent at once.
+    others: ingest tasks that still run or wait.
     """
-    if not others:
-        send_link(services)
-    if services.coordinator.pending_embed_tasks:
-        send_embed_sections(services, [key.skill_id for key in published])
-    elif not others:
-        send_unembedded_skills(services)
+    lacking = [key for key, has_vectors in published if not has_vectors]
+    send_after_ingest(services, lacking, others)
     if services.sends_refine and services.settings.language_model.offline_stages:
-        skill_ids = [key.skill_id for key in published]
+        skill_ids = [key.skill_id for key, _ in published]
         send_refine(services.coordinator, services.send_task, skill_ids)
 
 
@@ -181,23 +178,34 @@ def _find_unchanged(
     return dict(same[key] for key in published if key not in outdated)
 
 
-def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -> list[RevisionKey]:
-    metrics = services.metrics
-    with time_stage(metrics, INGEST.name, "embed"):
-        vectors = _embed(services, [work.parsed for work in skills])
-    deadline.check("embed")
-    model = services.encoder.get().model
+def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -> list[_Published]:
+    """Publish skills; those whose vectors are not known yet get them later (`embed_skills`)."""
+    metrics, model = services.metrics, services.encoder_model
+    vectors = _find_known_vectors(services, skills)
     with time_stage(metrics, INGEST.name, "index"):
-        services.index.add(
-            [_build_document(work, pair, model) for work, pair in zip(skills, vectors, strict=True)]
-        )
+        services.index.add([_build_document(work, vectors.get(work.key), model) for work in skills])
     kept = _keep_section_vectors(services, skills, model)
     deadline.check("index")
     with time_stage(metrics, INGEST.name, "publish"):
-        published = services.graph.publish([_build_publication(work) for work in skills])
+        published = services.graph.publish(
+            [_build_publication(work, work.key in vectors) for work in skills]
+        )
         if kept:
             services.graph.mark_embedded(kept)
-        return published
+        return [(key, key in vectors) for key in published]
+
+
+def _find_known_vectors(
+    services: Services, skills: Sequence[_SkillWork]
+) -> dict[RevisionKey, Vector]:
+    """The skill vectors, each (2, dimension), of skills whose two texts are in the index."""
+    hashes = {work.key: skill_text_hashes(services.encoder_model, work.parsed) for work in skills}
+    known = services.index.get_cached_vectors([text for pair in hashes.values() for text in pair])
+    return {
+        key: np.stack([known[text] for text in pair])
+        for key, pair in hashes.items()
+        if all(text in known for text in pair)
+    }
 
 
 def _keep_section_vectors(
@@ -222,18 +230,7 @@ def _keep_section_vectors(
     return kept
 
 
-def _embed(services: Services, parsed: Sequence[ParsedSkill]) -> Vector:
-    """Skill vectors (skills, 2, dimension); zero for languages that the encoder lacks."""
-    encoder = services.encoder.get()
-    vectors = np.zeros((len(parsed), 2, encoder.dimension), np.float32)
-    known = [row for row, skill in enumerate(parsed) if supports_language(encoder, skill)]
-    if known:
-        texts = [text for row in known for text in skill_texts(parsed[row])]
-        vectors[known] = encode_cached(services, texts).reshape(len(known), 2, encoder.dimension)
-    return vectors
-
-
-def _build_document(work: _SkillWork, vectors: Vector, model: str) -> SkillDocument:
+def _build_document(work: _SkillWork, vectors: Vector | None, model: str) -> SkillDocument:
     record = work.parsed.record
     return SkillDocument(
         key=work.key,
@@ -253,7 +250,7 @@ def _build_document(work: _SkillWork, vectors: Vector, model: str) -> SkillDocum
     )
 
 
-def _build_publication(work: _SkillWork) -> Publication:
+def _build_publication(work: _SkillWork, has_vectors: bool) -> Publication:
     record = work.parsed.record
     background = load_background()
     return Publication(
@@ -272,6 +269,7 @@ def _build_publication(work: _SkillWork) -> Publication:
         mentions=find_mentions(work.parsed),
         body_terms=body_terms(work.analysis, background),
         description_terms=description_terms(work.analysis, background),
+        has_vectors=has_vectors,
     )
 
 
@@ -301,6 +299,4 @@ def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: Base
             for entry, seq in zip(entries, seqs, strict=True)
         ]
     )
-    send_link(services)
-    if not services.coordinator.pending_ingest_tasks:
-        send_unembedded_skills(services)
+    send_after_ingest(services, [], services.coordinator.count_pending(INGEST.name))

@@ -13,7 +13,7 @@ from search.batches import batches
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.ingest.ingest import needs_ingest
-from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded_skills
+from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.record_answers import record_missing_answers
@@ -128,10 +128,10 @@ def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
     While ingest tasks run, only superseded revisions are returned: others may be half written.
     """
     coordinator, index = services.coordinator, services.index
-    quiet = not coordinator.pending_ingest_tasks
+    quiet = not coordinator.count_pending(INGEST.name)
     stored, partial_keys = index.list_keys(), index.partial_keys()
     # Checked again after the keys were listed: they may belong to a task that began meanwhile.
-    quiet = quiet and not coordinator.pending_ingest_tasks
+    quiet = quiet and not coordinator.count_pending(INGEST.name)
     pointers = services.graph.get_changes_since(0).pointers
     orphans = [
         key
@@ -204,8 +204,8 @@ def resend_open_work(services: Services) -> dict[str, object]:
     """Send tasks for all open jobs of the journal and all unfinished skills of the catalog.
 
     Skills are skipped while ingest tasks run or wait, which would do the same work. Returns how
-    many `events`, `queries`, `outcomes`, and skills for `ingest`, `embed_sections` and `refine`
-    were sent.
+    many `events`, `queries`, `outcomes`, and skills for `ingest`, `embed_skills`, `embed_sections`
+    and `refine` were sent.
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
@@ -225,15 +225,14 @@ def resend_open_work(services: Services) -> dict[str, object]:
         "queries": len(queries),
         "outcomes": len(outcomes),
     }
-    if services.coordinator.pending_ingest_tasks:
+    if services.coordinator.count_pending(INGEST.name):
         return report
     waiting = services.graph.list_awaiting_ingest(_MAX_AWAITING_INGEST)
     _resend_ingest(services, waiting)
-    is_busy = bool(waiting) or bool(services.coordinator.pending_embed_tasks)
-    unembedded = 0 if is_busy else send_unembedded_skills(services)
+    unembedded = {} if waiting else send_unembedded(services)
     if services.graph.list_awaiting_linking(1) or has_unread_outcomes(services):
         send_link(services)
-    report |= {"ingest": len(waiting), "embed_sections": unembedded}
+    report |= {"ingest": len(waiting), "embed_skills": 0, "embed_sections": 0, **unembedded}
     return report | {"refine": 0 if waiting else send_unrefined_skills(services)}
 
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from graph.records import Source
+from search.batches import batches
 from skills.events import EventData, OutcomesReported, SourceChanged
+from skills.record import RevisionKey
 from tasks.coordination.protocol import Coordinator
 from tasks.policies import (
     EMBED_SECTIONS,
+    EMBED_SKILLS,
     FETCH,
     INGEST,
     LINK,
@@ -23,8 +26,9 @@ from tasks.policies import (
 from tasks.services import SendTask, Services
 from tasks.sources.readers import find_source
 
-_EMBED_BATCH_SKILLS = 16
-_MAX_UNEMBEDDED = 20_000
+_EMBED_BATCH_SKILLS = 64
+_SECTION_BATCH_SKILLS = 16
+_MAX_WAITING = 20_000
 _REFINE_BATCH_SKILLS = 16
 
 
@@ -60,7 +64,7 @@ def send_fetch(services: Services, event_ids: Sequence[str]) -> None:
 
 def send_ingest(services: Services, skill_ids: Sequence[str]) -> None:
     """Have one batch of skills ingested, for which the catalog holds a request."""
-    services.coordinator.add_ingest_tasks(1)
+    services.coordinator.add_pending(INGEST.name, 1)
     services.send_task(INGEST.name, skill_ids)
 
 
@@ -69,22 +73,74 @@ def send_link(services: Services) -> None:
     services.send_task(LINK.name, [])
 
 
+def send_after_ingest(services: Services, published: Sequence[RevisionKey], others: int) -> None:
+    """Send what follows ingest: linking and embedding once all of a large change is published.
+
+    published: without skill vectors. others: ingest tasks that still run or wait. While skills are
+    being embedded, those that were just published are sent at once.
+    """
+    if not others:
+        send_link(services)
+    if services.coordinator.count_pending(EMBED_SKILLS.name):
+        send_embed_skills(services, [key.skill_id for key in published])
+    elif not others:
+        send_unembedded(services)
+
+
+def send_after_embed_skills(
+    services: Services, embedded: Sequence[RevisionKey], others: int
+) -> None:
+    """Send what follows the embedding of skills: that of their sections, at once while others'
+    are being embedded, else once all skills have their vectors.
+
+    others: tasks embedding skills that still run or wait.
+    """
+    if services.coordinator.count_pending(EMBED_SECTIONS.name):
+        send_embed_sections(services, [key.skill_id for key in embedded])
+    elif not others and not services.coordinator.count_pending(INGEST.name):
+        send_unembedded(services)
+
+
+def send_embed_skills(services: Services, skill_ids: Sequence[str]) -> None:
+    """Have the skill vectors of skills computed, in batches and in this order."""
+    _send_batches(services, EMBED_SKILLS, skill_ids, _EMBED_BATCH_SKILLS)
+
+
 def send_embed_sections(services: Services, skill_ids: Sequence[str]) -> None:
     """Have the sections of skills embedded, in batches and in this order."""
-    for start in range(0, len(skill_ids), _EMBED_BATCH_SKILLS):
-        services.coordinator.add_embed_tasks(1)
-        services.send_task(EMBED_SECTIONS.name, skill_ids[start : start + _EMBED_BATCH_SKILLS])
+    _send_batches(services, EMBED_SECTIONS, skill_ids, _SECTION_BATCH_SKILLS)
 
 
-def send_unembedded_skills(services: Services) -> int:
-    """Have every published skill without section vectors embedded, most used first; how many."""
-    waiting = [key.skill_id for key in services.graph.list_awaiting_embedding(_MAX_UNEMBEDDED)]
-    send_embed_sections(services, waiting)
-    return len(waiting)
+def _send_batches(
+    services: Services, task: TaskPolicy, skill_ids: Sequence[str], size: int
+) -> None:
+    for batch in batches(skill_ids, size):
+        services.coordinator.add_pending(task.name, 1)
+        services.send_task(task.name, batch)
+
+
+def send_unembedded(services: Services) -> dict[str, int]:
+    """Have published skills without skill vectors embedded, most used first; once there are none,
+    the sections of those without section vectors. Returns how many were sent, by task.
+
+    Nothing is sent twice: tasks that run or wait send the rest when they are done.
+    """
+    graph, coordinator = services.graph, services.coordinator
+    sent = {"embed_skills": 0, "embed_sections": 0}
+    if coordinator.count_pending(EMBED_SKILLS.name):
+        return sent
+    if skills := graph.list_awaiting_vectors(_MAX_WAITING):
+        send_embed_skills(services, [key.skill_id for key in skills])
+        return sent | {"embed_skills": len(skills)}
+    if coordinator.count_pending(EMBED_SECTIONS.name):
+        return sent
+    skills = graph.list_awaiting_embedding(_MAX_WAITING)
+    send_embed_sections(services, [key.skill_id for key in skills])
+    return sent | {"embed_sections": len(skills)}
 
 
 def send_refine(coordinator: Coordinator, send_task: SendTask, skill_ids: Sequence[str]) -> None:
     """Have published skills refined by a language model, in batches and in this order."""
-    for start in range(0, len(skill_ids), _REFINE_BATCH_SKILLS):
-        coordinator.add_refine_tasks(1)
-        send_task(REFINE.name, skill_ids[start : start + _REFINE_BATCH_SKILLS])
+    for batch in batches(skill_ids, _REFINE_BATCH_SKILLS):
+        coordinator.add_pending(REFINE.name, 1)
+        send_task(REFINE.name, batch)

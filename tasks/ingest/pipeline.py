@@ -1,15 +1,17 @@
 """The order of ingest: what each task works on, and which tasks it sends.
 
-    event ──► plan ─────────────► ingest ──┬─► embed_sections
+    event ──► plan ─────────────► ingest ──┬─► embed_skills ──► embed_sections
       │        │                    ▲      ├─► link
       └────────┴──► fetch ──────────┘      └─► refine
 
 An event is recorded in the journal and then sent to `plan`, or to `fetch` where it names itself an
 event of a git source. `plan` also forwards to `fetch` what turns out to be of a git source. Both
 compare the source with the catalog (`diff`), request ingest of what changed, and remove what is
-gone. `ingest` makes skills searchable; `embed_sections` and `link` follow once no other ingest task
-runs or waits. `refine` has a language model add to what is published, where one is configured.
-`maintain` runs periodically and sends again whatever a crash lost at any step.
+gone. `ingest` publishes skills, which are found by their words from then on. Once no other ingest
+task runs or waits, `link` follows, and `embed_skills`, which makes them found by meaning; once all
+skills have their vectors, `embed_sections`. `refine` has a language model add to what is published,
+where one is configured. `maintain` runs periodically and sends again whatever a crash lost at any
+step.
 
 Messages carry ids only. What is to be done is in the journal (events) and in the catalog (skills),
 so a message that comes twice, or not at all, neither repeats nor loses work.
@@ -18,13 +20,24 @@ so a message that comes twice, or not at all, neither repeats nor loses work.
 from __future__ import annotations
 
 from tasks.ingest.embed_sections import embed_sections, split_embed_batch
+from tasks.ingest.embed_skills import embed_skills, split_embed_skills_batch
 from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.fetch import fetch
 from tasks.ingest.ingest import ingest, split_ingest_batch
 from tasks.ingest.link import link
 from tasks.ingest.maintain import maintain
 from tasks.ingest.plan import plan
-from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, LINK, MAINTAIN, PLAN, QUERY, REFINE
+from tasks.policies import (
+    EMBED_SECTIONS,
+    EMBED_SKILLS,
+    FETCH,
+    INGEST,
+    LINK,
+    MAINTAIN,
+    PLAN,
+    QUERY,
+    REFINE,
+)
 from tasks.refine.refine import refine, split_refine_batch
 from tasks.task import TaskDefinition
 
@@ -47,17 +60,25 @@ INGEST_PIPELINE = (
         INGEST,
         ingest,
         ids="skill ids",
-        sends=(INGEST, EMBED_SECTIONS, REFINE, LINK),
+        sends=(INGEST, EMBED_SKILLS, EMBED_SECTIONS, REFINE, LINK),
         on_failure=split_ingest_batch,
-        before_retry=lambda services: services.coordinator.add_ingest_tasks(1),
+        before_retry=lambda services: services.coordinator.add_pending(INGEST.name, 1),
+    ),
+    TaskDefinition(
+        EMBED_SKILLS,
+        embed_skills,
+        ids="skill ids",
+        sends=(EMBED_SKILLS, EMBED_SECTIONS),
+        on_failure=split_embed_skills_batch,
+        before_retry=lambda services: services.coordinator.add_pending(EMBED_SKILLS.name, 1),
     ),
     TaskDefinition(
         EMBED_SECTIONS,
         embed_sections,
         ids="skill ids",
-        sends=(EMBED_SECTIONS,),
+        sends=(EMBED_SKILLS, EMBED_SECTIONS),
         on_failure=split_embed_batch,
-        before_retry=lambda services: services.coordinator.add_embed_tasks(1),
+        before_retry=lambda services: services.coordinator.add_pending(EMBED_SECTIONS.name, 1),
     ),
     TaskDefinition(
         REFINE,
@@ -65,14 +86,14 @@ INGEST_PIPELINE = (
         ids="skill ids",
         sends=(REFINE,),
         on_failure=split_refine_batch,
-        before_retry=lambda services: services.coordinator.add_refine_tasks(1),
+        before_retry=lambda services: services.coordinator.add_pending(REFINE.name, 1),
     ),
     TaskDefinition(LINK, link, ids="none: all skills that are marked for linking", sends=(LINK,)),
     TaskDefinition(
         MAINTAIN,
         maintain,
         ids="none",
-        sends=(PLAN, FETCH, INGEST, EMBED_SECTIONS, REFINE, LINK, QUERY),
+        sends=(PLAN, FETCH, INGEST, EMBED_SKILLS, EMBED_SECTIONS, REFINE, LINK, QUERY),
     ),
 )
 """Tasks in the order in which they work on a change. A task that sends itself splits its work."""

@@ -61,22 +61,24 @@ class IndexCopier:
         return copied
 
     def _copy_batch(self, keys: Sequence[RevisionKey]) -> int:
-        present = self.target.get_skill_vectors(keys)
+        present, vectorised = self.target.complete_keys(keys), self.target.get_skill_vectors(keys)
         # Another model may know languages of skills that have no vectors so far.
         embedded = self.source.get_section_vectors(keys) if self.encoder is None else {}
         wanted = list(embedded) if self.encoder is None else list(keys)
         embedded_in_target = self.target.get_section_vectors(wanted)
-        lacking = [key for key in keys if key not in present]
+        lacking = [key for key in keys if key not in present or key not in vectorised]
         unembedded = [key for key in wanted if key not in embedded_in_target]
         revisions = self.source.get_revisions(list(dict.fromkeys((*lacking, *unembedded))))
-        fresh = [revisions[key] for key in lacking if key in revisions]
-        if fresh:
-            vectors = self._skill_vectors(fresh)
-            self.target.add([_build_document(one, vectors[one.key], self.model) for one in fresh])
+        vectors = self._skill_vectors([revisions[key] for key in lacking if key in revisions])
+        fresh = [revisions[key] for key in lacking if key in revisions and key not in present]
+        self.target.add([_build_document(one, vectors.get(one.key), self.model) for one in fresh])
+        late = {key: vectors[key] for key in present.difference(vectorised) if key in vectors}
+        self.target.save_skill_vectors(late)
         self._copy_sections([revisions[key] for key in unembedded if key in revisions], embedded)
         return len(fresh)
 
     def _skill_vectors(self, revisions: Sequence[StoredRevision]) -> Mapping[RevisionKey, Vector]:
+        """Vectors by key; a revision that the source has no vectors of yet may lack them."""
         if self.encoder is None:
             return self.source.get_skill_vectors([one.key for one in revisions])
         vectors = np.zeros((len(revisions), 2, self.encoder.dimension), np.float32)
@@ -114,7 +116,7 @@ def _encode_sections(
     return dict(zip(texts, parts, strict=True))
 
 
-def _build_document(revision: StoredRevision, vectors: Vector, model: str) -> SkillDocument:
+def _build_document(revision: StoredRevision, vectors: Vector | None, model: str) -> SkillDocument:
     analysis = analyse_skill(revision.parsed)
     return SkillDocument(
         key=revision.key,

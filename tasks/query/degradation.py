@@ -38,6 +38,9 @@ _LINKS_UNKNOWN = "links and paths are not known: the catalog did not answer"
 _NO_SKILL_VECTORS = "ranked by words only: the search index did not answer"
 _NO_SECTION_COSINES = "ranked without the skills' sections: the search index did not answer"
 _NO_SECTION_VECTORS = "passages chosen by words only: the search index did not answer"
+_MIN_MISSING_SHARE = 0.01
+"""Share of candidates without vectors from which on a bundle says so: single skills that have just
+changed are no news."""
 _UNREAD_FINDING = "its text was marked, and cannot be read now"
 
 
@@ -57,6 +60,17 @@ class Degradations:
         self._reasons.setdefault(reason)
         if error is not None:
             self._errors.setdefault(str(error))
+
+    def add_missing_vectors(self, missing: int, candidates: int) -> None:
+        """Note how many of the candidates are ranked by words, as their vectors are not computed
+        yet; nothing where no vectors could be read at all."""
+        if not missing or _NO_SKILL_VECTORS in self._reasons:
+            return
+        if (share := missing / candidates) >= _MIN_MISSING_SHARE:
+            self.add(
+                f"{share:.0%} of the candidates are ranked by words: their vectors are not "
+                "computed yet"
+            )
 
     @property
     def reasons(self) -> tuple[str, ...]:

@@ -190,6 +190,7 @@ def _read_cosines(
         return {}, {}
     index = context.services.index
     vectors = index.get_skill_vectors(keys)
+    context.degradations.add_missing_vectors(len(keys) - len(vectors), len(keys))
     cosines: dict[RevisionKey, tuple[float, float]] = {}
     if vectors:
         pairs = np.vecdot(np.stack(list(vectors.values())), query.vector).tolist()

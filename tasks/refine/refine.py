@@ -23,7 +23,7 @@ from skills.record import RevisionKey
 from tasks.ingest.embed_sections import lower_thread_priority
 from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.protocol import InvalidAnswerError
-from tasks.policies import Deadline, DeadlineExceededError
+from tasks.policies import REFINE, Deadline, DeadlineExceededError
 from tasks.refine.pauses import PAUSING_ERRORS, get_refine_pause, pause_refining
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.services import Services
@@ -60,7 +60,7 @@ def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
     try:
         outcomes = _refine_batch(services, deadline, skill_ids)
     finally:
-        services.coordinator.add_refine_tasks(-1)
+        services.coordinator.add_pending(REFINE.name, -1)
     by_outcome = {
         outcome: [skill_id for skill_id, one in outcomes.items() if one is outcome]
         for outcome in _Outcome

@@ -8,6 +8,7 @@ from graph.protocol import Catalog
 from graph.records import CatalogEntry, EntryFilter, SkillState
 from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import AnswerStore, RefinementKind
+from tasks.policies import REFINE
 from tasks.refine.pauses import get_refine_pause
 from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.refine.stage import RefineStage
@@ -57,7 +58,7 @@ def send_unrefined_skills(services: Services) -> int:
     if answers is None or not settings.offline_stages or not services.sends_refine:
         return 0
     coordinator = services.coordinator
-    if coordinator.pending_refine_tasks or get_refine_pause(coordinator, settings):
+    if coordinator.count_pending(REFINE.name) or get_refine_pause(coordinator, settings):
         return 0
     if not coordinator.claim_if_due("resend refine", _RESEND_SECONDS):
         return 0

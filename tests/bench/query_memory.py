@@ -101,7 +101,7 @@ def _report(answer: AnsweredQuery) -> Iterator[Outcome]:
 
 def replace_outcomes(settings: Settings, tasks: Sequence[LabelledTask], count: int) -> None:
     """Give the library these past queries alone."""
-    with EmbeddedBackend(settings, writable=False, embed_sections=False) as backend:
+    with EmbeddedBackend(settings, writable=False, embeds="skills") as backend:
         encoder = backend.services.encoder.get()
         texts = [task.text for task in tasks]
         vectors = np.concatenate(
@@ -120,7 +120,7 @@ def measure(settings: Settings, texts: Sequence[str]) -> dict[str, Any]:
     ways: dict[str, tuple[str, ...]] = {"with memory": (), "without": ("memory",)}
     total: dict[str, list[float]] = {name: [] for name in ways}
     stages: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
-    with EmbeddedBackend(settings, writable=False, embed_sections=False) as backend:
+    with EmbeddedBackend(settings, writable=False, embeds="skills") as backend:
 
         def ask(text: str, name: str) -> None:
             started = time.perf_counter()

@@ -30,6 +30,7 @@ from skills.parsing.parse_skill import parse_skill
 from skills.passages import section_texts
 from tests.bench.library import make_library
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.protocol import EmbedMode
 from workers.backend.store_backend import StoreBackend
 from workers.processes.interpreter import skillbus_command
 
@@ -129,7 +130,8 @@ def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[
 
     With `paging` whatever is not paged yet is being paged meanwhile.
     """
-    with EmbeddedBackend(settings, writable=True, embed_sections=paging) as backend:
+    embeds: EmbedMode = "sections" if paging else "skills"
+    with EmbeddedBackend(settings, writable=True, embeds=embeds) as backend:
         backend.warm_up()
         busy = backend.get_progress()
         for task in tasks:
@@ -164,7 +166,8 @@ def bench_edit(settings: Settings, root: Path, paging: bool, edits: int = 100) -
     """Edits at 5 a second to a synced directory, each timed until its revision is published."""
     files = sorted(root.rglob("SKILL.md"))[:edits]
     waits: list[float] = []
-    with EmbeddedBackend(settings, writable=True, embed_sections=paging) as backend:
+    embeds: EmbedMode = "sections" if paging else "skills"
+    with EmbeddedBackend(settings, writable=True, embeds=embeds) as backend:
         backend.warm_up()
         graph = backend.services.graph
         before = time.process_time()

@@ -213,21 +213,21 @@ def test_pending_tasks_are_those_that_run_and_those_that_wait(
     other = worker(redis_settings, "two", lambda queue: waiting[queue])
     one.start_task(INGEST.name, "message", ["a"])
     other.start_task(EMBED_SECTIONS.name, "embed_sections", ["b"])
-    assert (one.pending_ingest_tasks, one.pending_embed_tasks) == (4, 1)
+    assert (one.count_pending(INGEST.name), one.count_pending(EMBED_SECTIONS.name)) == (4, 1)
     waiting[INGEST.queue] = 0
-    assert one.add_ingest_tasks(-1) == 0
-    assert other.add_ingest_tasks(-1) == 0
-    assert other.pending_embed_tasks == 1
-    assert one.add_ingest_tasks(1) == 1
+    assert one.add_pending(INGEST.name, -1) == 0
+    assert other.add_pending(INGEST.name, -1) == 0
+    assert other.count_pending(EMBED_SECTIONS.name) == 1
+    assert one.add_pending(INGEST.name, 1) == 1
     one.finish_task(INGEST.name, "message", ["a"])
-    assert one.pending_ingest_tasks == 0
+    assert one.count_pending(INGEST.name) == 0
 
 
 def test_of_several_that_end_at_once_the_last_sees_no_other(two: Two) -> None:
     two[0].start_task(INGEST.name, "a", ["a"])
     two[1].start_task(INGEST.name, "b", ["b"])
-    assert two[0].add_ingest_tasks(-1) == 1
-    assert two[1].add_ingest_tasks(-1) == 0
+    assert two[0].add_pending(INGEST.name, -1) == 1
+    assert two[1].add_pending(INGEST.name, -1) == 0
 
 
 def test_a_lease_is_kept_as_long_as_the_work_takes(

@@ -32,6 +32,7 @@ from search.skill_analysis import analyse_skill, section_text_hashes, skill_text
 from search.text.tokens import tokenize
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, RevisionKey
+from tests.support.program.program import wait_for
 from tests.support.servers.elastic import ElasticIndices
 
 MODEL, DIMENSION = "hashing:1", 16
@@ -104,6 +105,11 @@ def known(index: SearchIndex, hashes: Sequence[bytes], count: int) -> dict[bytes
     while len(found := index.get_cached_vectors(hashes)) != count and time.monotonic() < end:
         time.sleep(0.05)
     return found
+
+
+def vectors_of(one: SkillDocument) -> np.ndarray:
+    assert one.vectors is not None
+    return one.vectors
 
 
 def search(index: SearchIndex, text: str, filters: Filters = ANY) -> list[str]:
@@ -265,6 +271,32 @@ class TestSearching:
         assert [hit.key for hit in near] == [partly.key]
         assert index.search_vectors(partly.vectors[0], 1, 5, ANY) == []
         assert index.search_vectors(unknown.vectors[0], 0, 5, ANY) == []
+
+    def test_vectors_may_come_later(self, index: SearchIndex) -> None:
+        first, second = document("loom"), document("kiln")
+        index.add([replace(first, vectors=None), second])
+        assert search(index, "loom") == ["home:loom"], "found by words at once"
+        assert index.complete_keys([first.key]) == {first.key}
+        assert set(index.get_skill_vectors([first.key, second.key])) == {second.key}
+        assert vectors_of(first) is not None
+        near = index.search_vectors(vectors_of(first)[0], 0, 10, ANY)
+        assert first.key not in {hit.key for hit in near}
+        for _ in range(2):  # idempotent
+            index.save_skill_vectors({first.key: vectors_of(first)})
+        wait_for(lambda: first.key in index.get_skill_vectors([first.key]))
+        stored = index.get_skill_vectors([first.key])[first.key]
+        assert np.allclose(stored, vectors_of(first), atol=2e-3)
+        near = index.search_vectors(vectors_of(first)[0], 0, 10, Filters(source=("home",)))
+        assert near[0].key == first.key
+        texts = skill_text_hashes(MODEL, first.parsed)
+        assert set(known(index, texts, 2)) == set(texts)
+        index.delete([first.key])
+        assert set(index.get_skill_vectors([first.key, second.key])) == {second.key}
+        assert not known(index, texts, 0)
+
+    def test_vectors_of_no_document_are_not_stored(self, index: SearchIndex) -> None:
+        index.save_skill_vectors({RevisionKey("home:none", 1): unit(3, 2)})
+        assert not index.search_vectors(unit(3, 2)[0], 0, 10, ANY)
 
     def test_long_and_odd_identifiers(self, index: SearchIndex) -> None:
         odd = [

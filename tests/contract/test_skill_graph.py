@@ -445,10 +445,26 @@ class SkillGraphContract:
         graph.publish([publication("c", 4)])
         assert graph.list_awaiting_embedding(1) == [key("c", 4)]
 
+    def test_skill_vectors_are_awaited_by_use(self, graph: SkillGraph) -> None:
+        known = replace(publication("d", 4), has_vectors=True)
+        graph.publish([publication("a", 1), publication("b", 2), publication("c", 3), known])
+        graph.increment_uses(["lib:b", "lib:c"])
+        graph.increment_uses(["lib:c", "lib:d"])
+        assert graph.list_awaiting_vectors(2) == [key("c", 3), key("b", 2)]
+        graph.mark_vectors_stored([key("c", 3), key("b", 1), key("missing", 1)])
+        assert graph.list_awaiting_vectors(9) == [key("b", 2), key("a", 1)]
+        states = {entry.skill_id: entry.has_vectors for entry in graph.get_entries()}
+        assert states == {"lib:a": False, "lib:b": False, "lib:c": True, "lib:d": True}
+        graph.publish([publication("c", 5), replace(publication("b", 6), has_vectors=True)])
+        assert graph.list_awaiting_vectors(9) == [key("c", 5), key("a", 1)]
+        graph.remove([key("c", 7)])
+        assert graph.list_awaiting_vectors(9) == [key("a", 1)]
+
     def test_counts(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
         link_all(graph, link("a", "b"))
         graph.mark_embedded([key("a", 1)])
+        graph.mark_vectors_stored([key("b", 2)])
         graph.request_ingest([("lib:c", "lib", "c")], 3)
         graph.record_failures([(key("d", 4), "lib", "d", "bad")])
         graph.remove([key("e", 5)])
@@ -458,6 +474,7 @@ class SkillGraphContract:
             "published": 3,
             "failed": 1,
             "removed": 1,
+            "with_vectors": 1,
             "paged": 1,
             "unlinked": 1,
             "waiting": 1,

@@ -27,11 +27,11 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.metrics_recorder import MetricsRecorder
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.policies import MAINTAIN, Deadline
+from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, Deadline
 from tasks.send import queue_depth, send_task
 from tasks.services import Services
 from workers.backend.home import create_home
-from workers.backend.protocol import RefineMode
+from workers.backend.protocol import EmbedMode, RefineMode
 from workers.backend.store_backend import StoreBackend
 from workers.backend.stores import open_services, require_library
 from workers.backend.writer_lock import WriterLock
@@ -73,10 +73,10 @@ class EmbeddedBackend(StoreBackend):
     the same time; their journals are in memory. A process has one embedded backend at a time, as
     the in-memory broker is shared.
 
-    encoder: used in place of the one that the settings name. embed_sections: without it, sections
-    are left to a later process. refine: which skills this process refines. measures: records how
-    tasks run. Raises UsageError if another process holds the lock, or if there is no library to
-    read.
+    encoder: used in place of the one that the settings name. embeds: which vectors this process
+    computes; others are left to a later one. refine: which skills this process refines. measures:
+    records how tasks run. Raises UsageError if another process holds the lock, or if there is no
+    library to read.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class EmbeddedBackend(StoreBackend):
         *,
         writable: bool,
         encoder: Encoder | None = None,
-        embed_sections: bool = True,
+        embeds: EmbedMode = "sections",
         refine: RefineMode = "always",
         measures: MetricsRecorder | None = None,
     ) -> None:
         self.settings = settings
         self._measures = measures
-        self._embed_sections = embed_sections
+        self._embeds = embeds
         self._refine = refine
         self._encoder = encoder
         self.writable = writable
@@ -163,8 +163,11 @@ class EmbeddedBackend(StoreBackend):
             "link": 1 if self.writable else 0,
             # The store of outcomes is shared by all processes of a home.
             "outcomes": 1,
+            "embed_skills": workers.embed_threads
+            if self.writable and self._embeds != "nothing"
+            else 0,
             "embed_sections": workers.embed_threads
-            if self.writable and self._embed_sections
+            if self.writable and self._embeds == "sections"
             else 0,
             # A task itself has `language_model.concurrency` threads.
             "refine": int(self.writable and self._refines),
@@ -295,7 +298,8 @@ class EmbeddedBackend(StoreBackend):
 
     def _is_busy(self) -> bool:
         progress = self.get_progress()
-        pending = self.coordinator.pending_ingest_tasks or self.coordinator.pending_embed_tasks
+        tasks = (INGEST, EMBED_SKILLS, EMBED_SECTIONS)
+        pending = any(self.coordinator.count_pending(task.name) for task in tasks)
         return bool(progress["events"] or progress["waiting"] or progress["unlinked"] or pending)
 
     def _wait_while(self, is_busy: Callable[[], bool]) -> None:

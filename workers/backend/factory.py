@@ -9,7 +9,7 @@ from config.settings import Settings
 
 if TYPE_CHECKING:
     from tasks.metrics_recorder import MetricsRecorder
-    from workers.backend.protocol import Backend, RefineMode
+    from workers.backend.protocol import Backend, EmbedMode, RefineMode
     from workers.backend.serve import ServeBackend
     from workers.backend.store_backend import StoreBackend
     from workers.library.skill_reader import SkillReader, Stores
@@ -19,17 +19,17 @@ def open_backend(
     settings: Settings,
     *,
     writable: bool,
-    embed_sections: bool = True,
+    embeds: EmbedMode = "sections",
     refine: RefineMode = "never",
 ) -> Backend:
     """The backend of a deployment: its servers if it is distributed; else a running `serve`; else
     an embedded deployment in this process.
 
-    writable, embed_sections, refine: see `open_store_backend`. Raises UsageError if there is no
+    writable, embeds, refine: see `open_store_backend`. Raises UsageError if there is no
     library to read, or if another process writes to it.
     """
     return find_serve(settings) or open_store_backend(
-        settings, writable=writable, embed_sections=embed_sections, refine=refine
+        settings, writable=writable, embeds=embeds, refine=refine
     )
 
 
@@ -37,15 +37,15 @@ def open_store_backend(
     settings: Settings,
     *,
     writable: bool,
-    embed_sections: bool = True,
+    embeds: EmbedMode = "sections",
     refine: RefineMode = "always",
     measures: MetricsRecorder | None = None,
 ) -> StoreBackend:
     """A backend with stores of its own, whether or not `serve` runs.
 
-    writable: whether events may be submitted. Of an embedded deployment only: without
-    `embed_sections`, sections are left to a later process; `refine` says which skills a language
-    model refines in this process; `measures` records how tasks run.
+    writable: whether events may be submitted. Of an embedded deployment only: `embeds` says which
+    vectors this process computes, the others being left to a later one; `refine` which skills a
+    language model refines in it; `measures` records how tasks run.
     """
     if settings.distributed:
         from workers.backend.distributed import DistributedBackend
@@ -56,7 +56,7 @@ def open_store_backend(
     return EmbeddedBackend(
         settings,
         writable=writable,
-        embed_sections=embed_sections,
+        embeds=embeds,
         refine=refine,
         measures=measures,
     )

@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs
     from workers.library.skill_reader import SkillReader
 
 
+EmbedMode = Literal["nothing", "skills", "sections"]
+"""Which vectors a process computes: none, those of skills, or also those of sections."""
+
 RefineMode = Literal["never", "on request", "always"]
 """Which published skills a process refines: none, those of `request_refinement`, or all."""
 

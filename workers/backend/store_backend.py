@@ -30,7 +30,7 @@ from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
 from tasks.language_model.answer_store import AnswerStore
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.policies import LINK, MAINTAIN, QUERY
+from tasks.policies import LINK, MAINTAIN, QUERY, REFINE
 from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.refine.unrefined import MAX_SENT
@@ -254,7 +254,7 @@ class StoreBackend(Backend, ABC):
 
     @override
     def is_refining(self) -> bool:
-        return bool(self.coordinator.pending_refine_tasks)
+        return bool(self.coordinator.count_pending(REFINE.name))
 
     @override
     def get_refine_pause(self) -> RefinePause | None:

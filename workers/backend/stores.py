@@ -219,7 +219,8 @@ def open_services(
     measures = measures or NullMetrics()
     journal = open_journal(settings, stack, writable=writable)
     graph = open_graph(settings, stack, writable=writable)
-    index = open_index(settings, stack, writable=writable, identity=encoder)
+    identity = encoder or encoder_identity(settings.encoder)
+    index = open_index(settings, stack, writable=writable, identity=identity)
     answers = open_answers(settings, stack)
     skill_pairs = open_skill_pairs(settings, stack)
     outcomes = open_outcomes(settings, stack)
@@ -239,6 +240,7 @@ def open_services(
         fact_cache=facts,
         circuit_breakers=circuit_breakers,
         encoder=loaded,
+        encoder_model=identity.model,
         reranker=_lazy_reranker(settings),
         linker=open_linker(settings, graph, skill_pairs, learned_links),
         outcomes=outcomes,

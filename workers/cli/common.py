@@ -66,7 +66,7 @@ def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
 
 
 class SyncProgress:
-    """Two progress bars on a terminal, nothing elsewhere: skills searchable, skills embedded."""
+    """Progress bars of a sync on a terminal, nothing elsewhere."""
 
     def __init__(self) -> None:
         from rich.console import Console  # slow to import
@@ -80,6 +80,7 @@ class SyncProgress:
             transient=True,
             disable=not sys.stderr.isatty(),
         )
+        self._words = self._progress.add_task("words", total=None)
         self._searchable = self._progress.add_task("searchable", total=None)
         self._embedded = self._progress.add_task("embedded", total=None)
 
@@ -97,10 +98,9 @@ class SyncProgress:
         published = counts.get("published", 0)
         waiting = counts.get("waiting", 0)
         total = max(published, 1) if not waiting else published + waiting
-        self._progress.update(self._searchable, completed=total - waiting, total=total)
-        self._progress.update(
-            self._embedded, completed=counts.get("paged", 0), total=max(published, 1)
-        )
+        self._progress.update(self._words, completed=total - waiting, total=total)
+        for bar, count in ((self._searchable, "with_vectors"), (self._embedded, "paged")):
+            self._progress.update(bar, completed=counts.get(count, 0), total=max(published, 1))
 
 
 @contextmanager

@@ -13,7 +13,15 @@ from graph.records import SkillState
 from skills.events import Event, SourceChanged, new_event
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import DeadLetter, Journal
-from tasks.policies import EMBED_SECTIONS, FETCH, INGEST, PLAN, POLICIES, resolve_task_name
+from tasks.policies import (
+    EMBED_SECTIONS,
+    EMBED_SKILLS,
+    FETCH,
+    INGEST,
+    PLAN,
+    POLICIES,
+    resolve_task_name,
+)
 from tasks.send import send_task
 
 ORIGIN = "skillbus/dead"
@@ -72,8 +80,8 @@ def _send_again(backend: RetryBackend, letter: DeadLetter) -> None:
         return
     if task in (PLAN.name, FETCH.name):
         _reopen(backend, letter)
-    if task == EMBED_SECTIONS.name:
-        backend.coordinator.add_embed_tasks(1)  # the task subtracts itself when it ends
+    if task in (EMBED_SKILLS.name, EMBED_SECTIONS.name):
+        backend.coordinator.add_pending(task, 1)  # the task subtracts itself when it ends
     send_task(backend.app, task, letter.ids)
 
 

@@ -49,6 +49,7 @@ def entry_data(
         "tokens": entry.tokens,
         "language": entry.language,
         "licence": entry.licence,
+        "has_vectors": entry.has_vectors,
         "embedded": entry.embedded,
         "paged": entry.embedded,  # the name before 0.2; remove it after that version
         "withheld": violation,

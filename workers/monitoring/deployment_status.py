@@ -43,6 +43,8 @@ SERVERS = ("broker", "redis", "elasticsearch", "neo4j")
 
 _CATALOG = (
     "skills",
+    "with_vectors",
+    "with_vectors_share",
     "embedded",
     "embedded_share",
     "paged",

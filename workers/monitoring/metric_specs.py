@@ -129,6 +129,12 @@ DEPLOYMENT_METRICS = (
         "age of the oldest change not yet ingested; 0: none",
     ),
     MetricSpec(
+        "skillbus_skills_without_vectors",
+        "gauge",
+        (),
+        "published skills without skill vectors, found by words alone",
+    ),
+    MetricSpec(
         "skillbus_unembedded_skills", "gauge", (), "published skills without section vectors"
     ),
     MetricSpec(

@@ -85,8 +85,9 @@ def language_model_status(
 
 
 def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Skills by state, and progress of section embedding and linking."""
+    """Skills by state, and progress of embedding and linking."""
     published, embedded = counts.get("published", 0), counts.get("paged", 0)
+    with_vectors = counts.get("with_vectors", 0)
     embedded_share = round(embedded / published, 4) if published else 1.0
     return {
         "skills": {
@@ -95,6 +96,8 @@ def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
             "removed": counts.get("removed", 0),
             "waiting": counts.get("waiting", 0),
         },
+        "with_vectors": with_vectors,
+        "with_vectors_share": round(with_vectors / published, 4) if published else 1.0,
         "embedded": embedded,
         "embedded_share": embedded_share,
         # The names before 0.2; remove them after that version.

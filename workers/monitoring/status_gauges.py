@@ -77,6 +77,7 @@ def gauge_values(status: Status) -> Values:
     for state, count in (status.get("skills") or {}).items():
         put("skills", count, state)
     if status.get("skills"):
+        put("skills_without_vectors", status["skills"]["published"] - status["with_vectors"])
         put("unembedded_skills", status["skills"]["published"] - status["embedded"])
     refinement = (status.get("language_model") or {}).get("refinement") or {}
     for stage, counts in (refinement.get("stages") or {}).items():

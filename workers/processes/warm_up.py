@@ -10,12 +10,12 @@ import structlog
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from search.protocol import Filters, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import measure_cosine_scale
-from tasks.policies import EMBED_SECTIONS_QUEUE, INGEST_QUEUE, QUERY_QUEUE
+from tasks.policies import EMBED_SECTIONS_QUEUE, EMBED_SKILLS_QUEUE, QUERY_QUEUE
 from tasks.services import Services
 
 log = structlog.get_logger()
 
-_ENCODING_QUEUES = frozenset({INGEST_QUEUE, EMBED_SECTIONS_QUEUE, QUERY_QUEUE})
+_ENCODING_QUEUES = frozenset({EMBED_SKILLS_QUEUE, EMBED_SECTIONS_QUEUE, QUERY_QUEUE})
 
 
 def warm_up(services: Services, queues: Collection[str]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from config.errors import UsageError
 from tasks.policies import (
     EMBED_SECTIONS_QUEUE,
+    EMBED_SKILLS_QUEUE,
     FETCH_QUEUE,
     FORMER_NAMES,
     INGEST_QUEUE,
@@ -27,6 +28,7 @@ ALL_QUEUES = (
     PLAN_QUEUE,
     FETCH_QUEUE,
     INGEST_QUEUE,
+    EMBED_SKILLS_QUEUE,
     EMBED_SECTIONS_QUEUE,
     REFINE_QUEUE,
     LINK_QUEUE,
@@ -52,6 +54,7 @@ WORKLOADS = (
     Workload("fetch", (FETCH_QUEUE,)),
     Workload("link", (LINK_QUEUE, MAINTAIN_QUEUE)),
     Workload("outcomes", (OUTCOMES_QUEUE,)),
+    Workload("embed_skills", (EMBED_SKILLS_QUEUE,), bulk=True),
     Workload("embed_sections", (EMBED_SECTIONS_QUEUE,), bulk=True),
     Workload("refine", (REFINE_QUEUE,), bulk=True),
 )

@@ -80,6 +80,7 @@ UNWIND $rows AS row MATCH (s:Skill {skill_id: row.skill_id})
 SET s.judgements = CASE WHEN s.content_hash = row.shown.content_hash THEN s.judgements END
 SET s += row.shown, s.state = 'published', s.seq = row.seq, s.served_seq = row.seq,
     s.wanted_seq = CASE WHEN s.wanted_seq > row.seq THEN s.wanted_seq ELSE row.seq END,
+    s.without_vectors = CASE WHEN row.has_vectors THEN null ELSE -coalesce(s.uses, 0) END,
     s.paged = false, s.unpaged = -coalesce(s.uses, 0), s.pointer_epoch = $epoch,
     s.mark_epoch = $epoch
 SET s.waiting = CASE WHEN s.wanted_seq > s.seq THEN s.wanted_seq END
@@ -167,6 +168,17 @@ RETURN source_id, state, many
 MATCH (s:Skill) WHERE s.waiting IS NOT NULL AND s.skill_id IS NOT NULL
 WITH s ORDER BY s.waiting, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
+// name: awaiting_vectors
+MATCH (s:Skill) WHERE s.without_vectors IS NOT NULL AND s.skill_id IS NOT NULL
+WITH s ORDER BY s.without_vectors, s.skill_id LIMIT $limit
+RETURN collect(s.skill_id), collect(s.seq)
+
+// name: mark_vectors_stored
+UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
+SET s.locked = true REMOVE s.locked
+WITH s, row WHERE s.seq = row[1] AND s.seq > 0
+REMOVE s.without_vectors
+
 // name: awaiting_embedding
 MATCH (s:Skill) WHERE s.unpaged IS NOT NULL AND s.skill_id IS NOT NULL
 WITH s ORDER BY s.unpaged, s.skill_id LIMIT $limit
@@ -201,7 +213,8 @@ RETURN s.skill_id, s.content_hash, coalesce(s.judgements, '')
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
 SET s.uses = coalesce(s.uses, 0) + row[1]
-SET s.unpaged = CASE WHEN s.unpaged IS NOT NULL THEN -s.uses END
+SET s.unpaged = CASE WHEN s.unpaged IS NOT NULL THEN -s.uses END,
+    s.without_vectors = CASE WHEN s.without_vectors IS NOT NULL THEN -s.uses END
 
 // name: count_states
 UNWIND $states AS state
@@ -211,6 +224,10 @@ CALL (state) {
 RETURN state, many
 
 // name: count_rest
+CALL () {
+    MATCH (s:Skill) WHERE s.without_vectors IS NOT NULL AND s.skill_id IS NOT NULL
+    RETURN count(*) AS without_vectors
+}
 CALL () {
     MATCH (s:Skill) WHERE s.unpaged IS NOT NULL AND s.skill_id IS NOT NULL
     RETURN count(*) AS unpaged
@@ -228,7 +245,7 @@ CALL () { MATCH ()-[r:WORKFLOW]->() RETURN count(r) AS workflows }
 CALL () { MATCH ()-[r:SEMANTIC]->() RETURN count(r) AS semantics }
 CALL () { MATCH ()-[r:ALTERNATIVE]->() RETURN count(r) AS alternatives }
 CALL () { MATCH ()-[r:CONFLICT]->() RETURN count(r) AS conflicts }
-RETURN unpaged, unlinked, waiting,
+RETURN without_vectors, unpaged, unlinked, waiting,
     dependencies + workflows + semantics + alternatives + conflicts
 
 // name: epoch

@@ -21,7 +21,7 @@ from tasks.query.pipeline import rank_skills
 from tasks.services import Services
 from tests.bench.quality.data import QualityData, Row
 from workers.backend.factory import open_backend
-from workers.backend.protocol import Backend
+from workers.backend.protocol import Backend, EmbedMode
 from workers.cli.evaluation.options import open_library
 from workers.cli.library.sync import EMBEDDED, SEARCHABLE, make_source_event, run_sync
 from workers.evaluation.predictions import MAX_RANKED
@@ -115,7 +115,8 @@ class Run:
         print(f"making the library {name} of {len(skill_ids)} skills", file=sys.stderr, flush=True)
         settings = load_settings(home)
         for source, folder in self._make_folders(name, skill_ids).items():
-            with open_backend(settings, writable=True, embed_sections=until == EMBEDDED) as backend:
+            embeds: EmbedMode = "sections" if until == EMBEDDED else "skills"
+            with open_backend(settings, writable=True, embeds=embeds) as backend:
                 run_sync(backend, make_source_event(folder, source), until)
                 _wait_for_links(backend)
         marker.write_text(json.dumps(identity | {"complete": True}), encoding="utf-8")

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from typing_extensions import override
+
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from skills.events import Event, new_event
@@ -23,9 +25,11 @@ class CountingCoordinator(LocalCoordinator):
 
     announced = 0
 
-    def add_ingest_tasks(self, count: int) -> int:
-        self.announced += count
-        return super().add_ingest_tasks(count)
+    @override
+    def add_pending(self, task: str, count: int) -> int:
+        if task == INGEST.name:
+            self.announced += count
+        return super().add_pending(task, count)
 
 
 @dataclass

@@ -45,6 +45,7 @@ def make_context(
         graph=cast(SkillGraph, graph),
         library=cast(Any, FixedLibrary(pointers or {})),
         encoder=nothing,
+        encoder_model="",
         reranker=None,
         send_task=nothing,
         linker=nothing,

@@ -104,6 +104,8 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
         ALTER TABLE skills DROP COLUMN scanner;
         ALTER TABLE skills DROP COLUMN judgements;
+        DROP INDEX skills_without_vectors;
+        ALTER TABLE skills DROP COLUMN vectors;
         DROP TABLE dismissed_links;
         INSERT INTO skills (skill_id, source_id, path, state, seq)
             VALUES ('team:a', 'team', 'a', 'published', 1);
@@ -117,6 +119,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         assert graph.list_sources() == [Source("team", "directory", "/skills", 5.0)]
         assert graph.list_scanned_before(1, 10) == [RevisionKey("team:a", 1)]
         assert graph.get_entries(["team:a"])[0].judgements == ()
+        assert graph.get_entries(["team:a"])[0].has_vectors, "stored when it was published"
         graph.close()
 
 

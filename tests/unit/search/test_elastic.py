@@ -19,6 +19,7 @@ from search.elastic.document_codec import (
     sections_record,
     skill_record,
     unpack_sections,
+    vectors_record,
 )
 from search.elastic.index_sets import INDEX_KINDS, IndexIdentity, index_definition, set_name
 from search.protocol import TEXT_FIELDS, Filters, LexicalSearch, SkillDocument, VectorSearch
@@ -62,14 +63,16 @@ class TestRecords:
             filters=Filters(source=("home",)),
         )
         hashes = skill_text_hashes("m", parsed)
-        record = json.loads(skill_record(document, hashes))
+        record = json.loads(skill_record(document))
         assert record["code"] == EMPTY_FIELD_TERM
         assert set(TEXT_FIELDS) <= set(record)
-        assert "described" in record
-        assert "head" not in record
         assert record["source"] == ["home"]
         assert "tool" not in record
-        texts, stored = decode_skill_vectors(decode_blob(record["vectors"]))
+        of_vectors = json.loads(vectors_record(document.key, hashes, vectors, document.filters))
+        assert "described" in of_vectors
+        assert "head" not in of_vectors
+        assert of_vectors["source"] == ["home"]
+        texts, stored = decode_skill_vectors(decode_blob(of_vectors["vectors"]))
         assert texts == hashes
         assert np.array_equal(stored, vectors)
 

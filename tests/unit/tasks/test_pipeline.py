@@ -9,12 +9,23 @@ from types import ModuleType
 import pytest
 
 from skills.events import EventData, GitFetchOptions, GitPush, SkillRemoved, SourceChanged
-from tasks.ingest import diff, embed_sections, event_outcome, fetch, ingest, link, maintain, plan
+from tasks.ingest import (
+    diff,
+    embed_sections,
+    embed_skills,
+    event_outcome,
+    fetch,
+    ingest,
+    link,
+    maintain,
+    plan,
+)
 from tasks.ingest import poll as poll_module
 from tasks.ingest.next_tasks import first_task
 from tasks.ingest.pipeline import INGEST_PIPELINE
 from tasks.policies import (
     EMBED_SECTIONS,
+    EMBED_SKILLS,
     FETCH,
     INGEST,
     LINK,
@@ -35,6 +46,7 @@ MODULES: dict[str, tuple[ModuleType, ...]] = {
     PLAN.name: (plan, diff, event_outcome),
     FETCH.name: (fetch, diff, event_outcome),
     INGEST.name: (ingest,),
+    EMBED_SKILLS.name: (embed_skills,),
     EMBED_SECTIONS.name: (embed_sections,),
     LINK.name: (link,),
     REFINE.name: (refine_module,),
@@ -45,9 +57,14 @@ SENDERS: dict[str, TaskPolicy] = {
     "send_fetch": FETCH,
     "send_ingest": INGEST,
     "send_embed_sections": EMBED_SECTIONS,
-    "send_unembedded_skills": EMBED_SECTIONS,
+    "send_embed_skills": EMBED_SKILLS,
     "send_refine": REFINE,
     "send_link": LINK,
+}
+COMPOUND: dict[str, tuple[TaskPolicy, ...]] = {
+    "send_after_ingest": (LINK, EMBED_SKILLS, EMBED_SECTIONS),
+    "send_after_embed_skills": (EMBED_SKILLS, EMBED_SECTIONS),
+    "send_unembedded": (EMBED_SKILLS, EMBED_SECTIONS),
 }
 
 
@@ -62,6 +79,7 @@ def called(module: ModuleType) -> set[str]:
 def test_a_task_sends_what_the_table_says(definition: TaskDefinition) -> None:
     names = set().union(*(called(module) for module in MODULES[definition.policy.name]))
     sent = {SENDERS[name].name for name in names & SENDERS.keys()}
+    sent |= {policy.name for name in names & COMPOUND.keys() for policy in COMPOUND[name]}
     # Only the reconciler sends tasks otherwise: queries, and those of dead workers.
     if definition.policy is MAINTAIN:
         sent.add(QUERY.name)

@@ -19,7 +19,7 @@ from tasks.policies import (
 
 
 def test_every_task_has_its_own_name_and_queue() -> None:
-    assert len(POLICIES) == 10
+    assert len(POLICIES) == 11
     assert all(name == policy.name for name, policy in POLICIES.items())
     queues = [policy.queue for policy in POLICIES.values() if policy is not ROLL_UP]
     assert len(set(queues)) == len(queues)

@@ -89,7 +89,7 @@ def test_a_transient_error_is_retried(services: Any, monkeypatch: pytest.MonkeyP
     assert run_task(services, FAST, "id", ["a"]) == {"published": 1}
     assert services.metrics.retries == 2
     assert services.metrics.outcomes == ["done"]
-    assert services.coordinator.pending_ingest_tasks == 2, "counted again before each retry"
+    assert services.coordinator.count_pending(INGEST.name) == 2, "counted again before each retry"
     assert services.coordinator.finished == 1
 
 

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tasks.coordination.local import LocalCoordinator
+from tasks.policies import EMBED_SECTIONS, INGEST
 from tasks.services import Lazy
 
 
@@ -48,9 +49,9 @@ def test_a_lazy_value_that_failed_is_tried_again() -> None:
 
 def test_counts_never_fall_below_none() -> None:
     coordinator = LocalCoordinator()
-    assert coordinator.add_ingest_tasks(2) == 2
-    assert coordinator.add_ingest_tasks(-3) == 0
-    assert coordinator.add_embed_tasks(-1) == 0
+    assert coordinator.add_pending(INGEST.name, 2) == 2
+    assert coordinator.add_pending(INGEST.name, -3) == 0
+    assert coordinator.add_pending(EMBED_SECTIONS.name, -1) == 0
 
 
 def test_bulk_work_waits_for_a_query_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from workers.cli.operations.status import _library_lines
 from workers.cli.training.reranker import reranker
 
 
-@pytest.mark.parametrize("value", ["searchable", "embedded", "paged"])
+@pytest.mark.parametrize("value", ["words", "searchable", "embedded", "paged"])
 def test_until_paged_is_embedded(value: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(sync, [str(tmp_path / "none"), "--until", value])
     assert ("use `--until embedded`" in result.stderr) == (value == "paged")
@@ -21,7 +21,7 @@ def test_until_paged_is_embedded(value: str, tmp_path: Path) -> None:
 
 def test_until_offers_no_deprecated_value() -> None:
     shown = CliRunner().invoke(sync, ["--help"]).output
-    assert "[searchable|embedded]" in shown
+    assert "[words|searchable|embedded]" in shown
     assert "paged" not in shown
 
 
@@ -36,6 +36,8 @@ def test_status_lines_of_a_library() -> None:
     report = {
         "skills": {"published": 33, "waiting": 2, "failed": 1},
         "oldest_waiting_seconds": 12.0,
+        "with_vectors": 32,
+        "with_vectors_share": 0.9697,
         "embedded": 33,
         "embedded_share": 1.0,
         "links": 40,
@@ -57,6 +59,7 @@ def test_status_lines_of_a_library() -> None:
     }
     assert _library_lines(report) == [
         "skills       33 published, 2 pending (oldest 12 s), 1 failed",
+        "with vectors 32 (97.0%)",
         "embedded     33 (100.0%)",
         "links        40 (3 skills to link)",
         "open         2 events, 0 queries (oldest 3 s)",

@@ -153,7 +153,7 @@ def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
     _require_library(settings, source_id)
     with (
         ExitStack() as stack,
-        open_backend(settings, writable=True, embed_sections=False, refine="on request") as backend,
+        open_backend(settings, writable=True, embeds="skills", refine="on request") as backend,
     ):
         progress = RefinementProgress(settings, backend.graph, source_id, stack)
         with progress_bar("refining") as step:

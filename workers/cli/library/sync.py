@@ -18,7 +18,7 @@ from graph.records import SkillState, Source
 from skills.events import SourceChanged
 from tasks.sources.directory import resolve_root
 from workers.backend.factory import open_backend
-from workers.backend.protocol import Backend
+from workers.backend.protocol import Backend, EmbedMode
 from workers.backend.stores import open_graph
 from workers.backend.waiting import wait_for_event
 from workers.cli.common import (
@@ -31,7 +31,10 @@ from workers.cli.common import (
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 
-SEARCHABLE, EMBEDDED = "searchable", "embedded"
+WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
+_EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
+_STAGES = list(_EMBEDS)
+_PROGRESS_NOTES = {WORDS: "found by words: {} skills", SEARCHABLE: "searchable: {} skills"}
 _POLL_SECONDS = 0.2
 
 
@@ -62,12 +65,13 @@ def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:
 @click.option("--dry-run", is_flag=True, help="Report what would change, and change nothing.")
 @click.option(
     "--until",
-    type=click.Choice([SEARCHABLE, EMBEDDED, "paged"]),
-    metavar=f"[{SEARCHABLE}|{EMBEDDED}]",
+    type=click.Choice([WORDS, SEARCHABLE, EMBEDDED, "paged"]),
+    metavar=f"[{WORDS}|{SEARCHABLE}|{EMBEDDED}]",
     default=EMBEDDED,
     show_default=True,
     callback=_read_until,
-    help="Return when skills are searchable, or also embedded and linked.",
+    help="Return when skills are found by their words; by words and meaning; or when their "
+    "sections are embedded and links made as well.",
 )
 @json_option
 @click.pass_context
@@ -104,7 +108,7 @@ def sync_source(
     Exits with EXIT_NEWLY_FAILED if skills failed that had not failed before. Raises
     PermanentError if the event failed.
     """
-    with open_backend(settings, writable=True, embed_sections=until == EMBEDDED) as backend:
+    with open_backend(settings, writable=True, embeds=_EMBEDS[until]) as backend:
         failed_before = _failed_skills(backend.graph, content.source_id)
         report = run_sync(backend, content, until)
         report["newly_failed"] = newly = sorted(
@@ -149,7 +153,7 @@ def _failed_skills(graph: Catalog, source_id: str) -> set[tuple[str, str]]:
 def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, Any]:
     """Submit a change of a source and wait for it; returns counts and times.
 
-    until: SEARCHABLE or EMBEDDED. Raises UsageError if the source holds no skills.
+    until: WORDS, SEARCHABLE or EMBEDDED. Raises UsageError if the source holds no skills.
     """
     started = time.monotonic()
     _check_source_id_free(backend.graph.list_sources(), content)
@@ -173,20 +177,19 @@ def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, 
         )
 
     with SyncProgress() as progress:
-        outcome = wait(SEARCHABLE)
-        searchable = round(time.monotonic() - started, 2)
-        if outcome.get("found"):
-            print_to_stderr(f"searchable: {counts['published']} skills after {searchable:.1f} s")
         report: dict[str, Any] = {"source": content.source_id, "root": content.root}
-        report |= outcome | {"searchable_seconds": searchable}
+        for stage in _STAGES[: _STAGES.index(until) + 1]:
+            report |= wait(stage)
+            report[f"{stage}_seconds"] = seconds = round(time.monotonic() - started, 2)
+            if report.get("found") and stage in _PROGRESS_NOTES:
+                note = _PROGRESS_NOTES[stage].format(counts["published"])
+                print_to_stderr(f"{note} after {seconds:.1f} s")
         if until == EMBEDDED:
-            wait(EMBEDDED)
-            report["embedded_seconds"] = round(time.monotonic() - started, 2)
             backend.run_maintenance()
     counts = backend.graph.get_counts()
     report |= {name: counts[name] for name in ("published", "failed", "links")}
-    report["embedded"] = counts["paged"]
-    if not outcome.get("found") and not outcome.get("removed"):
+    report["with_vectors"], report["embedded"] = counts["with_vectors"], counts["paged"]
+    if not report.get("found") and not report.get("removed"):
         raise UsageError(
             f"no SKILL.md found in {content.root}; name the folder that holds the skills"
         )
@@ -194,8 +197,10 @@ def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, 
 
 
 def _is_complete(counts: Mapping[str, int], stage: str) -> bool:
-    if stage == SEARCHABLE:
+    if stage == WORDS:
         return counts["waiting"] == 0
+    if stage == SEARCHABLE:
+        return counts["waiting"] == 0 and counts["with_vectors"] == counts["published"]
     return counts["paged"] == counts["published"] and counts["unlinked"] == 0
 
 

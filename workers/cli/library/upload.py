@@ -43,7 +43,7 @@ def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: b
       skillbus upload SKILL.md --source team --path trip-cleaning
     """
     settings = read_settings(ctx)
-    with open_backend(settings, writable=True, embed_sections=False) as backend:
+    with open_backend(settings, writable=True, embeds="skills") as backend:
         check_source_kind(backend.graph.list_sources(), source_id)
         staged = _stage_upload(settings, what, source_id, path)
         backend.accept(staged.event)

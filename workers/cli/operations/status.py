@@ -20,8 +20,9 @@ _LABEL_WIDTH = len("dead letters")
 def status(ctx: click.Context, as_json: bool) -> None:
     """Show what the library holds and how far indexing and embedding are.
 
-    "embedded" counts the skills whose sections have vectors. For a distributed deployment, servers,
-    workers, running tasks and queues are shown too.
+    "with vectors" counts the skills that are found by meaning and not by words alone, "embedded"
+    those whose sections have vectors too. For a distributed deployment, servers, workers, running
+    tasks and queues are shown as well.
     """
     settings = read_settings(ctx)
     report = read_status(settings)
@@ -83,6 +84,7 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
         skills = f"{counts['published']} published, {pending}, {counts['failed']} failed"
         lines += [
             _line("skills", skills),
+            _line("with vectors", f"{report['with_vectors']} ({report['with_vectors_share']:.1%})"),
             _line("embedded", f"{report['embedded']} ({report['embedded_share']:.1%})"),
             _line("links", f"{report['links']} ({report['unlinked']} skills to link)"),
         ]

@@ -84,7 +84,7 @@ def _link_without(settings: Settings) -> None:
         return
     with (
         contextlib.suppress(UsageError),
-        open_backend(settings, writable=True, embed_sections=False) as backend,
+        open_backend(settings, writable=True, embeds="skills") as backend,
     ):
         backend.run_maintenance()
         backend.wait_until_linked()

@@ -45,6 +45,9 @@ class _Skill(BaseModel):
     tokens: int
     language: str
     licence: str
+    has_vectors: bool = Field(
+        description="whether its own vectors are stored; until then it is found by words"
+    )
     embedded: bool = Field(description="whether the vectors of its sections are stored")
     paged: bool = Field(
         description="former name of `embedded`; will be removed",

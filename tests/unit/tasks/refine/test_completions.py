@@ -112,7 +112,7 @@ def test_doing_it_again_changes_nothing(library: Library, server: LanguageModelS
     key, asked = library.revision(IDS[0]).key, server.requests
     library.refine()
     library.request_ingest(IDS[0])
-    library.services.coordinator.add_ingest_tasks(1)
+    library.services.coordinator.add_pending(INGEST.name, 1)
     assert ingest(library.services, Deadline(30), [IDS[0]]) == {"published": 0}
     assert request_completions(library.services) == 0
     assert library.revision(IDS[0]).key == key
@@ -124,7 +124,7 @@ def test_the_next_ingest_without_a_model_builds_the_document_again(library: Libr
     library.refine()
     use(library, base_url="", model="")
     library.request_ingest(IDS[0])
-    library.services.coordinator.add_ingest_tasks(1)
+    library.services.coordinator.add_pending(INGEST.name, 1)
     assert ingest(library.services, Deadline(30), [IDS[0]]) == {"published": 1}
     assert library.revision(IDS[0]).parsed == plain.parsed
 
@@ -138,7 +138,7 @@ def test_a_completion_that_a_crash_kept_from_the_index_is_found(library: Library
     )
     assert request_completions(services) == 1
     services.send_task(INGEST.name, [IDS[1]])
-    services.coordinator.add_ingest_tasks(1)
+    services.coordinator.add_pending(INGEST.name, 1)
     settle(library.backend)
     assert library.origins(IDS[1]) == [kind_origin(kind)]
     assert request_completions(services) == 0

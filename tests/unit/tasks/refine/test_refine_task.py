@@ -257,7 +257,7 @@ def test_the_reconciler_sends_what_is_missing_once(
     assert sent == IDS[1:]
     monkeypatch.setattr(services.coordinator, "claim_if_due", lambda *_: True)
     assert send_unrefined_skills(services) == 0  # two are waiting
-    services.coordinator.add_refine_tasks(-1)
+    services.coordinator.add_pending(REFINE.name, -1)
     assert send_unrefined_skills(services) == 2
 
 

@@ -84,7 +84,7 @@ def test_a_worker_is_ready_when_servers_answer_and_a_child_has_loaded() -> None:
 
 
 def test_every_worker_needs_a_port() -> None:
-    with pytest.raises(UsageError, match="7 consecutive ports are needed"):
+    with pytest.raises(UsageError, match="8 consecutive ports are needed"):
         supervisor.run_supervisor([], 1, 65_533)
 
 

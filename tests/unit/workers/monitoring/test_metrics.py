@@ -42,6 +42,7 @@ REPORT: dict[str, Any] = {
     "dead_letters": 2,
     "problem": "no room",
     "skills": {"published": 9, "failed": 1, "removed": 0, "waiting": 2},
+    "with_vectors": 7,
     "embedded": 5,
     "unlinked": 1,
     "links": 20,
@@ -129,6 +130,7 @@ def test_gauges_say_what_the_report_says() -> None:
     assert values["skillbus_workers"][("skillbus.query",)] == 0
     assert values["skillbus_running_tasks"][("skillbus.plan",)] == 1
     assert values["skillbus_unembedded_skills"] == {(): 4}
+    assert values["skillbus_skills_without_vectors"] == {(): 2}
     assert values["skillbus_unrefined_skills"] == {("roles",): 4}
     assert values["skillbus_stalled"] == {(): 1}
     assert values["skillbus_index_lag_seconds"] == {(): 7}

@@ -1,0 +1,123 @@
+"""Reads of vectors from the store, for those that keep them in memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, Literal, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from search.batches import batches
+from search.blob_codec import dequantise, quantise, unpack_filters, unpack_hashes
+from search.local.revision_store import SQL_BATCH, select_vectors
+from search.protocol import Filters, Vector
+from skills.record import RevisionKey
+
+Table = Literal["with_vectors", "embedded"]
+"""A table of the revisions that have skill vectors, or section vectors."""
+
+V = TypeVar("V")
+
+
+class RevisionVectors(NamedTuple, Generic[V]):
+    """The skill vectors (2, dimension) or section vectors (sections, dimension) of a revision.
+
+    position: in the order in which revisions got them.
+    """
+
+    position: int
+    number: int
+    key: RevisionKey
+    filters: Filters
+    vectors: V
+
+
+def read_removed(
+    connection: sqlite3.Connection, table: Table, known: Mapping[int, object], last: int
+) -> list[int]:
+    """Return the row numbers of those of the revisions that were deleted since.
+
+    last: the position up to which `known` was read.
+    """
+    rows = _rows_of(connection, table)
+    left = connection.execute(f"SELECT COUNT(*) FROM {rows} WHERE position <= ?", (last,))  # noqa: S608 - a constant
+    if left.fetchone()[0] == len(known):
+        return []
+    numbers = connection.execute(f"SELECT number FROM {rows} WHERE position <= ?", (last,))  # noqa: S608 - a constant
+    present = {number for (number,) in numbers}
+    return [number for number in known if number not in present]
+
+
+def read_skill_vectors(
+    connection: sqlite3.Connection, after: int
+) -> Iterator[list[RevisionVectors[Vector]]]:
+    """Yield the revisions that got skill vectors after a position, some at a time; float32."""
+    for rows, hashes in _read_rows(connection, "with_vectors", "vector_hashes", after):
+        known = {
+            text: dequantise(scale, data)
+            for text, scale, data in select_vectors(connection, _flatten(hashes))
+        }
+        yield [
+            RevisionVectors(*row, np.stack([known[text] for text in texts]))
+            for row, texts in zip(rows, hashes, strict=True)
+        ]
+
+
+def read_section_vectors(
+    connection: sqlite3.Connection, after: int, dimension: int
+) -> Iterator[list[RevisionVectors[npt.NDArray[np.int8]]]]:
+    """Yield the revisions that got section vectors after a position, some at a time; int8, in any
+    scale."""
+    for rows, hashes in _read_rows(connection, "embedded", "section_hashes", after):
+        known = _read_int8(connection, _flatten(hashes))
+        yield [
+            RevisionVectors(
+                *row,
+                np.frombuffer(b"".join(known[text] for text in texts), dtype=np.int8).reshape(
+                    len(texts), dimension
+                ),
+            )
+            for row, texts in zip(rows, hashes, strict=True)
+        ]
+
+
+def _flatten(hashes: Iterable[Iterable[bytes]]) -> set[bytes]:
+    return {text for texts in hashes for text in texts}
+
+
+def _read_rows(
+    connection: sqlite3.Connection, table: Table, column: str, after: int
+) -> Iterator[tuple[list[tuple[int, int, RevisionKey, Filters]], list[tuple[bytes, ...]]]]:
+    """Yield some rows (position, number, key, filters) at a time, and the hashes of each."""
+    statement = (
+        f"SELECT position, number, skill_id, seq, filters, {column}"  # noqa: S608 - constants
+        f" FROM {_rows_of(connection, table)} JOIN revisions USING (number)"
+        " WHERE position > ? ORDER BY position"
+    )
+    known: dict[str, Filters] = {}
+    for batch in batches(connection.execute(statement, (after,)), SQL_BATCH):
+        rows: list[tuple[int, int, RevisionKey, Filters]] = []
+        for position, number, skill_id, seq, filters, _ in batch:
+            # Most skills share their filters with others.
+            shared = known.get(filters) or known.setdefault(filters, unpack_filters(filters))
+            rows.append((position, number, RevisionKey(skill_id, seq), shared))
+        yield rows, [unpack_hashes(blob) for *_, blob in batch]
+
+
+def _read_int8(connection: sqlite3.Connection, hashes: set[bytes]) -> dict[bytes, bytes]:
+    """Return vectors by text hash, quantised where they are stored exactly."""
+    return {
+        text: data if scale else quantise(dequantise(scale, data))[1]
+        for text, scale, data in select_vectors(connection, hashes)
+    }
+
+
+def _rows_of(connection: sqlite3.Connection, table: Table) -> str:
+    """The table, or what it would hold in a store that no version with this table has written."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
+    if found.fetchone() is not None:
+        return table
+    condition = "" if table == "with_vectors" else " WHERE 0"
+    return f"(SELECT number AS position, number FROM revisions{condition})"  # noqa: S608 - a constant

@@ -1,0 +1,80 @@
+"""Embed published skills: compute the two vectors by which meaning finds them (spec §4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from config.errors import TransientError
+from graph.records import SkillState
+from search.protocol import StoredRevision, Vector
+from search.skill_analysis import skill_texts
+from skills.record import RevisionKey
+from tasks.encode import encode_cached, supports_language
+from tasks.ingest.embed_sections import lower_thread_priority, yield_to_tasks
+from tasks.ingest.next_tasks import send_after_embed_skills, send_embed_skills
+from tasks.metrics_recorder import time_stage
+from tasks.policies import EMBED_SKILLS, INGEST, Deadline, DeadlineExceededError
+from tasks.services import Services
+
+
+def embed_skills(
+    services: Services, deadline: Deadline, skill_ids: Sequence[str]
+) -> dict[str, object]:
+    """Store the skill vectors of the published revisions of these skills; idempotent.
+
+    Queries find a skill by its words as soon as it is published, and by these vectors from now on.
+    """
+    lower_thread_priority()
+    done: list[RevisionKey] = []
+    try:
+        yield_to_tasks(services, INGEST)
+        keys = [
+            RevisionKey(entry.skill_id, entry.seq)
+            for entry in services.graph.get_entries(skill_ids)
+            if entry.state is SkillState.PUBLISHED and not entry.has_vectors
+        ]
+        revisions = list(services.index.get_revisions(keys).values())
+        if revisions:
+            with time_stage(services.metrics, EMBED_SKILLS.name, "embed"):
+                vectors = _encode(services, revisions)
+            deadline.check("embed skills")
+            with time_stage(services.metrics, EMBED_SKILLS.name, "index"):
+                services.index.save_skill_vectors(vectors)
+            done = list(vectors)
+            services.graph.mark_vectors_stored(done)
+    finally:
+        left = services.coordinator.add_pending(EMBED_SKILLS.name, -1)
+    send_after_embed_skills(services, done, left)
+    return {"embedded": len(done)}
+
+
+def _encode(services: Services, revisions: Sequence[StoredRevision]) -> dict[RevisionKey, Vector]:
+    """Skill vectors (2, dimension); zero for languages that the encoder lacks."""
+    encoder = services.encoder.get()
+    vectors = np.zeros((len(revisions), 2, encoder.dimension), np.float32)
+    known = [row for row, one in enumerate(revisions) if supports_language(encoder, one.parsed)]
+    if known:
+        texts = [text for row in known for text in skill_texts(revisions[row].parsed)]
+        vectors[known] = encode_cached(services, texts).reshape(len(known), 2, encoder.dimension)
+    return {one.key: pair for one, pair in zip(revisions, vectors, strict=True)}
+
+
+def split_embed_skills_batch(
+    services: Services, skill_ids: Sequence[str], error: BaseException
+) -> None:
+    """Handle the failure of a batch: send each of its skills alone.
+
+    A skill that fails alone is found by its words only; the error is shown in `status`. After a
+    transient error the reconciler sends the batch again.
+    """
+    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
+        return
+    if len(skill_ids) > 1:
+        for skill_id in skill_ids:
+            send_embed_skills(services, [skill_id])
+    else:
+        services.coordinator.task_error = (
+            f"embedding {skill_ids[0]} failed: {type(error).__name__}: {error}"
+        )
