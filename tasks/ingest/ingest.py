@@ -181,6 +181,7 @@ def _find_unchanged(
 def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -> list[_Published]:
     """Publish skills; those whose vectors are not known yet get them later (`embed_skills`)."""
     metrics, model = services.metrics, services.encoder_model
+    deadline.check("read")
     vectors = _find_known_vectors(services, skills)
     with time_stage(metrics, INGEST.name, "index"):
         services.index.add([_build_document(work, vectors.get(work.key), model) for work in skills])

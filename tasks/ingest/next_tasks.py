@@ -120,23 +120,24 @@ def _send_batches(
 
 
 def send_unembedded(services: Services) -> dict[str, int]:
-    """Have published skills without skill vectors embedded, most used first; once there are none,
-    the sections of those without section vectors. Returns how many were sent, by task.
+    """Have published skills without skill vectors embedded, most used first; once few are left, the
+    sections of those without section vectors. Returns how many were sent, by task.
 
-    Nothing is sent twice: tasks that run or wait send the rest when they are done.
+    Nothing is sent twice: tasks that run or wait send the rest when they are done. A few skills
+    that cannot be embedded do not hold up the sections of others.
     """
     graph, coordinator = services.graph, services.coordinator
     sent = {"embed_skills": 0, "embed_sections": 0}
     if coordinator.count_pending(EMBED_SKILLS.name):
         return sent
-    if skills := graph.list_awaiting_vectors(_MAX_WAITING):
-        send_embed_skills(services, [key.skill_id for key in skills])
-        return sent | {"embed_skills": len(skills)}
-    if coordinator.count_pending(EMBED_SECTIONS.name):
-        return sent
-    skills = graph.list_awaiting_embedding(_MAX_WAITING)
-    send_embed_sections(services, [key.skill_id for key in skills])
-    return sent | {"embed_sections": len(skills)}
+    skills = graph.list_awaiting_vectors(_MAX_WAITING)
+    send_embed_skills(services, [key.skill_id for key in skills])
+    sent["embed_skills"] = len(skills)
+    if len(skills) <= _EMBED_BATCH_SKILLS and not coordinator.count_pending(EMBED_SECTIONS.name):
+        skills = graph.list_awaiting_embedding(_MAX_WAITING)
+        send_embed_sections(services, [key.skill_id for key in skills])
+        sent["embed_sections"] = len(skills)
+    return sent
 
 
 def send_refine(coordinator: Coordinator, send_task: SendTask, skill_ids: Sequence[str]) -> None:

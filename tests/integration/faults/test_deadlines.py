@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from config.errors import PermanentError, TransientError
 from graph.records import SkillState
+from search.skill_analysis import SkillAnalysis, analyse_skill
 from skills.events import QueryAsked, SourceChanged
+from skills.record import ParsedSkill
 from tasks import policies
 from tests.support.program.program import wait_for
 from tests.support.samples.library import TOPICS, write_skill, write_topics
@@ -46,21 +48,61 @@ def _poison(texts: Sequence[str]) -> None:
         raise ZeroDivisionError("this text breaks the encoder")
 
 
-def test_a_poisonous_skill_fails_alone(tmp_path: Path, root: Path) -> None:
-    with tiny_backend(tmp_path / "home", TinyEncoder(_poison)) as backend:
+def _poison_analysis(monkeypatch: pytest.MonkeyPatch, poison: Callable[[], None]) -> None:
+    """Call `poison` before the analysis of one of the skills."""
+
+    def analyse(parsed: ParsedSkill) -> SkillAnalysis:
+        if parsed.record.name == "tide-tables":
+            poison()
+        return analyse_skill(parsed)
+
+    monkeypatch.setattr("tasks.ingest.ingest.analyse_skill", analyse)
+
+
+def test_a_poisonous_skill_fails_alone(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def poison() -> None:
+        raise ZeroDivisionError("this text breaks the analysis")
+
+    _poison_analysis(monkeypatch, poison)
+    with tiny_backend(tmp_path / "home") as backend:
         _sync(backend, root)
         settle(backend)
         (entry,) = backend.services.graph.get_entries([POISON])
         assert entry.state is SkillState.FAILED
-        assert "ZeroDivisionError: this text breaks the encoder" in entry.reason
+        assert "ZeroDivisionError: this text breaks the analysis" in entry.reason
         assert {name for name, state in _states(backend).items() if state == "published"} == (
             IDS - {POISON}
         )
+    monkeypatch.undo()
     with tiny_backend(tmp_path / "home") as backend:
         write_skill(root, "tide-tables", "Read tide tables anew")
         _sync(backend, root)
         settle(backend)
         assert set(_states(backend).values()) == {SkillState.PUBLISHED}
+
+
+def test_a_skill_that_breaks_the_encoder_is_found_by_words(tmp_path: Path, root: Path) -> None:
+    home = tmp_path / "home"
+    settings = {"reconcile_seconds": 0.5}
+    with tiny_backend(home, TinyEncoder(_poison), workers=settings) as backend:
+        graph = backend.services.graph
+        _sync(backend, root)
+        wait_for(lambda: POISON in backend.services.coordinator.task_error)
+        assert "ZeroDivisionError" in backend.services.coordinator.task_error
+        wait_for(lambda: graph.get_counts()["paged"] == len(TOPICS) - 1)
+        assert graph.get_counts()["with_vectors"] == len(TOPICS) - 1
+        assert not graph.get_entries([POISON])[0].has_vectors
+        bundle = backend.answer_query(QueryAsked(task="tide times of a harbour"), "tests")
+        assert bundle["skills"][0]["skill_id"] == POISON
+        assert bundle["degraded"] == [
+            "10% of the candidates are ranked by words: their vectors are not computed yet"
+        ]
+    with tiny_backend(home) as backend:
+        settle(backend)
+        bundle = backend.answer_query(QueryAsked(task="tide times of a harbour"), "tests")
+        assert bundle["degraded"] == []
 
 
 def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, root: Path) -> None:
@@ -95,27 +137,27 @@ def test_ingest_beyond_its_time_is_tried_alone_then_reported(
     _limit(monkeypatch, policies.INGEST.name, time_limit=5.0, max_retries=1)
     tries = 0
 
-    def slow(texts: Sequence[str]) -> None:
+    def slow() -> None:
         nonlocal tries
-        if any("tide tables" in text for text in texts):
-            tries += 1
-            time.sleep(5.5)
+        tries += 1
+        time.sleep(5.5)
 
-    with tiny_backend(tmp_path / "home", TinyEncoder(slow)) as backend:
+    _poison_analysis(monkeypatch, slow)
+    with tiny_backend(tmp_path / "home") as backend:
         _sync(backend, root)
         settle(backend)
         states = _states(backend)
         assert {name for name, state in states.items() if state == "published"} == IDS - {POISON}
         (entry,) = backend.services.graph.get_entries([POISON])
         assert entry.state is SkillState.FAILED
-        assert "DeadlineExceededError: embed: not done within 5 s" in entry.reason
+        assert "DeadlineExceededError: read: not done within 5 s" in entry.reason
         assert tries == 2, "in the batch, then alone: what took its time is not begun again"
 
 
 def test_what_may_pass_waits_for_the_reconciler(
     tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _limit(monkeypatch, policies.INGEST.name, max_retries=1, retry_backoff=0.01)
+    _limit(monkeypatch, policies.EMBED_SKILLS.name, max_retries=1, retry_backoff=0.01)
     broken = True
 
     def busy(texts: Sequence[str]) -> None:
@@ -126,10 +168,10 @@ def test_what_may_pass_waits_for_the_reconciler(
     with tiny_backend(tmp_path / "home", TinyEncoder(busy), workers=settings) as backend:
         _sync(backend, root)
         wait_for(lambda: backend.services.coordinator.task_error == "the disk is full")
-        assert set(_states(backend).values()) == {SkillState.PENDING}
+        assert set(_states(backend).values()) == {SkillState.PUBLISHED}
+        assert backend.services.graph.get_counts()["with_vectors"] == 0
         broken = False
         settle(backend)
-        assert set(_states(backend).values()) == {SkillState.PUBLISHED}
         assert backend.services.coordinator.task_error == ""
 
 

@@ -15,7 +15,7 @@ from config.settings import Settings
 from search.protocol import Vector
 from search.text.tokens import tokenize
 from workers.backend.embedded import EmbeddedBackend
-from workers.backend.protocol import RefineMode
+from workers.backend.protocol import EmbedMode, RefineMode
 
 DIMENSION = 16
 
@@ -62,12 +62,15 @@ def tiny_backend(
     home: Path,
     encoder: TinyEncoder | None = None,
     refine: RefineMode = "always",
+    embeds: EmbedMode = "sections",
     **groups: Any,
 ) -> Iterator[EmbeddedBackend]:
     """A writing runtime with the tiny encoder; `groups` are tables of the settings."""
     settings = Settings(**groups).model_copy(update={"home": home})
     used = encoder or TinyEncoder()
-    with EmbeddedBackend(settings, writable=True, encoder=used, refine=refine) as backend:
+    with EmbeddedBackend(
+        settings, writable=True, encoder=used, refine=refine, embeds=embeds
+    ) as backend:
         yield backend
 
 
@@ -78,7 +81,7 @@ def settle(backend: EmbeddedBackend, seconds: float = 120.0) -> None:
     while quiet < 3:
         counts = backend.get_progress()
         left = counts["events"] + counts["waiting"] + counts["unlinked"]
-        left += counts["published"] - counts["paged"]
+        left += 2 * counts["published"] - counts["with_vectors"] - counts["paged"]
         quiet = 0 if left else quiet + 1
         assert time.monotonic() < end, f"not settled: {counts}"
         time.sleep(0.01)
