@@ -85,8 +85,8 @@ def test_a_poisonous_skill_fails_alone(
 
 def test_a_skill_that_breaks_the_encoder_is_found_by_words(tmp_path: Path, root: Path) -> None:
     home = tmp_path / "home"
-    settings = {"reconcile_seconds": 0.5}
-    with tiny_backend(home, TinyEncoder(_poison), workers=settings) as backend:
+    settings = {"workers": {"reconcile_seconds": 0.5}, "passages": {"milliseconds": 0}}
+    with tiny_backend(home, TinyEncoder(_poison), **settings) as backend:
         graph = backend.services.graph
         _sync(backend, root)
         wait_for(lambda: POISON in backend.services.coordinator.task_error)
@@ -172,7 +172,7 @@ def test_what_may_pass_waits_for_the_reconciler(
         assert backend.services.graph.get_counts()["with_vectors"] == 0
         broken = False
         settle(backend)
-        assert backend.services.coordinator.task_error == ""
+        wait_for(lambda: backend.services.coordinator.task_error == "")
 
 
 def test_plan_beyond_its_time_goes_on_later(
