@@ -6,7 +6,7 @@ Lines are 1-based and inclusive, counted over the whole SKILL.md (frontmatter in
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -203,3 +203,9 @@ class ParsedSkill:
     def text(self, first_line: int, last_line: int) -> str:
         """The text of a line range, unchanged."""
         return "\n".join(self.lines[first_line - 1 : last_line])
+
+    def with_completions(self, completions: tuple[Completion, ...]) -> ParsedSkill:
+        """The skill with these completions in place of those that it has."""
+        if self.record.completions == completions:
+            return self
+        return replace(self, record=replace(self.record, completions=completions))

@@ -16,6 +16,7 @@ from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
+from tasks.ingest.preparation.prepare import LocalPreparer, Preparer
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
@@ -107,6 +108,7 @@ class Services:
     sends_refine: bool = True
     writable: bool = True
     coordinator: Coordinator = field(default_factory=LocalCoordinator)
+    preparer: Preparer = field(default_factory=LocalPreparer)
     metrics: MetricsRecorder = field(default_factory=NullMetrics)
     throughputs: Throughputs = field(default_factory=Throughputs)
     circuit_breakers: CircuitBreakers | None = None

@@ -50,6 +50,8 @@ VECTOR_CACHE_BYTES = 128 * 1024 * 1024
 REVISION_CACHE_BYTES = 64 * 1024 * 1024
 SECTION_CACHE_BYTES = 64 * 1024 * 1024
 
+_READ_BY_KEY = ("revisions", "forward", "sections")
+
 _PARSED_SIZE_FACTOR = 12
 """Size of a parsed skill in memory over that of its encoded blob, roughly."""
 
@@ -199,10 +201,9 @@ class ElasticsearchIndex(SearchIndex):
         if not keys:
             return
         with self._write_set() as index_set:
-            found = [_delete(index_set, kind, key) for kind in ("skills", "vectors") for key in keys]
-            self._connection.bulk(found, wait=True)
-            kinds = ("revisions", "forward", "sections")
-            self._connection.bulk([_delete(index_set, kind, key) for key in keys for kind in kinds])
+            for kinds, wait in ((("skills", "vectors"), True), (_READ_BY_KEY, False)):
+                gone = [_delete(index_set, kind, key) for kind in kinds for key in keys]
+                self._connection.bulk(gone, wait=wait)
         if self._vectors is not None:
             self._vectors.evict(keys)
         self._revisions.evict(keys)

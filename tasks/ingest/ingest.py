@@ -5,36 +5,31 @@ Published skills are found by their words; `embed_skills` adds their vectors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from config.errors import PermanentError, TransientError
-from graph.links.mentions import find_mentions
 from graph.records import CatalogEntry, Publication
 from search.protocol import Filters, SkillDocument, Vector
-from search.skill_analysis import (
-    SkillAnalysis,
-    analyse_skill,
-    body_terms,
-    description_terms,
-    section_text_hashes,
-    skill_text_hashes,
-)
-from search.text.background_frequencies import load_background
+from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
-from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
 from tasks.ingest.next_tasks import (
     send_after_ingest,
     send_ingest,
     send_refine,
 )
-from tasks.ingest.role_classifier import load_role_classifier
+from tasks.ingest.preparation.prepare import (
+    PreparationRequest,
+    PreparationSettings,
+    PreparedSkill,
+    UnreadableSkill,
+)
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
-from tasks.refine.completion.completions import find_outdated, read_completions, with_completions
+from tasks.refine.completion.completions import find_outdated, read_completions
 from tasks.services import Services
 from tasks.sources.directory import to_parse_limits
 from tasks.sources.protocol import SkillFolder, SkillGoneError
@@ -56,8 +51,11 @@ class _SkillWork:
     key: RevisionKey
     entry: CatalogEntry
     content_hash: str
-    parsed: ParsedSkill
-    analysis: SkillAnalysis
+    prepared: PreparedSkill
+
+    @property
+    def parsed(self) -> ParsedSkill:
+        return self.prepared.parsed
 
 
 def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
@@ -102,31 +100,14 @@ def _read(
     graph = services.graph
     folders, gone, failures = _read_folders(services, entries, deadline)
     unchanged = _find_unchanged(services, folders)
-    completions = read_completions(services, [one.content_hash for one in folders.values()])
-    limits = to_parse_limits(services.settings.limits)
-    classifier = load_role_classifier(services.settings.roles.weights)
+    changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
     skills = []
-    for (key, entry), folder in folders.items():
-        if key in unchanged:
-            continue
-        deadline.check("read")
-        services.coordinator.yield_to_queries()
-        try:
-            parsed = parse_skill(
-                entry.path,
-                folder.content,
-                folder.files,
-                limits,
-                classifier,
-                folder.sibling_files,
-            )
-        except PermanentError as error:
-            failures.append((key, entry.source_id, entry.path, str(error)))
+    for (key, entry), outcome in _prepare(services, changed, deadline):
+        if isinstance(outcome, UnreadableSkill):
+            failures.append((key, entry.source_id, entry.path, outcome.reason))
         else:
-            parsed = with_completions(parsed, completions.get(folder.content_hash, ()))
-            skills.append(
-                _SkillWork(key, entry, folder.content_hash, parsed, analyse_skill(parsed))
-            )
+            content_hash = changed[key, entry].content_hash
+            skills.append(_SkillWork(key, entry, content_hash, outcome))
     if gone:
         graph.remove(gone)
     if failures:
@@ -134,6 +115,23 @@ def _read(
     if unchanged:
         graph.mark_unchanged(list(unchanged), list(unchanged.values()))
     return skills
+
+
+def _prepare(
+    services: Services, folders: Mapping[_Place, SkillFolder], deadline: Deadline
+) -> Iterator[tuple[_Place, PreparedSkill | UnreadableSkill]]:
+    """Yield what becomes of each folder."""
+    completions = read_completions(services, [one.content_hash for one in folders.values()])
+    limits = to_parse_limits(services.settings.limits)
+    settings = PreparationSettings(limits, services.settings.roles.weights)
+    requests = [
+        PreparationRequest(entry.path, folder, completions.get(folder.content_hash, ()))
+        for (_, entry), folder in folders.items()
+    ]
+    outcomes = services.preparer.prepare(requests, settings, deadline)
+    for place, outcome in zip(folders, outcomes, strict=True):
+        services.coordinator.yield_to_queries()
+        yield place, outcome
 
 
 def _read_folders(
@@ -237,9 +235,9 @@ def _build_document(work: _SkillWork, vectors: Vector | None, model: str) -> Ski
         key=work.key,
         content_hash=work.content_hash,
         parsed=work.parsed,
-        fields=work.analysis.fields,
-        forward=work.analysis.forward,
-        passage_terms=work.analysis.passage_terms,
+        fields=work.prepared.analysis.fields,
+        forward=work.prepared.analysis.forward,
+        passage_terms=work.prepared.analysis.passage_terms,
         vectors=vectors,
         section_hashes=section_text_hashes(model, work.parsed),
         filters=Filters(
@@ -253,7 +251,6 @@ def _build_document(work: _SkillWork, vectors: Vector | None, model: str) -> Ski
 
 def _build_publication(work: _SkillWork, has_vectors: bool) -> Publication:
     record = work.parsed.record
-    background = load_background()
     return Publication(
         key=work.key,
         source_id=work.entry.source_id,
@@ -267,9 +264,9 @@ def _build_publication(work: _SkillWork, has_vectors: bool) -> Publication:
         tokens=record.tokens,
         language=record.language,
         licence=record.licence,
-        mentions=find_mentions(work.parsed),
-        body_terms=body_terms(work.analysis, background),
-        description_terms=description_terms(work.analysis, background),
+        mentions=work.prepared.mentions,
+        body_terms=work.prepared.body_terms,
+        description_terms=work.prepared.description_terms,
         has_vectors=has_vectors,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import subprocess
 import sys
 import threading
 import time
@@ -22,7 +23,8 @@ from skills.events import QueryAsked
 from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
 from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
-from tasks.ingest.role_classifier import load_role_classifier
+from tasks.ingest.preparation.processes import ProcessPreparer
+from tasks.ingest.preparation.role_classifier import load_role_classifier
 from tasks.language_model.answer_store import AnswerStore
 from tasks.metrics_recorder import MetricsRecorder
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
@@ -37,6 +39,7 @@ from workers.backend.stores import open_services, require_library
 from workers.backend.writer_lock import WriterLock
 from workers.monitoring.status import home_status, oldest_change_age_seconds
 from workers.processes.embedded_consumer import ThreadedConsumer
+from workers.processes.interpreter import child_environment, module_command
 from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, WORKLOADS, Workload
 
@@ -45,6 +48,8 @@ log = structlog.get_logger()
 _STOP_SECONDS = 20.0
 _SWITCH_SECONDS = 0.0005
 _POLL_SECONDS = 0.02
+_MANY_INGEST_TASKS = 8
+"""From so many ingest tasks on, of up to 32 skills each, skills are prepared in processes."""
 
 
 @dataclass(slots=True)
@@ -64,6 +69,17 @@ class _Worker:
         while self.thread.is_alive() and not self.ready.wait(0.01) and time.monotonic() < end:
             pass
         self.controller.stop()
+
+
+def _start_preparing(connection: int) -> subprocess.Popen[bytes]:
+    """Start a process that prepares skills over an inherited connection."""
+    return subprocess.Popen(  # noqa: S603 - our own program
+        module_command("tasks.ingest.preparation.child", [str(connection)]),
+        env=child_environment(),
+        pass_fds=[connection],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 class EmbeddedBackend(StoreBackend):
@@ -127,6 +143,12 @@ class EmbeddedBackend(StoreBackend):
             measures=self._measures,
         )
         services.sends_refine = self._refine == "always"
+        if self.writable:
+            services.preparer = ProcessPreparer(
+                _start_preparing,
+                lambda: services.coordinator.count_pending(INGEST.name) >= _MANY_INGEST_TASKS,
+            )
+            stack.callback(services.preparer.close)
         return services
 
     # -- workers

@@ -18,7 +18,7 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 # Appended, not inserted: site-packages before the standard library would shadow it.
 _BOOTSTRAP = (
     "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.append(root); "
-    "from workers.cli import main; main()"
+    "from {module} import main; main()"
 )
 
 
@@ -27,7 +27,12 @@ def skillbus_command(arguments: Sequence[str]) -> list[str]:
 
     Start it with `child_environment`.
     """
-    return [sys.executable, "-P", "-c", _BOOTSTRAP, _ROOT, *arguments]
+    return module_command("workers.cli", arguments)
+
+
+def module_command(module: str, arguments: Sequence[str]) -> list[str]:
+    """The command line that runs `main` of a module, as `skillbus_command`."""
+    return [sys.executable, "-P", "-c", _BOOTSTRAP.format(module=module), _ROOT, *arguments]
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

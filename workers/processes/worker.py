@@ -25,7 +25,7 @@ from tasks.broker.broker_config import BrokerConfig, server_broker_config
 from tasks.celery_app import create_app
 from tasks.coordination.redis_workers import make_child_id
 from tasks.ingest.maintain import advance_sequence
-from tasks.ingest.role_classifier import load_role_classifier
+from tasks.ingest.preparation.role_classifier import load_role_classifier
 from tasks.journal.protocol import Journal
 from tasks.send import queue_depth, send_task_if_room
 from tasks.services import Lazy, Services

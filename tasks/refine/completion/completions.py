@@ -9,7 +9,6 @@ are replaced at the next ingest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from config.language_model_settings import LanguageModelSettings
@@ -102,17 +101,10 @@ def _present_origins(
     return {key: {one.origin for one in record.completed} for key, record in records.items()}
 
 
-def with_completions(parsed: ParsedSkill, completions: tuple[Completion, ...]) -> ParsedSkill:
-    """The skill with these completions in place of those that it has."""
-    if parsed.record.completions == completions:
-        return parsed
-    return replace(parsed, record=replace(parsed.record, completions=completions))
-
-
 def keep_used(parsed: ParsedSkill, settings: LanguageModelSettings) -> ParsedSkill:
     """The skill with those of its completions that are in use under these settings."""
     completions = parsed.record.completions
     if not completions:
         return parsed
     origins = completion_origins(settings)
-    return with_completions(parsed, tuple(one for one in completions if one.origin in origins))
+    return parsed.with_completions(tuple(one for one in completions if one.origin in origins))

@@ -56,7 +56,7 @@ def _poison_analysis(monkeypatch: pytest.MonkeyPatch, poison: Callable[[], None]
             poison()
         return analyse_skill(parsed)
 
-    monkeypatch.setattr("tasks.ingest.ingest.analyse_skill", analyse)
+    monkeypatch.setattr("tasks.ingest.preparation.prepare.analyse_skill", analyse)
 
 
 def test_a_poisonous_skill_fails_alone(

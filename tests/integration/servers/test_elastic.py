@@ -28,7 +28,6 @@ from search.skill_analysis import analyse_skill, skill_text_hashes, skill_texts
 from skills.passages import section_texts
 from skills.record import Completion, RevisionKey
 from tasks.ingest import reindex as task
-from tasks.refine.completion.completions import with_completions
 from tests.support.samples.documents import ENCODER
 from tests.support.samples.documents import tiny_document as document
 from tests.support.samples.tiny import DIMENSION, TinyEncoder
@@ -199,7 +198,7 @@ class TestWriting:
         new = open_index(settings)
         completion = Completion("record", "m", 1, {"domain_tags": ("pottery",)})
         kiln = document("kiln")
-        parsed = with_completions(kiln.parsed, (completion,))
+        parsed = kiln.parsed.with_completions((completion,))
         analysis = analyse_skill(parsed)
         added = replace(kiln, parsed=parsed, fields=analysis.fields, forward=analysis.forward)
         new.add([added])

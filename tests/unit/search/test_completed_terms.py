@@ -26,7 +26,6 @@ from search.text.tokens import term_id
 from skills import record_codec
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, ParsedSkill, RevisionKey
-from tasks.refine.completion.completions import with_completions
 
 SKILL = """---
 name: kiln-firing
@@ -47,7 +46,7 @@ PROMPTS = Completion("prompts", "m", 1, {"prompts": ("Bake my clay pots",)})
 
 
 def parsed(text: str = SKILL, *completions: Completion) -> ParsedSkill:
-    return with_completions(parse_skill("a", text.encode()), completions)
+    return parse_skill("a", text.encode()).with_completions(completions)
 
 
 def forward(text: str = SKILL, *completions: Completion) -> ForwardRecord:
@@ -89,7 +88,7 @@ class TestDocuments:
         fields, others = analyse_skill(parsed(text)), analyse_skill(parsed(text, completion))
         assert fields.fields[:-1] == others.fields[:-1]
         assert fields.fields[-1] == ()
-        assert with_completions(parsed(text, completion), ()) == parsed(text)
+        assert parsed(text, completion).with_completions(()) == parsed(text)
 
     def test_they_come_back_equal(self) -> None:
         skill = parsed(SKILL, RECORD, PROMPTS)

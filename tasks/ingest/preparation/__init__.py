@@ -1,0 +1,1 @@
+"""Preparation of skills for the index: all of ingest that needs no store."""

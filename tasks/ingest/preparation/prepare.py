@@ -1,0 +1,125 @@
+"""Prepare a skill for the index from the bytes of its folder, without any store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from typing_extensions import override
+
+from config.errors import PermanentError
+from graph.links.mentions import find_mentions
+from graph.records import Mention
+from search.skill_analysis import SkillAnalysis, analyse_skill, body_terms, description_terms
+from search.text.background_frequencies import load_background
+from skills.parsing.parse_skill import ParseLimits, parse_skill
+from skills.record import Completion, ParsedSkill
+from tasks.ingest.preparation.role_classifier import load_role_classifier
+from tasks.policies import Deadline
+from tasks.sources.protocol import SkillFolder
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationRequest:
+    """A skill to prepare: its path and folder as read, and what a language model wrote about it."""
+
+    path: str
+    folder: SkillFolder
+    completions: tuple[Completion, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationSettings:
+    """What preparation depends on apart from the skill.
+
+    role_weights: file of the role classifier, "" for the built-in one.
+    """
+
+    limits: ParseLimits
+    role_weights: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedSkill:
+    """A parsed and analysed skill, with what links compare (`graph.records.Publication`)."""
+
+    parsed: ParsedSkill
+    analysis: SkillAnalysis
+    mentions: tuple[Mention, ...]
+    body_terms: Mapping[int, float]
+    description_terms: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableSkill:
+    """A skill that cannot be parsed, and why."""
+
+    reason: str
+
+
+class Preparer(Protocol):
+    """Prepares skills. Threads may share it."""
+
+    def prepare(
+        self,
+        requests: Sequence[PreparationRequest],
+        settings: PreparationSettings,
+        deadline: Deadline,
+    ) -> Iterator[PreparedSkill | UnreadableSkill]:
+        """Yield the outcome of each request, in order.
+
+        Raises DeadlineExceededError when the time is over, PermanentError if a skill breaks the
+        parser.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the processes that it started."""
+        ...
+
+
+class LocalPreparer(Preparer):
+    """Prepares skills in the thread that asks."""
+
+    @override
+    def prepare(
+        self,
+        requests: Sequence[PreparationRequest],
+        settings: PreparationSettings,
+        deadline: Deadline,
+    ) -> Iterator[PreparedSkill | UnreadableSkill]:
+        for request in requests:
+            deadline.check("read")
+            yield prepare_skill(request, settings)
+
+    @override
+    def close(self) -> None:
+        """There are none."""
+
+
+def prepare_skill(
+    request: PreparationRequest, settings: PreparationSettings
+) -> PreparedSkill | UnreadableSkill:
+    """Prepare one skill."""
+    folder, classifier = request.folder, load_role_classifier(settings.role_weights)
+    try:
+        parsed = parse_skill(
+            request.path,
+            folder.content,
+            folder.files,
+            settings.limits,
+            classifier,
+            folder.sibling_files,
+        )
+    except PermanentError as error:
+        return UnreadableSkill(str(error))
+    parsed = parsed.with_completions(request.completions)
+    analysis, background = analyse_skill(parsed), load_background()
+    return PreparedSkill(
+        parsed,
+        analysis,
+        find_mentions(parsed),
+        body_terms(analysis, background),
+        description_terms(analysis, background),
+    )
