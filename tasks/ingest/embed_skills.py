@@ -13,7 +13,7 @@ from search.skill_analysis import skill_texts
 from skills.record import RevisionKey
 from tasks.encode import encode_cached, supports_language
 from tasks.ingest.embed_sections import lower_thread_priority, yield_to_tasks
-from tasks.ingest.next_tasks import send_after_embed_skills, send_embed_skills
+from tasks.ingest.next_tasks import send_embed_skills, send_unembedded
 from tasks.metrics_recorder import time_stage
 from tasks.policies import EMBED_SKILLS, INGEST, Deadline, DeadlineExceededError
 from tasks.services import Services
@@ -46,7 +46,8 @@ def embed_skills(
             services.graph.mark_vectors_stored(done)
     finally:
         left = services.coordinator.add_pending(EMBED_SKILLS.name, -1)
-    send_after_embed_skills(services, done, left)
+    if not left and not services.coordinator.count_pending(INGEST.name):
+        send_unembedded(services)
     return {"embedded": len(done)}
 
 

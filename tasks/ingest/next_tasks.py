@@ -87,20 +87,6 @@ def send_after_ingest(services: Services, published: Sequence[RevisionKey], othe
         send_unembedded(services)
 
 
-def send_after_embed_skills(
-    services: Services, embedded: Sequence[RevisionKey], others: int
-) -> None:
-    """Send what follows the embedding of skills: that of their sections, at once while others'
-    are being embedded, else once all skills have their vectors.
-
-    others: tasks embedding skills that still run or wait.
-    """
-    if services.coordinator.count_pending(EMBED_SECTIONS.name):
-        send_embed_sections(services, [key.skill_id for key in embedded])
-    elif not others and not services.coordinator.count_pending(INGEST.name):
-        send_unembedded(services)
-
-
 def send_embed_skills(services: Services, skill_ids: Sequence[str]) -> None:
     """Have the skill vectors of skills computed, in batches and in this order."""
     _send_batches(services, EMBED_SKILLS, skill_ids, _EMBED_BATCH_SKILLS)

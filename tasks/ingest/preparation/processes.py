@@ -25,6 +25,8 @@ from tasks.ingest.preparation.prepare import (
 from tasks.policies import Deadline, DeadlineExceededError
 
 _STOP_SECONDS = 5.0
+_MIN_BATCH = 4
+"""Smaller batches are edits, or skills that are tried alone since a batch with them failed."""
 
 StartChild = Callable[[int], "subprocess.Popen[bytes]"]
 """Starts a process that runs `child.main` with the file descriptor of its connection."""
@@ -79,9 +81,9 @@ class _Child:
 class ProcessPreparer(Preparer):
     """Prepares batches in processes that are started when they are needed and end when idle.
 
-    start_child: starts one. There are never more than the threads that prepare at once. is_worth_it:
-    whether so much waits that a process is started; otherwise the thread that asks prepares, which
-    for an edit is done before a process has started.
+    start_child: starts one. There are never more than the threads that prepare at once.
+    is_worth_it: whether so much waits that a process is started; otherwise the thread that asks
+    prepares, which for an edit is done before a process has started.
     """
 
     def __init__(self, start_child: StartChild, is_worth_it: Callable[[], bool]) -> None:
@@ -98,7 +100,7 @@ class ProcessPreparer(Preparer):
         settings: PreparationSettings,
         deadline: Deadline,
     ) -> Iterator[PreparedSkill | UnreadableSkill]:
-        if not self._is_worth_it():
+        if len(requests) < _MIN_BATCH or not self._is_worth_it():
             yield from self._local.prepare(requests, settings, deadline)
             return
         try:

@@ -63,7 +63,6 @@ SENDERS: dict[str, TaskPolicy] = {
 }
 COMPOUND: dict[str, tuple[TaskPolicy, ...]] = {
     "send_after_ingest": (LINK, EMBED_SKILLS, EMBED_SECTIONS),
-    "send_after_embed_skills": (EMBED_SKILLS, EMBED_SECTIONS),
     "send_unembedded": (EMBED_SKILLS, EMBED_SECTIONS),
 }
 
