@@ -8,7 +8,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+from skills.required_words import replace_white_space
 from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
+from skills.scanner.pattern_index import Candidate
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
@@ -49,9 +51,10 @@ _NEGATION = re.compile(
 
 
 class NormalisedText:
-    """A whole file as one string: `display` for excerpts, `folded` in lower case for matching.
+    """A whole file as one string: `display` for excerpts, `folded` in lower case for matching,
+    `spaced` with spaces for the white space of `folded`.
 
-    Both have the same length. Invisible characters are removed, wide forms and homoglyphs are
+    All have the same length. Invisible characters are removed, wide forms and homoglyphs are
     replaced, words spelt letter by letter are joined, white space is collapsed, and the lines of a
     paragraph, or of a shell command continued by a backslash, are joined to one line.
     `is_about_attacks`: whether the frontmatter says that the skill is about attacks.
@@ -65,6 +68,7 @@ class NormalisedText:
         self._fenced = _fenced(plain, body_line)
         self.display = "".join(_join_lines(plain, self._fenced, body_line)).replace("\\\n", "  ")
         self.folded = _lower_same_length(self.display)
+        self.spaced = replace_white_space(self.folded)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
@@ -92,6 +96,10 @@ class NormalisedText:
                 found[self.folded.rfind("\n", 0, at) + 1] = end
                 at = self.folded.find(anchor, end)
         return sorted(found.items())
+
+    def find_matches(self, found: Candidate, start: int, end: int) -> Iterator[re.Match[str]]:
+        """Matches of a pattern in a range of `folded`."""
+        return found.find_matches(self.folded, self.spaced, start, end)
 
     def _places(self, anchors: Sequence[str]) -> Iterator[int]:
         """Offsets of the anchors, the first in each line."""

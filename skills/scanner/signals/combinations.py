@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from skills.scanner.normalised_text import NormalisedText
+from skills.scanner.pattern_index import Candidate
+from skills.scanner.rule import Rule
 from skills.scanner.signals.phrases import PHRASE_SIGNALS, Signal
 from skills.scanner.signals.vocabulary_signals import VOCABULARY_SIGNALS
 
@@ -111,17 +113,18 @@ in two fifths of the pairs in community skills."""
 
 
 def find_combinations(
-    text: NormalisedText, present: frozenset[str]
+    text: NormalisedText, candidates: Mapping[Rule | Signal, Candidate]
 ) -> Iterator[tuple[int, int, str]]:
     """(offset, level, description) of suspicious combinations of signals.
 
-    present: the anchors that the text may contain (`AnchorIndex.find_in`).
+    candidates: the signals that the text may hold (`PatternIndex.find_in`), among others.
     """
+    signals = {one.name: candidates[one] for one in ALL_SIGNALS if one in candidates}
     starts = _find_paragraphs(text.folded)
-    places = _find_anchored_paragraphs(text.folded, starts, present)
+    places = _find_anchored_paragraphs(text.folded, starts, signals)
     if len(places) < 2:
         return
-    found = _SignalFinder(text, starts)
+    found = _SignalFinder(text, starts, signals)
     heads = [head.start() for head in _HEADING.finditer(text.folded)]
     sections = [bisect_right(heads, start) for start in starts]
     reported: set[frozenset[str]] = set()
@@ -186,15 +189,19 @@ _BY_NAME = {signal.name: signal for signal in ALL_SIGNALS}
 class _SignalFinder:
     """Finds signals in paragraphs, lazily and once each."""
 
-    def __init__(self, text: NormalisedText, starts: list[int]) -> None:
+    def __init__(
+        self, text: NormalisedText, starts: list[int], signals: Mapping[str, Candidate]
+    ) -> None:
         self._text, self._starts = text, [*starts, len(text.folded)]
+        self._signals = signals
         self._known: dict[tuple[str, int], int] = {}
 
     def at(self, name: str, place: int) -> int:
         """The offset of a signal in a paragraph, -1 if absent."""
         if (name, place) not in self._known:
             start, end = self._starts[place], self._starts[place + 1]
-            self._known[name, place] = _find_signal(_BY_NAME[name], self._text, start, end)
+            matches = self._text.find_matches(self._signals[name], start, end)
+            self._known[name, place] = _first_meant(_BY_NAME[name], self._text, matches)
         return self._known[name, place]
 
 
@@ -218,13 +225,13 @@ def _goes_on(folded: str, blank: re.Match[str]) -> bool:
 
 
 def _find_anchored_paragraphs(
-    folded: str, starts: list[int], present: frozenset[str]
+    folded: str, starts: list[int], signals: Mapping[str, Candidate]
 ) -> dict[str, list[int]]:
     """By signal, the paragraphs that contain one of its anchors."""
     found = {}
-    for signal in ALL_SIGNALS:
+    for name, candidate in signals.items():
         places = set()
-        for anchor in present.intersection(signal.anchors):
+        for anchor in candidate.anchors:
             at = folded.find(anchor)
             for _ in range(_MAX_PLACES):
                 if at < 0:
@@ -234,13 +241,13 @@ def _find_anchored_paragraphs(
                 following = starts[place + 1] if place + 1 < len(starts) else len(folded)
                 at = folded.find(anchor, following)
         if places:
-            found[signal.name] = sorted(places)
+            found[name] = sorted(places)
     return found
 
 
-def _find_signal(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
+def _first_meant(signal: Signal, text: NormalisedText, matches: Iterator[re.Match[str]]) -> int:
     """Offset of a signal's first match that is neither quoted nor negated, else -1."""
-    for match in signal.pattern.finditer(text.folded, start, end):
+    for match in matches:
         at = match.start()
         if not _is_quoted(signal, text, at) and not _is_negated(text, at):
             return at
