@@ -15,7 +15,10 @@ Choice = tuple[str, ...]
 """Words of which each match holds one. Each white-space character in them is a space."""
 
 _MAX_WORDS = 32
-"""Words of a choice; a longer choice costs more than it spares."""
+"""Texts of a part that are combined with those of the part after it."""
+
+_MAX_CHOICE = 48
+"""Words of a choice; a longer one costs more than it spares."""
 
 _parse: Callable[[str, int], Any] = import_module("re._parser").parse
 """The parser of the standard library. Its tree is not a public interface; a test compares the words
@@ -53,17 +56,19 @@ def _all_choices(exact: Words | None, choices: list[Words]) -> list[Words]:
 
 
 def _is_telling(words: Words) -> bool:
-    """Whether most texts lack all of the words: none is a single letter or a space."""
-    return len(words) <= _MAX_WORDS and all(
-        len(word.strip()) > 1
-        or not (word.strip().isascii() and word.strip().isalnum() or not word.strip())
-        for word in words
-    )
+    """Whether most texts lack all of the words: they are few, and none is a letter or a space."""
+    if len(words) > _MAX_CHOICE and len(_drop_longer(words)) > _MAX_CHOICE:
+        return False
+    return not any(_is_letter(word.strip()) for word in words)
+
+
+def _is_letter(word: str) -> bool:
+    return len(word) < 2 and (not word or (word.isascii() and word.isalnum()))
 
 
 def _drop_longer(words: Words) -> Choice:
     """The words without those that contain another."""
-    kept = [word for word in words if not any(other != word and other in word for other in words)]
+    kept = [word for word in words if not any(one != word and one in word for one in words)]
     return tuple(sorted(kept, key=lambda word: (len(word), word)))
 
 

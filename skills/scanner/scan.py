@@ -72,7 +72,7 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     found = [
         ("hidden_text", line, level, what) for line, level, what in find_hidden_characters(lines)
     ]
-    for rule, candidate in _spoken_index().find_in(text.spaced).items():
+    for rule, candidate in _spoken_index().find_in(text.spaced, text.parts).items():
         matches = _matches(rule, text, candidate)
         found += [(kind, line, level, what) for kind, level, line, what, _ in matches]
     found += [(kind, line, level, what) for kind, level, line, what, _ in _find_encoded(text)]
@@ -106,12 +106,13 @@ def escape_excerpt(text: str) -> str:
 
 @cache
 def _index() -> PatternIndex[Rule | Signal]:
-    return PatternIndex((*RULES, *ALL_SIGNALS))
+    return PatternIndex((*RULES, *ALL_SIGNALS), [rule for rule in RULES if not rule.in_line])
 
 
 @cache
 def _spoken_index() -> PatternIndex[Rule]:
-    return PatternIndex([rule for rule in RULES if rule.speech and rule.kind in _SPOKEN_KINDS])
+    spoken = [rule for rule in RULES if rule.speech and rule.kind in _SPOKEN_KINDS]
+    return PatternIndex(spoken, [rule for rule in spoken if not rule.in_line])
 
 
 def _find_all(
@@ -119,7 +120,7 @@ def _find_all(
 ) -> Iterator[tuple[str, int, int, str, str]]:
     for line, level, what in find_hidden_characters(lines):
         yield "hidden_text", level, line, what, ""
-    candidates = _index().find_in(text.spaced)
+    candidates = _index().find_in(text.spaced, text.parts)
     for rule in RULES:
         if rule in candidates:
             yield from _matches(rule, text, candidates[rule])
@@ -136,12 +137,12 @@ def _find_encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, st
     """Findings in decoded text, with a higher level: honest text has no reason to encode these."""
     for start, decoded in find_encoded_payloads(text.display):
         inner = NormalisedText(decoded.split("\n"), 1)
-        candidates = _index().find_in(inner.spaced)
-        for _, level, what in find_combinations(inner, candidates):
+        for _, level, what in find_combinations(inner, _index().find_in(inner.spaced, inner.parts)):
             yield "obfuscation", level, text.line_at(start), f"encoded text with {what}", ""
+        candidates = _index().find_in(inner.spaced, [0])
         for rule in RULES:
             if rule in candidates:
-                match = next(inner.find_matches(candidates[rule], 0, len(inner.folded)), None)
+                match = next(inner.find_all(candidates[rule]), None)
                 if match:
                     seen = inner.display[match.start() : match.end()]
                     line = text.line_at(start)
@@ -151,9 +152,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, st
 def _matches(
     rule: Rule, text: NormalisedText, candidate: Candidate
 ) -> Iterator[tuple[str, int, int, str, str]]:
-    anchors = candidate.anchors
-    windows = text.find_lines(anchors) if rule.in_line else text.find_windows(anchors)
-    found = (match for start, end in windows for match in text.find_matches(candidate, start, end))
+    found = text.find_in_lines(candidate) if rule.in_line else text.find_in_windows(candidate)
     for match in islice(found, MAX_PER_RULE):
         start = match.start()
         quoted = text.is_quoted(start, in_code=rule.speech)
