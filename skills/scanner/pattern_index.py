@@ -72,9 +72,7 @@ class Candidate:
         bits.
         """
         text = spaced[start:end]
-        patterns = [
-            way.pattern for way, mask in self.ways if mask & within and way.may_match(text)
-        ]
+        patterns = [way.pattern for way, mask in self.ways if mask & within and way.may_match(text)]
         found = [pattern.search(folded, start, end) for pattern in patterns]
         while first := min(filter(None, found), key=re.Match.start, default=None):
             yield first

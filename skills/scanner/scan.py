@@ -126,7 +126,7 @@ def _find_all(
             yield from _matches(rule, text, candidates[rule])
     for start, level, what in find_combinations(text, candidates):
         yield "combination", level, text.line_at(start), what, ""
-    for start, what in find_typosquats(text.folded):
+    for start, what in find_typosquats(text):
         yield "supply_chain", 2, text.line_at(start), what, ""
     yield from _find_encoded(text)
     for start, level, what in find_hidden_comments(text):

@@ -89,7 +89,8 @@ _FILE = _make_pairs(
 )
 """Pairs that are rare enough to count anywhere in the file."""
 _ORDERED = tuple(
-    (pairs, sorted(tuple(sorted(pair)) for pair in pairs)) for pairs in (_PARAGRAPH, _SECTION, _FILE)
+    (pairs, sorted(tuple(sorted(pair)) for pair in pairs))
+    for pairs in (_PARAGRAPH, _SECTION, _FILE)
 )
 _GRAVE = frozenset(
     map(frozenset, (("silence", "secret"), ("silence", "code"), ("consent", "secret")))
@@ -122,7 +123,9 @@ def find_combinations(
 
     candidates: the signals that the text may hold (`PatternIndex.find_in`), among others.
     """
-    found = _FoundSignals(text, {one.name: candidates[one] for one in ALL_SIGNALS if one in candidates})
+    found = _FoundSignals(
+        text, {one.name: candidates[one] for one in ALL_SIGNALS if one in candidates}
+    )
     reported: set[frozenset[str]] = set()
     for pairs, ordered in _ORDERED:
         known = frozenset(reported)
