@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from skills.required_words import Choice, find_required_words
+from skills.required_words import Choice, find_required_words, replace_white_space
 
 
 class FilteredPattern:
@@ -13,6 +13,7 @@ class FilteredPattern:
 
     def __init__(self, regex: str, flags: int = 0) -> None:
         self._regex, self._flags = regex, flags
+        self._ignores_case = bool(flags & re.IGNORECASE)
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -27,5 +28,22 @@ class FilteredPattern:
     def may_match(self, spaced: str) -> bool:
         """Whether a text may hold a match; its white space must be spaces
         (`replace_white_space`)."""
+        if self._ignores_case:
+            if not spaced.isascii():
+                return True
+            spaced = spaced.lower()
         holds = spaced.__contains__
-        return all(any(map(holds, choice)) for choice in self.choices)
+        for choice in self.choices:
+            if not any(map(holds, choice)):
+                return False
+        return True
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """As `re.Pattern.search`."""
+        # White space other than spaces is not printable.
+        spaced = text if text.isprintable() else replace_white_space(text)
+        return self.pattern.search(text) if self.may_match(spaced) else None
+
+    def match(self, text: str) -> re.Match[str] | None:
+        """As `re.Pattern.match`, which looks at the start only and needs no filter."""
+        return self.pattern.match(text)

@@ -29,14 +29,18 @@ def find_required_words(regex: str, flags: int = 0) -> tuple[Choice, ...]:
     """Choices of words: each match of the expression holds a word of every choice.
 
     The words are in what the match consumes, not in what it only looks at. They hold for a text
-    whose white-space characters were replaced by spaces (`replace_white_space`). An expression that
-    ignores case gets no choices.
+    whose white-space characters were replaced by spaces (`replace_white_space`); those of an
+    expression that ignores case, for such a text in ASCII and lower case.
     """
-    tree = _parse(regex, flags)
-    if tree.state.flags & re.IGNORECASE:
-        return ()
-    choices = {_drop_longer(choice) for choice in _all_choices(*_walk(tree))}
-    return tuple(sorted(choices, key=lambda choice: (len(choice), choice)))
+    choices = _all_choices(*_walk(_parse(regex, flags)))
+    if flags & re.IGNORECASE:
+        choices = [_lower(choice) for choice in choices if not any(map(_has_odd_case, choice))]
+    return tuple(sorted(map(_drop_longer, choices), key=lambda choice: (len(choice), choice)))
+
+
+def _has_odd_case(word: str) -> bool:
+    """Whether a word has cased letters beyond ASCII, some of which match letters of ASCII."""
+    return any(not char.isascii() and char.lower() != char.upper() for char in word)
 
 
 _ODD_SPACE = re.compile(r"[^\S ]")
@@ -60,6 +64,10 @@ def _is_telling(words: Words) -> bool:
     if len(words) > _MAX_CHOICE and len(_drop_longer(words)) > _MAX_CHOICE:
         return False
     return not any(_is_letter(word.strip()) for word in words)
+
+
+def _lower(words: Words) -> Words:
+    return frozenset(word.lower() for word in words)
 
 
 def _is_letter(word: str) -> bool:
