@@ -136,9 +136,7 @@ def _forward(
     )
 
 
-def _passage_terms(
-    body: TermIds, passage_of: npt.NDArray[np.intp], passages: int
-) -> PassageTerms:
+def _passage_terms(body: TermIds, passage_of: npt.NDArray[np.intp], passages: int) -> PassageTerms:
     """Return the terms of each passage; body holds all terms, passage_of the passage of each."""
     order = np.lexsort((body, passage_of))
     terms, places = body[order], passage_of[order]

@@ -33,10 +33,7 @@ class FilteredPattern:
                 return True
             spaced = spaced.lower()
         holds = spaced.__contains__
-        for choice in self.choices:
-            if not any(map(holds, choice)):
-                return False
-        return True
+        return all(any(map(holds, choice)) for choice in self.choices)
 
     def search(self, text: str) -> re.Match[str] | None:
         """As `re.Pattern.search`."""

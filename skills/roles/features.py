@@ -38,7 +38,9 @@ _HEADING_WORDS, _LEAD_WORDS = 40, 30
 _OPENING = 100
 _CODE_LINES = 60
 _CODE: cues.Cues = {
-    "defines": FilteredPattern(r"^\s*(?:def|class|function|export|async|public|func|fn)\s", re.M).search,
+    "defines": FilteredPattern(
+        r"^\s*(?:def|class|function|export|async|public|func|fn)\s", re.M
+    ).search,
     "imports": FilteredPattern(r"^\s*(?:import|from|require|use|#include)\b", re.M).search,
     "prints": FilteredPattern(r"\bprint\(|console\.log").search,
     "comments": FilteredPattern(r"^\s*(?:#|//|--) ", re.M).search,

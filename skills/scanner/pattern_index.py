@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from skills.filtered_pattern import FilteredPattern
+from skills.required_words import replace_white_space
 
 MAX_PARTS = 64
 """Parts of a text that are told apart, one bit each."""
@@ -38,7 +39,7 @@ class Searched(Protocol):
 
     @property
     def anchors(self) -> tuple[str, ...]:
-        """Words in lower case, without white space other than spaces."""
+        """Words in lower case."""
 
     @property
     def ways(self) -> tuple[FilteredPattern, ...]:
@@ -94,7 +95,7 @@ class PatternIndex(Generic[_Pattern]):
     ) -> None:
         self._patterns = patterns
         self._ways = [(number, way) for number, one in enumerate(patterns) for way in one.ways]
-        anchors = [one.anchors for one in patterns]
+        anchors = [tuple(map(replace_white_space, one.anchors)) for one in patterns]
         # An alternative without required words may be in every text, as the empty word is.
         choices = [way.choices or (("",),) for _, way in self._ways]
         flat = [choice for several in choices for choice in several]
