@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
+import numpy.typing as npt
 
 from search.completed_terms import count_completed, tag_tokens
 from search.protocol import (
@@ -77,15 +78,20 @@ def analyse_skill(parsed: ParsedSkill) -> SkillAnalysis:
         tuple(prose),
         tuple(code),
     )
+    body = term_ids(list(chain.from_iterable(streams)))
+    passage_of = np.repeat(np.arange(len(streams)), [len(stream) for stream in streams])
+    is_code = np.array([p.kind is PassageKind.CODE for p in parsed.passages], dtype=np.bool_)
+    in_code = is_code[passage_of]
+    ids = [*map(term_ids, fields[:3]), body[~in_code], body[in_code]]
     completed = tuple(count_completed(completion) for completion in record.completions)
     return SkillAnalysis(
         (*fields, tag_tokens(record.completions)),
         replace(
-            _forward(fields, completed),
+            _forward(fields, ids, completed),
             examples=_example_terms(record, stated),
             excluded=tuple(_excluded_terms(parsed, excluded)),
         ),
-        _passage_terms(streams),
+        _passage_terms(body, passage_of, len(streams)),
     )
 
 
@@ -108,9 +114,8 @@ def _excluded_terms(parsed: ParsedSkill, clauses: Iterable[str]) -> Iterator[Ter
 
 
 def _forward(
-    fields: Sequence[Sequence[str]], completed: tuple[CompletedTerms, ...]
+    fields: Sequence[Sequence[str]], ids: Sequence[TermIds], completed: tuple[CompletedTerms, ...]
 ) -> ForwardRecord:
-    ids = [term_ids(tokens) for tokens in fields]
     terms, inverse = np.unique(np.concatenate(ids), return_inverse=True)
     positions = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
     totals = np.bincount(inverse * len(fields) + positions, minlength=len(terms) * len(fields))
@@ -131,16 +136,17 @@ def _forward(
     )
 
 
-def _passage_terms(streams: Sequence[Sequence[str]]) -> PassageTerms:
-    offsets = np.zeros(len(streams) + 1, dtype=np.int32)
-    terms: list[np.ndarray] = [np.empty(0, dtype=np.uint64)]
-    counts: list[np.ndarray] = [np.empty(0, dtype=np.uint16)]
-    for place, stream in enumerate(streams):
-        ids, times = np.unique(term_ids(stream), return_counts=True)
-        offsets[place + 1] = offsets[place] + len(ids)
-        terms.append(ids)
-        counts.append(np.minimum(times, _MAX_COUNT).astype(np.uint16))
-    return PassageTerms(offsets, np.concatenate(terms), np.concatenate(counts))
+def _passage_terms(body: TermIds, passage_of: npt.NDArray[np.intp], passages: int) -> PassageTerms:
+    """Return the terms of each passage; body holds all terms, passage_of the passage of each."""
+    order = np.lexsort((body, passage_of))
+    terms, places = body[order], passage_of[order]
+    is_first = np.ones(len(terms), dtype=np.bool_)
+    is_first[1:] = (terms[1:] != terms[:-1]) | (places[1:] != places[:-1])
+    starts = np.flatnonzero(is_first)
+    counts = np.diff(starts, append=len(terms))
+    offsets = np.zeros(passages + 1, dtype=np.int32)
+    np.cumsum(np.bincount(places[starts], minlength=passages), out=offsets[1:])
+    return PassageTerms(offsets, terms[starts], np.minimum(counts, _MAX_COUNT).astype(np.uint16))
 
 
 # -- texts to encode

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 import Stemmer
@@ -88,10 +89,7 @@ def tokenize(text: str) -> list[str]:
             text = to_simplified(text)
     if "#" in text or "++" in text:
         text = _SIGNED.sub(_spelled, text)
-    tokens: list[str] = []
-    for word in _WORDS.findall(text):
-        tokens.extend(_word_tokens(word))
-    return tokens
+    return list(chain.from_iterable(map(_word_tokens, _WORDS.findall(text))))
 
 
 def _spelled(match: re.Match[str]) -> str:
@@ -100,6 +98,8 @@ def _spelled(match: re.Match[str]) -> str:
 
 def word_count(tokens: Sequence[str]) -> float:
     """Return the number of words of a token stream; a Chinese bigram counts as half a word."""
+    if "".join(tokens).isascii():
+        return float(len(tokens))
     return sum(0.5 if ord(token[0]) > 0x2E7F and is_cjk(token) else 1.0 for token in tokens)
 
 
@@ -112,7 +112,7 @@ def term_id(token: str) -> int:
 
 def term_ids(tokens: Iterable[str]) -> TermIds:
     """Return `term_id` of each token, in order, uint64."""
-    return np.fromiter((term_id(token) for token in tokens), dtype=np.uint64)
+    return np.fromiter(map(term_id, tokens), dtype=np.uint64)
 
 
 def bigram_ids(ids: TermIds) -> TermIds:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from skills.filtered_pattern import FilteredPattern
 
-def _cue(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns))
+
+def _cue(*patterns: str) -> FilteredPattern:
+    return FilteredPattern("|".join(patterns))
 
 
 # -- headings

@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from skills.filtered_pattern import FilteredPattern
 from skills.record import PassageKind
 from skills.roles import cues
 from skills.roles.passage_context import PassageContext, find_lists
@@ -37,22 +38,24 @@ _HEADING_WORDS, _LEAD_WORDS = 40, 30
 _OPENING = 100
 _CODE_LINES = 60
 _CODE: cues.Cues = {
-    "defines": re.compile(r"^\s*(?:def|class|function|export|async|public|func|fn)\s", re.M).search,
-    "imports": re.compile(r"^\s*(?:import|from|require|use|#include)\b", re.M).search,
-    "prints": re.compile(r"\bprint\(|console\.log").search,
-    "comments": re.compile(r"^\s*(?:#|//|--) ", re.M).search,
-    "counts": re.compile(r"^\s*(?:#|//|--) *\d+[.)]", re.M).search,
-    "steps": re.compile(r"^\s*(?:#|//|--) *step", re.M | re.I).search,
-    "installs": re.compile(
+    "defines": FilteredPattern(
+        r"^\s*(?:def|class|function|export|async|public|func|fn)\s", re.M
+    ).search,
+    "imports": FilteredPattern(r"^\s*(?:import|from|require|use|#include)\b", re.M).search,
+    "prints": FilteredPattern(r"\bprint\(|console\.log").search,
+    "comments": FilteredPattern(r"^\s*(?:#|//|--) ", re.M).search,
+    "counts": FilteredPattern(r"^\s*(?:#|//|--) *\d+[.)]", re.M).search,
+    "steps": FilteredPattern(r"^\s*(?:#|//|--) *step", re.M | re.I).search,
+    "installs": FilteredPattern(
         r"\b(?:pip|npm|apt|brew|conda|yarn|uv|cargo)[a-z-]* (?:install|add)"
     ).search,
-    "blanks": re.compile(r"<[a-z_ -]{1,60}>|\{[a-z_]{1,60}\}|\[[A-Z_ a-z]{1,60}\]").search,
-    "tries": re.compile(r"\btry:|except|catch ?\(").search,
-    "arrows": re.compile(r"→|->|=>").search,
-    "tree": re.compile(r"[├└│]").search,
+    "blanks": FilteredPattern(r"<[a-z_ -]{1,60}>|\{[a-z_]{1,60}\}|\[[A-Z_ a-z]{1,60}\]").search,
+    "tries": FilteredPattern(r"\btry:|except|catch ?\(").search,
+    "arrows": FilteredPattern(r"→|->|=>").search,
+    "tree": FilteredPattern(r"[├└│]").search,
 }
 _TEXT: cues.Cues = {
-    "link": re.compile(r"https?://|\]\(").search,
+    "link": FilteredPattern(r"https?://|\]\(").search,
     "digit": re.compile(r"\d").search,
     "arrow": re.compile(r"→|->").search,
     "code inside": re.compile(r"```").search,
@@ -85,6 +88,12 @@ class Features:
     places: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
     starts: npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=1 << 15)
+def _word_place(group: str, word: str) -> int:
+    """Bucket of a word of a group."""
+    return INDICATOR_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS)
 
 
 def _hash(name: str, size: int) -> int:
@@ -121,9 +130,7 @@ class _Row:
         """Add words; the words of a group have unit length together."""
         for group, words in groups:
             if words:
-                self.places += [
-                    INDICATOR_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS) for word in words
-                ]
+                self.places += [_word_place(group, word) for word in words]
                 self.counts.append(len(words))
                 self.values.append(len(words) ** -0.5)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 from skills.headings import heading_paths_below_title
@@ -85,6 +86,8 @@ def build_passage_contexts(
     known = {
         heading: cues.find_cues(heading.lower(), cues.HEADINGS) for heading in set(chain(*paths))
     }
+    # The items of a list have the same lead-in.
+    find_wording = cache(lambda text: cues.find_cues(text, cues.WORDING))
     contexts: list[PassageContext] = []
     for passage in passages:
         path = paths[passage.section]
@@ -95,10 +98,7 @@ def build_passage_contexts(
             lead = lines[passages[passage.lead_in].last_line - 1][:MAX_LINE_CHARACTERS].strip()
         heading_cues = tuple(known[heading] for heading in path)
         first = kept[0].lower() if kept and passage.kind is not PassageKind.CODE else ""
-        line_cues, lead_cues = (
-            cues.find_cues(first, cues.WORDING),
-            cues.find_cues(lead.lower(), cues.WORDING),
-        )
+        line_cues, lead_cues = find_wording(first), find_wording(lead.lower())
         contexts.append(
             PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues)
         )

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 _RUN = re.compile(r"[A-Za-z0-9+/]{24,4000}={0,2}")
+_SHORT_RUNS = re.compile(r"(?:[A-Za-z0-9+/]{0,23}+(?:[^A-Za-z0-9+/]++|\Z))*+")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
 _ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
 _MAX_PAYLOADS = 20
@@ -22,7 +23,7 @@ def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
     found = 0
-    for match in _RUN.finditer(text):
+    for match in _find_runs(text):
         run = match.group()
         decoded = _as_text(bytes.fromhex(run)) if _HEX.fullmatch(run) else ""
         decoded = decoded or _as_text(_from_base64(run))
@@ -31,6 +32,14 @@ def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
             found += 1
             if found >= _MAX_PAYLOADS:
                 return
+
+
+def _find_runs(text: str) -> Iterator[re.Match[str]]:
+    """The matches of _RUN; short runs, which words are, are skipped all at once."""
+    end = 0
+    while (short := _SHORT_RUNS.match(text, end)) and (run := _RUN.match(text, short.end())):
+        yield run
+        end = run.end()
 
 
 def _from_base64(run: str) -> bytes:

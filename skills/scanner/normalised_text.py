@@ -6,12 +6,18 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate
 
+from skills.required_words import replace_white_space
 from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
+from skills.scanner.pattern_index import MAX_PARTS, Candidate
 
+_BLANK = re.compile(r"\n[ \t]*(?=\n)")
+_MAX_LOOKAHEAD = 2_000
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
+_MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] ")
 _ABOUT_ATTACKS = re.compile(
     r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
     r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
@@ -49,27 +55,73 @@ _NEGATION = re.compile(
 
 
 class NormalisedText:
-    """A whole file as one string: `display` for excerpts, `folded` in lower case for matching.
+    """A whole file as one string: `display` for excerpts, `folded` in lower case for matching,
+    `spaced` with spaces for the white space of `folded`.
 
-    Both have the same length. Invisible characters are removed, wide forms and homoglyphs are
+    All have the same length. Invisible characters are removed, wide forms and homoglyphs are
     replaced, words spelt letter by letter are joined, white space is collapsed, and the lines of a
     paragraph, or of a shell command continued by a backslash, are joined to one line.
     `is_about_attacks`: whether the frontmatter says that the skill is about attacks.
     """
 
     def __init__(self, lines: Sequence[str], body_line: int) -> None:
+        plain = [line if line.isascii() else _replace_characters(line) for line in lines]
+        if any(map(_MAYBE_SPELT_OUT.search, plain)):
+            plain = [_SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), one) for one in plain]
         plain = [
-            _collapse_spaces(line if line.isascii() else _replace_characters(line))
-            for line in lines
+            line if line.isprintable() and "  " not in line else _SPACES.sub(" ", line)
+            for line in plain
         ]
         self._fenced = _fenced(plain, body_line)
         self.display = "".join(_join_lines(plain, self._fenced, body_line)).replace("\\\n", "  ")
         self.folded = _lower_same_length(self.display)
+        self.spaced = replace_white_space(self.folded)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
 
-    def find_windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
+    def find_all(self, candidate: Candidate) -> Iterator[re.Match[str]]:
+        """Matches of a pattern in the whole text."""
+        return candidate.find_matches(self.folded, self.spaced, 0, len(self.folded))
+
+    def find_in_windows(self, candidate: Candidate) -> Iterator[re.Match[str]]:
+        """Matches of a pattern in lines around its anchors."""
+        for start, end in self._find_windows(candidate.anchors):
+            yield from candidate.find_matches(self.folded, self.spaced, start, end)
+
+    def find_in_lines(self, candidate: Candidate) -> Iterator[re.Match[str]]:
+        """Matches of a pattern in joined lines that contain an anchor; a paragraph is one line."""
+        ends = [*self.parts[1:], len(self.folded)]
+        for part in candidate.list_parts():
+            start = self.parts[part]
+            while start < ends[part]:
+                end = self.folded.find("\n", start, ends[part])
+                end = end if end >= 0 else ends[part]
+                yield from self._find_anchored(candidate, start, end, part)
+                start = end + 1
+
+    def find_in_paragraphs(
+        self, candidate: Candidate
+    ) -> Iterator[tuple[int, Iterator[re.Match[str]]]]:
+        """(number, matches of a pattern) of each paragraph that contains an anchor."""
+        bounds = [*self.paragraphs, len(self.folded)]
+        size = self._paragraphs_per_part
+        for part in candidate.list_parts():
+            for number in range(part * size, min((part + 1) * size, len(self.paragraphs))):
+                start, end = bounds[number : number + 2]
+                yield number, self._find_anchored(candidate, start, end, part)
+
+    def _find_anchored(
+        self, candidate: Candidate, start: int, end: int, part: int
+    ) -> Iterator[re.Match[str]]:
+        """Matches in a range of a part, if it contains an anchor."""
+        matches = candidate.find_matches(self.folded, self.spaced, start, end, 1 << part)
+        first = next(matches, None)
+        if first and any(map(self.folded[start:end].__contains__, candidate.anchors)):
+            yield first
+            yield from matches
+
+    def _find_windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
         """Ranges in which a rule with these anchors can match: lines around anchors, merged."""
         found: list[tuple[int, int]] = []
         for line in sorted({self.line_at(at) for at in self._places(anchors)}):
@@ -81,17 +133,21 @@ class NormalisedText:
                 found.append((start, end))
         return found
 
-    def find_lines(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
-        """Ranges of the joined lines that contain an anchor; a paragraph is one line."""
-        found = {}
-        for anchor in anchors:
-            at = self.folded.find(anchor)
-            while at >= 0:
-                end = self.folded.find("\n", at)
-                end = end if end >= 0 else len(self.folded)
-                found[self.folded.rfind("\n", 0, at) + 1] = end
-                at = self.folded.find(anchor, end)
-        return sorted(found.items())
+    @cached_property
+    def paragraphs(self) -> list[int]:
+        """Offsets of paragraphs. A paragraph that ends in a colon includes the next one, and a code
+        block includes the text after it."""
+        ends = (one for one in _BLANK.finditer(self.folded) if not _goes_on(self.folded, one))
+        return [0, *(blank.end() for blank in ends)]
+
+    @cached_property
+    def parts(self) -> list[int]:
+        """Offsets of the parts for a PatternIndex, each of whole paragraphs."""
+        return self.paragraphs[:: self._paragraphs_per_part]
+
+    @property
+    def _paragraphs_per_part(self) -> int:
+        return -(-len(self.paragraphs) // MAX_PARTS)
 
     def _places(self, anchors: Sequence[str]) -> Iterator[int]:
         """Offsets of the anchors, the first in each line."""
@@ -154,17 +210,21 @@ class NormalisedText:
         return before[ends[-1] if ends else 0 :]
 
 
+def _goes_on(folded: str, blank: re.Match[str]) -> bool:
+    start, end = blank.span()
+    if folded[start - 1 : start] in (":", "："):
+        return True
+    last = folded[folded.rfind("\n", 0, start) + 1 : start].strip()
+    if last not in ("```", "~~~"):
+        return False
+    following = folded.find("\n\n", end + 1, end + _MAX_LOOKAHEAD)
+    spoken = folded[end : following if following >= 0 else end + _MAX_LOOKAHEAD].strip()
+    return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
+
+
 def _replace_characters(line: str) -> str:
     shown = unicodedata.normalize("NFKC", strip_invisible(line))
     return fold_homoglyphs(shown).replace("\n", " ").replace("’", "'")
-
-
-def _collapse_spaces(line: str) -> str:
-    """The line with white space collapsed after its indentation, and with words spelt letter by
-    letter joined."""
-    if _SPELT_OUT.search(line):
-        line = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), line)
-    return _SPACES.sub(" ", line) if _SPACES.search(line) else line
 
 
 def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:

@@ -12,9 +12,9 @@ from functools import cache
 from itertools import islice
 
 from skills.record import ParsedSkill, SafetyFinding
-from skills.scanner.anchor_index import AnchorIndex
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.normalised_text import NormalisedText
+from skills.scanner.pattern_index import Candidate, PatternIndex
 from skills.scanner.rule import Rule
 from skills.scanner.rules.attack_patterns import ATTACK_PATTERN_RULES
 from skills.scanner.rules.commands import COMMAND_RULES
@@ -25,6 +25,7 @@ from skills.scanner.rules.prompt_injection import PROMPT_INJECTION_RULES
 from skills.scanner.rules.takeover import TAKEOVER_RULES
 from skills.scanner.rules.typosquatting import find_typosquats
 from skills.scanner.signals.combinations import ALL_SIGNALS, find_combinations
+from skills.scanner.signals.phrases import Signal
 
 SCANNER_VERSION = 4
 """Increased whenever kinds or levels of findings may change; skills scanned by an older version are
@@ -68,14 +69,12 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     Takes a third of the time of `scan_lines`.
     """
     text = NormalisedText(lines, len(lines) + 1)
-    present = _anchors().find_in(text.folded)
     found = [
         ("hidden_text", line, level, what) for line, level, what in find_hidden_characters(lines)
     ]
-    for rule in RULES:
-        if rule.speech and rule.kind in _SPOKEN_KINDS and not present.isdisjoint(rule.anchors):
-            matches = _matches(rule, text, present)
-            found += [(kind, line, level, what) for kind, level, line, what, _ in matches]
+    for rule, candidate in _spoken_index().find_in(text.spaced, text.parts).items():
+        matches = _matches(rule, text, candidate)
+        found += [(kind, line, level, what) for kind, level, line, what, _ in matches]
     found += [(kind, line, level, what) for kind, level, line, what, _ in _find_encoded(text)]
     found += [
         ("hidden_text", text.line_at(start), level, what)
@@ -106,10 +105,14 @@ def escape_excerpt(text: str) -> str:
 
 
 @cache
-def _anchors() -> AnchorIndex:
-    of_rules = (anchor for one in RULES for anchor in one.anchors)
-    of_signals = (anchor for one in ALL_SIGNALS for anchor in one.anchors)
-    return AnchorIndex((*of_rules, *of_signals))
+def _index() -> PatternIndex[Rule | Signal]:
+    return PatternIndex((*RULES, *ALL_SIGNALS), [rule for rule in RULES if not rule.in_line])
+
+
+@cache
+def _spoken_index() -> PatternIndex[Rule]:
+    spoken = [rule for rule in RULES if rule.speech and rule.kind in _SPOKEN_KINDS]
+    return PatternIndex(spoken, [rule for rule in spoken if not rule.in_line])
 
 
 def _find_all(
@@ -117,13 +120,13 @@ def _find_all(
 ) -> Iterator[tuple[str, int, int, str, str]]:
     for line, level, what in find_hidden_characters(lines):
         yield "hidden_text", level, line, what, ""
-    present = _anchors().find_in(text.folded)
+    candidates = _index().find_in(text.spaced, text.parts)
     for rule in RULES:
-        if not present.isdisjoint(rule.anchors):
-            yield from _matches(rule, text, present)
-    for start, level, what in find_combinations(text, present):
+        if rule in candidates:
+            yield from _matches(rule, text, candidates[rule])
+    for start, level, what in find_combinations(text, candidates):
         yield "combination", level, text.line_at(start), what, ""
-    for start, what in find_typosquats(text.folded):
+    for start, what in find_typosquats(text):
         yield "supply_chain", 2, text.line_at(start), what, ""
     yield from _find_encoded(text)
     for start, level, what in find_hidden_comments(text):
@@ -134,12 +137,12 @@ def _find_encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, st
     """Findings in decoded text, with a higher level: honest text has no reason to encode these."""
     for start, decoded in find_encoded_payloads(text.display):
         inner = NormalisedText(decoded.split("\n"), 1)
-        present = _anchors().find_in(inner.folded)
-        for _, level, what in find_combinations(inner, present):
+        for _, level, what in find_combinations(inner, _index().find_in(inner.spaced, inner.parts)):
             yield "obfuscation", level, text.line_at(start), f"encoded text with {what}", ""
+        candidates = _index().find_in(inner.spaced, [0])
         for rule in RULES:
-            if not present.isdisjoint(rule.anchors):
-                match = rule.pattern.search(inner.folded)
+            if rule in candidates:
+                match = next(inner.find_all(candidates[rule]), None)
                 if match:
                     seen = inner.display[match.start() : match.end()]
                     line = text.line_at(start)
@@ -147,13 +150,9 @@ def _find_encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, st
 
 
 def _matches(
-    rule: Rule, text: NormalisedText, present: frozenset[str]
+    rule: Rule, text: NormalisedText, candidate: Candidate
 ) -> Iterator[tuple[str, int, int, str, str]]:
-    anchors = [one for one in rule.anchors if one in present]
-    windows = text.find_lines(anchors) if rule.in_line else text.find_windows(anchors)
-    found = (
-        match for start, end in windows for match in rule.pattern.finditer(text.folded, start, end)
-    )
+    found = text.find_in_lines(candidate) if rule.in_line else text.find_in_windows(candidate)
     for match in islice(found, MAX_PER_RULE):
         start = match.start()
         quoted = text.is_quoted(start, in_code=rule.speech)

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from skills.scanner.character_folding import MIXED_ALPHABET_WORD, SELECTORS, TAGS, ZERO_WIDTH
+from skills.scanner.character_folding import (
+    BIDI,
+    HOMOGLYPHS,
+    MIXED_ALPHABET_WORD,
+    SELECTORS,
+    TAGS,
+    ZERO_WIDTH,
+)
 from skills.scanner.normalised_text import NormalisedText
 
 _FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
@@ -17,6 +24,8 @@ _SELECTOR_RUN = re.compile(f"[{SELECTORS}]{{2,}}|[\ufe00-\ufe0f]{{3,}}")
 _INSIDE_WORD = re.compile(f"(?<=[A-Za-z])[{ZERO_WIDTH}]+(?=[A-Za-z])")
 _LONG_RUN = re.compile(f"[{ZERO_WIDTH}]{{4,}}")
 _SPACE = re.compile("[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]")
+_NOTABLE = re.compile(f"[{TAGS}{SELECTORS}{BIDI}{ZERO_WIDTH}{HOMOGLYPHS}]|[\ufe00-\ufe0f]{{3}}")
+"""What a line with any of these findings holds."""
 
 _SUSPICIOUS_WORDS = 2
 
@@ -55,7 +64,7 @@ def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str
     a byte order mark at the start of the file, and direction marks in right-to-left text.
     """
     for number, line in enumerate(lines, start=1):
-        if not line.isascii():
+        if not line.isascii() and _NOTABLE.search(line):
             for level, what in _find_in_line(line, first=number == 1):
                 yield number, level, what
 

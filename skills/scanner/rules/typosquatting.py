@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from skills.filtered_pattern import FilteredPattern
+from skills.scanner.normalised_text import NormalisedText
+
 _KNOWN = frozenset(
     [
         "requests",
@@ -151,7 +154,7 @@ _LEGITIMATE = frozenset(
         "notebooks",
     ]
 )
-_INSTALL = re.compile(
+_INSTALL = FilteredPattern(
     r"\b(?:pip3?|uv\spip|uv|poetry|npm|pnpm|yarn|bun)\s(?:install|add|i)\s([^\n;&|`#)]{1,300})"
 )
 _NAME = re.compile(r"(?<!\S)[\"']?(?!-)(?:@[\w.-]{1,40}/)?([a-z][a-z0-9._-]{3,40})")
@@ -160,10 +163,12 @@ _LONG = 7
 _MAX_MATCHES = 20
 
 
-def find_typosquats(folded: str) -> Iterator[tuple[int, str]]:
+def find_typosquats(text: NormalisedText) -> Iterator[tuple[int, str]]:
     """(offset, description) of names in install commands that differ from a known name by one
     letter omitted, doubled, changed or swapped."""
-    for command in islice(_INSTALL.finditer(folded), _MAX_MATCHES):
+    if not _INSTALL.may_match(text.spaced):
+        return
+    for command in islice(_INSTALL.pattern.finditer(text.folded), _MAX_MATCHES):
         for name in islice(_NAME.finditer(command[1]), _MAX_MATCHES):
             meant = _find_intended_name(name[1].rstrip(".,"))
             if meant:

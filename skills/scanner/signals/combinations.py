@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import product
 
 from skills.scanner.normalised_text import NormalisedText
+from skills.scanner.pattern_index import Candidate
+from skills.scanner.rule import Rule
 from skills.scanner.signals.phrases import PHRASE_SIGNALS, Signal
 from skills.scanner.signals.vocabulary_signals import VOCABULARY_SIGNALS
 
 ALL_SIGNALS = PHRASE_SIGNALS + VOCABULARY_SIGNALS
 """All weak signals."""
 
-_BLANK = re.compile(r"\n[ \t]*(?=\n)")
 _HEADING = re.compile(r"(?m)^#{1,6} ")
 _MAX_PLACES = 50
 _MAX_LOOKAHEAD = 2_000
@@ -86,6 +88,10 @@ _FILE = _make_pairs(
     }
 )
 """Pairs that are rare enough to count anywhere in the file."""
+_ORDERED = tuple(
+    (pairs, sorted(tuple(sorted(pair)) for pair in pairs))
+    for pairs in (_PARAGRAPH, _SECTION, _FILE)
+)
 _GRAVE = frozenset(
     map(frozenset, (("silence", "secret"), ("silence", "code"), ("consent", "secret")))
 )
@@ -111,29 +117,23 @@ in two fifths of the pairs in community skills."""
 
 
 def find_combinations(
-    text: NormalisedText, present: frozenset[str]
+    text: NormalisedText, candidates: Mapping[Rule | Signal, Candidate]
 ) -> Iterator[tuple[int, int, str]]:
     """(offset, level, description) of suspicious combinations of signals.
 
-    present: the anchors that the text may contain (`AnchorIndex.find_in`).
+    candidates: the signals that the text may hold (`PatternIndex.find_in`), among others.
     """
-    starts = _find_paragraphs(text.folded)
-    places = _find_anchored_paragraphs(text.folded, starts, present)
-    if len(places) < 2:
-        return
-    found = _SignalFinder(text, starts)
-    heads = [head.start() for head in _HEADING.finditer(text.folded)]
-    sections = [bisect_right(heads, start) for start in starts]
-    reported: set[frozenset[str]] = set()
-    scopes = (
-        (_PARAGRAPH, list(range(len(starts)))),
-        (_SECTION, sections),
-        (_FILE, [0] * len(starts)),
+    found = _FoundSignals(
+        text, {one.name: candidates[one] for one in ALL_SIGNALS if one in candidates}
     )
-    for pairs, scope in scopes:
-        for pair in sorted(pairs - reported, key=sorted):
-            one, other = sorted(pair)
-            for at, apart, what in _find_pair(found, places, one, other, scope):
+    reported: set[frozenset[str]] = set()
+    for pairs, ordered in _ORDERED:
+        known = frozenset(reported)
+        for one, other in ordered:
+            pair = frozenset((one, other))
+            if pair in known or not found.has_both(one, other):
+                continue
+            for at, apart, what in _find_pair(found, one, other, found.scopes[pairs]):
                 reported.add(pair)
                 weak = apart > NEAR_CHARACTERS or (
                     not pair.isdisjoint(_STEERING) and not _is_written(text, at, apart)
@@ -148,12 +148,11 @@ def _is_written(text: NormalisedText, at: int, apart: int) -> bool:
 
 
 def _find_pair(
-    found: _SignalFinder, places: Mapping[str, list[int]], one: str, other: str, scope: list[int]
+    found: _FoundSignals, one: str, other: str, scope: Sequence[int]
 ) -> Iterator[tuple[int, int, str]]:
     """(offset, distance in characters, description) of each unit of `scope` that contains both
     signals; of several paragraphs with a signal, the one nearest to the other signal counts."""
-    if one not in places or other not in places:
-        return
+    places = {name: found.list_anchored(name) for name in (one, other)}
     if len(places[other]) < len(places[one]):
         one, other = other, one
     others: dict[int, list[int]] = {}
@@ -183,64 +182,79 @@ def _find_pair(
 _BY_NAME = {signal.name: signal for signal in ALL_SIGNALS}
 
 
-class _SignalFinder:
-    """Finds signals in paragraphs, lazily and once each."""
+class _FoundSignals:
+    """The signals in a text, by paragraph, searched for when they are asked for."""
 
-    def __init__(self, text: NormalisedText, starts: list[int]) -> None:
-        self._text, self._starts = text, [*starts, len(text.folded)]
-        self._known: dict[tuple[str, int], int] = {}
+    def __init__(self, text: NormalisedText, candidates: Mapping[str, Candidate]) -> None:
+        self._text, self._candidates = text, candidates
+        self._known: dict[str, dict[int, int]] = {}
+        self._anchored: dict[str, list[int]] = {}
+
+    def has_both(self, one: str, other: str) -> bool:
+        """Whether the text has both signals; the one that is cheaper to look for comes first."""
+        if one not in self._candidates or other not in self._candidates:
+            return False
+        first, second = sorted((one, other), key=self._cost)
+        return bool(self._find(first)) and bool(self._find(second))
 
     def at(self, name: str, place: int) -> int:
         """The offset of a signal in a paragraph, -1 if absent."""
-        if (name, place) not in self._known:
-            start, end = self._starts[place], self._starts[place + 1]
-            self._known[name, place] = _find_signal(_BY_NAME[name], self._text, start, end)
-        return self._known[name, place]
+        return self._find(name).get(place, -1)
 
+    def list_anchored(self, name: str) -> list[int]:
+        """The paragraphs that contain an anchor of a signal."""
+        if name not in self._anchored:
+            self._anchored[name] = _find_anchored_paragraphs(
+                self._text.folded, self._text.paragraphs, self._candidates[name].anchors
+            )
+        return self._anchored[name]
 
-def _find_paragraphs(folded: str) -> list[int]:
-    """Offsets of paragraphs. A paragraph that ends in a colon includes the next one, and a code
-    block includes the text after it."""
-    ends = (blank for blank in _BLANK.finditer(folded) if not _goes_on(folded, blank))
-    return [0, *(blank.end() for blank in ends)]
+    @cached_property
+    def scopes(self) -> Mapping[_Pairs, Sequence[int]]:
+        """The unit in which a pair counts, by paragraph: itself, its section, or the file."""
+        starts = self._text.paragraphs
+        heads = [head.start() for head in _HEADING.finditer(self._text.folded)]
+        return {
+            _PARAGRAPH: range(len(starts)),
+            _SECTION: [bisect_right(heads, start) for start in starts],
+            _FILE: [0] * len(starts),
+        }
 
+    def _cost(self, name: str) -> int:
+        if name in self._known:
+            return 0
+        return sum(mask.bit_count() for _, mask in self._candidates[name].ways)
 
-def _goes_on(folded: str, blank: re.Match[str]) -> bool:
-    start, end = blank.span()
-    if folded[start - 1 : start] in (":", "："):
-        return True
-    last = folded[folded.rfind("\n", 0, start) + 1 : start].strip()
-    if last not in ("```", "~~~"):
-        return False
-    following = folded.find("\n\n", end + 1, end + _MAX_LOOKAHEAD)
-    spoken = folded[end : following if following >= 0 else end + _MAX_LOOKAHEAD].strip()
-    return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
+    def _find(self, name: str) -> Mapping[int, int]:
+        if name not in self._known:
+            found = (
+                (place, _first_meant(_BY_NAME[name], self._text, matches))
+                for place, matches in self._text.find_in_paragraphs(self._candidates[name])
+            )
+            self._known[name] = {place: at for place, at in found if at >= 0}
+        return self._known[name]
 
 
 def _find_anchored_paragraphs(
-    folded: str, starts: list[int], present: frozenset[str]
-) -> dict[str, list[int]]:
-    """By signal, the paragraphs that contain one of its anchors."""
-    found = {}
-    for signal in ALL_SIGNALS:
-        places = set()
-        for anchor in present.intersection(signal.anchors):
-            at = folded.find(anchor)
-            for _ in range(_MAX_PLACES):
-                if at < 0:
-                    break
-                place = bisect_right(starts, at) - 1
-                places.add(place)
-                following = starts[place + 1] if place + 1 < len(starts) else len(folded)
-                at = folded.find(anchor, following)
-        if places:
-            found[signal.name] = sorted(places)
-    return found
+    folded: str, starts: Sequence[int], anchors: Sequence[str]
+) -> list[int]:
+    """The paragraphs that contain an anchor, the first _MAX_PLACES of each."""
+    places = set()
+    for anchor in anchors:
+        at = folded.find(anchor)
+        for _ in range(_MAX_PLACES):
+            if at < 0:
+                break
+            place = bisect_right(starts, at) - 1
+            places.add(place)
+            following = starts[place + 1] if place + 1 < len(starts) else len(folded)
+            at = folded.find(anchor, following)
+    return sorted(places)
 
 
-def _find_signal(signal: Signal, text: NormalisedText, start: int, end: int) -> int:
+def _first_meant(signal: Signal, text: NormalisedText, matches: Iterator[re.Match[str]]) -> int:
     """Offset of a signal's first match that is neither quoted nor negated, else -1."""
-    for match in signal.pattern.finditer(text.folded, start, end):
+    for match in matches:
         at = match.start()
         if not _is_quoted(signal, text, at) and not _is_negated(text, at):
             return at

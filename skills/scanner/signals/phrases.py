@@ -8,33 +8,28 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 
+from skills.filtered_pattern import FilteredPattern
 from skills.scanner.vocabulary import DO_NOT_ZH
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Signal:
     """A weak signal. speech: it addresses the reader, so that a code block only quotes it."""
 
     name: str
     description: str
     anchors: tuple[str, ...]
-    regex: str
+    ways: tuple[FilteredPattern, ...]
     speech: bool = True
-
-    @cached_property
-    def pattern(self) -> re.Pattern[str]:
-        """The pattern, compiled on first use."""
-        return re.compile(self.regex, re.VERBOSE)
 
 
 def make_signal(
     name: str, description: str, anchors: str, *alternatives: str, speech: bool = True
 ) -> Signal:
     """A signal that matches any of the alternatives; `anchors` are separated by `|`."""
-    regex = "|".join(f"(?:{way})" for way in alternatives)
-    return Signal(name, description, tuple(anchors.split("|")), regex, speech)
+    ways = tuple(FilteredPattern(way, re.VERBOSE) for way in alternatives)
+    return Signal(name, description, tuple(anchors.split("|")), ways, speech)
 
 
 _USER = (

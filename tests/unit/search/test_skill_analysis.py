@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from config.errors import PermanentError
 from search.protocol import FIELDS, TEXT_FIELDS
 from search.skill_analysis import (
     DESCRIPTION_PIECES,
     HEAD_PIECES,
+    _passage_terms,
     analyse_skill,
     body_terms,
     description_terms,
@@ -145,3 +148,15 @@ def test_an_empty_background_gives_the_largest_idf() -> None:
 def test_a_damaged_background_is_refused() -> None:
     with pytest.raises(PermanentError):
         read_background(b"not numbers")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=12), max_size=8))
+def test_terms_of_passages_are_those_of_each_alone(streams: list[list[int]]) -> None:
+    body = np.array([term for stream in streams for term in stream], dtype=np.uint64)
+    passage_of = np.repeat(np.arange(len(streams)), [len(stream) for stream in streams])
+    found = _passage_terms(body, passage_of.astype(np.intp), len(streams))
+    alone = [np.unique(np.array(one, np.uint64), return_counts=True) for one in streams]
+    assert found.offsets.tolist() == np.cumsum([0, *(len(terms) for terms, _ in alone)]).tolist()
+    assert found.terms.tolist() == [term for terms, _ in alone for term in terms.tolist()]
+    assert found.counts.tolist() == [count for _, counts in alone for count in counts.tolist()]
