@@ -86,18 +86,23 @@ class Linker:
         self._index = SimilarityIndex(settings)
         self._lock = threading.Lock()
 
-    def relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
+    def relink(
+        self, marks: Sequence[tuple[str, int]], before_skill: Callable[[], None] = lambda: None
+    ) -> LinkReport:
         """Link these skills, update the lists that they enter, leave or move in, clear their marks.
 
         marks: (skill_id, epoch) as of `list_awaiting_linking`. A mark that was renewed in the
-        meantime stays, so that its skill is linked again.
+        meantime stays, so that its skill is linked again. before_skill: called before each, so
+        that the caller can yield to other work.
         """
         if not marks:
             return LinkReport()
         with self._lock:
-            return self._relink(marks)
+            return self._relink(marks, before_skill)
 
-    def _relink(self, marks: Sequence[tuple[str, int]]) -> LinkReport:
+    def _relink(
+        self, marks: Sequence[tuple[str, int]], before_skill: Callable[[], None]
+    ) -> LinkReport:
         self._index.refresh(self._graph)
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
         pending = {
@@ -111,6 +116,7 @@ class Linker:
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
         for skill_id, features in marked.items():
+            before_skill()
             scores = self._index.score(features)
             listed = _lists_with(skill_id, current_links[skill_id], pending)
             own = build_links(

@@ -38,7 +38,7 @@ def _link_marked(services: Services, deadline: Deadline) -> int:
     while not _is_half_over(deadline) and (
         marks := services.graph.list_awaiting_linking(_BATCH_SKILLS)
     ):
-        services.linker.relink(marks)
+        services.linker.relink(marks, services.coordinator.yield_to_queries)
         linked += len(marks)
     return linked
 

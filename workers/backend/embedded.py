@@ -245,6 +245,7 @@ class EmbeddedBackend(StoreBackend):
         for worker in self._workers:
             worker.thread.join(_STOP_SECONDS)
         self._workers.clear()
+        self.services.usage_counter.flush()
         self._stack.close()
         gc.unfreeze()
 

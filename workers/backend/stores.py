@@ -35,8 +35,6 @@ from tasks.refine.completion.completions import completion_origins
 from tasks.refine.linking.link_origin import link_kind
 from tasks.services import Lazy, SendTask, Services
 
-_USAGE_SECONDS = 5.0
-
 if TYPE_CHECKING:
     from tasks.coordination.redis import QueueDepth, RedisCoordinator
 
@@ -246,7 +244,7 @@ def open_services(
         outcomes=outcomes,
         learned_links=learned_links,
         past_tasks=PastTasks(outcomes, loaded.get, settings.learning),
-        usage_counter=UsageCounter(graph, _USAGE_SECONDS if settings.distributed else 0.0),
+        usage_counter=UsageCounter(graph),
         language_model=_lazy_language_model(settings, stack, answers, measures),
         answers=answers,
         skill_pairs=skill_pairs,

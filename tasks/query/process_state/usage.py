@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from config.errors import TransientError
+from config.errors import SkillbusError
 from graph.protocol import Catalog
 
 log = structlog.get_logger()
@@ -19,12 +19,12 @@ _MAX_PENDING = 10_000
 class UsageCounter:
     """Use counts on their way to the catalog.
 
-    seconds: collect counts this long and write them in a thread; 0 writes each at once. Counts
-    that are not yet written when the process dies are lost; they only decide the order in which
-    sections are embedded.
+    seconds: how long counts are collected. A thread writes them: a query does not wait for the
+    writers of the catalog. Counts that are not yet written when the process dies are lost; they
+    only decide the order in which skills are embedded.
     """
 
-    def __init__(self, graph: Catalog, seconds: float = 0.0) -> None:
+    def __init__(self, graph: Catalog, seconds: float = 5.0) -> None:
         self._graph = graph
         self._seconds = seconds
         self._lock = threading.Lock()
@@ -33,9 +33,6 @@ class UsageCounter:
 
     def record(self, skill_ids: Sequence[str]) -> None:
         """Count one more use of each of these skills."""
-        if not self._seconds:
-            self._graph.increment_uses(skill_ids)
-            return
         with self._lock:
             # While the catalog does not answer, the oldest are dropped.
             self._pending = [*self._pending, *skill_ids][-_MAX_PENDING:]
@@ -47,8 +44,15 @@ class UsageCounter:
             target=self._write, args=(due,), name="skillbus-usage", daemon=True
         ).start()
 
+    def flush(self) -> None:
+        """Write what was collected, in this thread."""
+        with self._lock:
+            due, self._pending = self._pending, []
+        if due:
+            self._write(due)
+
     def _write(self, skill_ids: Sequence[str]) -> None:
         try:
             self._graph.increment_uses(skill_ids)
-        except TransientError as error:
+        except SkillbusError as error:  # also of a store that was closed meanwhile
             log.info("uses of skills could not be counted", reason=str(error))
