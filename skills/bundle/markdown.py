@@ -141,8 +141,13 @@ def render_passage(passage: BundlePassage) -> str:
     text = escape_passage(passage.text)
     roles = " ".join(passage.roles)
     lines = format_line_range(passage.first_line, passage.last_line)
-    under = " > ".join(map(escape_attribute, passage.heading_path[1:]))
+    under = render_path(passage.heading_path)
     return f'<passage lines="{lines}" role="{roles}" under="{under}">\n{text}\n</passage>\n'
+
+
+def render_path(path: tuple[str, ...]) -> str:
+    """The headings that a passage is under, but for the title of its skill."""
+    return " > ".join(map(escape_attribute, path[1:]))
 
 
 def render_links(links: tuple[BundleLink, ...]) -> str:

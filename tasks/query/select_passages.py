@@ -131,14 +131,15 @@ def _list_whole(context: QueryContext, chosen: ChosenRevisions) -> set[str]:
 def _embed_missing_sections(
     context: QueryContext, chosen: ChosenRevisions, known: Mapping[RevisionKey, Vector]
 ) -> dict[RevisionKey, Vector]:
-    """Section vectors of the chosen skills that have none yet, as many as the time allows.
-
-    A process that may write stores them.
+    """Section vectors of the chosen skills that have none yet, as many as the time allows; none
+    of short ones, which are sent whole. A process that may write stores them.
     """
     missing = [
         revision
         for revision in chosen.revisions.values()
-        if revision.key not in known and revision.section_hashes
+        if revision.key not in known
+        and revision.section_hashes
+        and _count_tokens(revision) > _WHOLE_TOKENS
     ]
     vectors: dict[RevisionKey, Vector] = {}
     for revision in _within_time(context, missing, "section"):
@@ -178,7 +179,7 @@ def _within_time(
     for revision in revisions:
         if not supports_language(encoder, revision.parsed):
             continue
-        tokens = sum(passage.tokens for passage in revision.parsed.passages)
+        tokens = _count_tokens(revision)
         if time.monotonic() + tokens / _TOKENS_PER_SECOND > end:
             skipped += 1
             continue
@@ -188,6 +189,10 @@ def _within_time(
             f"{skipped} of the chosen skills have no {kind} vectors yet: "
             "their passages were chosen by words alone"
         )
+
+
+def _count_tokens(revision: StoredRevision) -> int:
+    return sum(passage.tokens for passage in revision.parsed.passages)
 
 
 def make_passage_query(understanding: Understanding, vector: Vector | None) -> PassageQuery:
@@ -229,8 +234,7 @@ def select_skill_passages(
     )
     needs = estimate_needs(query, page)
     order = needs.order()
-    total = sum(passage.tokens for passage in parsed.passages)
-    if send_whole or total <= _WHOLE_TOKENS:
+    if send_whole or _count_tokens(revision) <= _WHOLE_TOKENS:
         return PassagePlan(tuple(order), "whole", len(order))
     if passage_vectors is not None:
         chosen = set(select_mmr(query, page, mmr_weights(settings)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from graph.records import Link
 from skills.bundle.budget_form import BudgetForm
-from skills.bundle.markdown import render_header, render_passage
+from skills.bundle.escaping import escape_passage
+from skills.bundle.markdown import render_header, render_passage, render_path
 from skills.bundle.model import Bundle, BundlePassage, BundleSkill, LeftOutSkill
 from skills.bundle.token_budget import BudgetItem
 from skills.record import ParsedSkill, Role
@@ -75,14 +77,16 @@ def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int
 
 def _markup_tokens(path: tuple[str, ...]) -> int:
     """Tokens of a passage's tags and its heading, with the widest line numbers and role."""
+    heading = escape_passage(f"###### {path[-1]}") if path else ""
+    return _count_empty_passage() + count_tokens(render_path(path)) + count_tokens(heading)
+
+
+@cache
+def _count_empty_passage() -> int:
     line = 10**6
     widest = max((role.value for role in Role), key=count_tokens)
     empty = BundlePassage(
-        first_line=line - 1,
-        last_line=line,
-        heading_path=path,
-        roles=(widest,),
-        text=f"###### {path[-1]}" if path else "",
+        first_line=line - 1, last_line=line, heading_path=(), roles=(widest,), text=""
     )
     return count_tokens(render_passage(empty))
 
