@@ -25,6 +25,7 @@ from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate
 from workers.http.problems import problem_response
 from workers.http.rate_limits import RateLimiter, get_client_network
 from workers.http.request_bodies import BoundedBody, check_content_length
+from workers.http.request_spans import end_request_span, start_request_span
 from workers.http.slow_clients import OVERLOADED
 from workers.http.tokens import ANONYMOUS, TokenStore
 
@@ -82,7 +83,10 @@ class AccessMiddleware:
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         response = _ResponseSender(send, request_id)
-        with structlog.contextvars.bound_contextvars(trace_id=request_id):
+        with (
+            structlog.contextvars.bound_contextvars(trace_id=request_id),
+            start_request_span(scope, headers, trusted=self._access.tokens is None) as span,
+        ):
             started = time.perf_counter()
             try:
                 self._check_request(scope, headers)
@@ -96,6 +100,7 @@ class AccessMiddleware:
                 )
                 await refusal(scope, receive, response)
             finally:
+                end_request_span(span, scope, response.status)
                 _log_request(scope, response, time.perf_counter() - started)
 
     def _check_request(self, scope: Scope, headers: Headers) -> None:
