@@ -6,6 +6,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from config.tracing import NO_CONTEXT, NO_SPAN, OpenSpan, Span, TraceContext, parse_context, trace
+from workers.mcp.http import PATH as MCP_PATH
 
 _PROBES = ("/healthz", "/readyz", "/metrics", "/v1/status")
 """Paths that are asked all the time, whose requests are no spans."""
@@ -32,7 +33,7 @@ def start_request_span(scope: Scope, headers: Headers, *, trusted: bool) -> Open
 
 def end_request_span(span: Span, scope: Scope, status: int) -> None:
     """Give a request's span the route that answered, and the status; 0: none was sent."""
-    path = getattr(scope.get("route"), "path", "")
+    path = MCP_PATH if scope["path"] == MCP_PATH else getattr(scope.get("route"), "path", "")
     if path:
         span.rename(f"{scope['method']} {path}")
         span.set_attributes({"http.route": path})
