@@ -14,8 +14,8 @@ class TracingSettings(SettingsGroup):
     """Traces, sent to an OpenTelemetry collector over OTLP (HTTP, protobuf). Without `endpoint`
     none are made. They need the packages of `skillbus[tracing]`.
 
-    Spans hold ids, names of stages, durations and counts, no text of tasks or skills. Of the
-    variables `OTEL_…` only `OTEL_RESOURCE_ATTRIBUTES` has an effect.
+    Spans hold ids, names of stages, durations and counts, no text of tasks or skills. No variable
+    `OTEL_…` stands in for one of these settings.
     """
 
     endpoint: str = Field(
