@@ -21,7 +21,6 @@ from typing_extensions import override
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
-from config.tracing import Attributes, span
 from search.models.low_rank import ADAPTER_FILE, apply_adapter
 from search.models.model_families import Prompts, known_languages, known_prompts, with_mixtures
 from search.models.packed_weights import packed_weights_path, read_dimension
@@ -131,21 +130,6 @@ class SentenceTransformerEncoder(Encoder):
     def _encode(
         self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
     ) -> Vector:
-        attributes: Attributes = {
-            "gen_ai.operation.name": "embeddings",
-            "gen_ai.request.model": self._model,
-            "skillbus.texts": len(texts),
-        }
-        with span(f"embeddings {self._model}", attributes) as opened:
-            vectors, tokens = self._encode_batches(texts, before_batch)
-            opened.set_attributes({"gen_ai.usage.input_tokens": tokens})
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
-
-    def _encode_batches(
-        self, texts: Sequence[str], before_batch: Callable[[], None] | None
-    ) -> tuple[Vector, int]:
-        """Vectors (texts, dimension) of any length, and the number of tokens."""
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
         tokens, seconds = 0, 0.0
         for places, features in self._batches(list(texts)):
@@ -159,7 +143,8 @@ class SentenceTransformerEncoder(Encoder):
             tokens += int(features["attention_mask"].sum())
         if self.on_encoded is not None and len(texts):
             self.on_encoded(len(texts), tokens, seconds)
-        return vectors, tokens
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
 
     def _batches(self, texts: list[str]) -> Iterator[tuple[list[int], dict[str, Any]]]:
         """Yield batches of similar length, longest first, as (positions in `texts`, features).
