@@ -62,7 +62,7 @@ def parse_trace_headers(request: object, now: float) -> tuple[TraceContext, floa
         waited = now - float(getattr(request, SENT_HEADER, None) or now)
     except ValueError:
         waited = 0.0
-    return context, max(waited, 0.0)
+    return context, max(0.0, waited)  # also of a NaN
 
 
 def parse_text_header(

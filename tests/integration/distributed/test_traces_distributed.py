@@ -10,18 +10,20 @@ from pathlib import Path
 import httpx
 import pytest
 
+from config.tracing import TraceContext, trace
+from tasks.policies import QUERY
 from tests.support.program.program import wait_for
 from tests.support.samples.library import write_topics
 from tests.support.servers.collector import PARENT, TRACE, TRACEPARENT, Collector
 from tests.support.servers.distributed import Deployments, Distributed, deployments
 from tests.support.servers.servers import RunServers
 from tests.support.servers.submitting import STREAM, OnRedis, query, reply_name
+from workers.tracing.start import tracing
 
 __all__ = ["deployments"]
 
 TASK = "true a bicycle wheel"
 LOST_TRACE = "3af7651916cd43dd8448eb211c80319c"
-KILLED_TRACE = "4af7651916cd43dd8448eb211c80319c"
 MESSAGE_TRACE = "5af7651916cd43dd8448eb211c80319c"
 DATABASES = {"elasticsearch", "neo4j", "redis"}
 
@@ -114,31 +116,19 @@ def test_a_query_that_the_broker_lost_continues_its_trace_from_the_journal(
     assert task.parent_id == recorded.span_id
 
 
-def test_a_task_of_a_killed_worker_continues_its_trace(
-    distributed: Distributed, client: httpx.Client, collector: Collector
+def test_the_task_of_a_dead_worker_is_sent_again_under_the_span_that_sent_it(
+    distributed: Distributed, collector: Collector
 ) -> None:
-    """A worker is killed with a query that it has taken; another one answers in the same trace."""
-    distributed.stop("query")
-    headers = {"traceparent": f"00-{KILLED_TRACE}-{PARENT}-01"}
-    answer = client.post("/v1/queries", json={"task": TASK}, headers=headers)
-    distributed.launch("query")
-    with distributed.backend() as backend:
-        wait_for(
-            lambda: (
-                any(
-                    one["trace_id"] == KILLED_TRACE
-                    for one in backend.coordinator.get_running_tasks().values()
-                )
-                or client.get(answer.headers["location"]).json()["state"] == "done"
-            ),
-            120,
-        )
-    distributed.kill("query")
-    distributed.start("query")
-    wait_for(lambda: client.get(answer.headers["location"]).json()["state"] == "done", 120)
-    recorded = collector.find("record skillbus.query.asked.v1", KILLED_TRACE)
-    if tasks := collector.named("process skillbus.query", KILLED_TRACE):
-        assert {one.parent_id for one in tasks} == {recorded.span_id}
+    """Not under that of the dead worker, which was never exported."""
+    distributed.stop("link")  # its reconciler would take the task over
+    with tracing(collector.settings()), distributed.backend() as backend:
+        with trace("process skillbus.query", "consumer", [TraceContext(TRACEPARENT)]):
+            # This process has no heartbeat, as one that has died.
+            backend.coordinator.start_task(QUERY.name, "the task", ["a query"])
+        (stalled,) = backend.coordinator.get_stalled_tasks()
+    distributed.start("link")
+    assert (stalled.task, stalled.ids) == (QUERY.name, ("a query",))
+    assert (stalled.trace_id, stalled.context) == (TRACE, TraceContext(TRACEPARENT))
 
 
 def test_a_message_its_query_and_its_reply_are_one_trace(
