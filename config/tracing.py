@@ -89,6 +89,10 @@ class Tracer(Protocol):
         """See `resume`."""
         ...
 
+    def mute(self) -> AbstractContextManager[None]:
+        """See `untraced`."""
+        ...
+
     def get_current(self) -> TraceContext:
         """See `current_context`."""
         ...
@@ -181,6 +185,11 @@ def trace(
 def resume(context: TraceContext) -> AbstractContextManager[None]:
     """Have what follows, in the `with` block, continue the trace of a span that has ended."""
     return _NOTHING if _tracer is None or not context.traceparent else _tracer.resume(context)
+
+
+def untraced() -> AbstractContextManager[None]:
+    """Keep no span of what is done in the `with` block, here and in other processes: of polls."""
+    return _NOTHING if _tracer is None else _tracer.mute()
 
 
 def current_context() -> TraceContext:

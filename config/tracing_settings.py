@@ -38,7 +38,7 @@ class TracingSettings(SettingsGroup):
         8_192, ge=512, description="spans of a process that wait for export; others are dropped"
     )
     export_milliseconds: int = Field(
-        2_000, ge=100, description="pause between two exports; more when many spans wait"
+        2_000, ge=100, description="pause between two exports; shorter when many spans wait"
     )
     timeout_seconds: float = Field(
         10.0, gt=0, description="time limit of one export with its retries"

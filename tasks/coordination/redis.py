@@ -23,7 +23,13 @@ from typing_extensions import override
 
 from config.errors import TransientError
 from config.server_settings import ServerSettings
-from config.tracing import context_headers, current_context, parent_context, parse_context
+from config.tracing import (
+    context_headers,
+    current_context,
+    parent_context,
+    parse_context,
+    untraced,
+)
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.coordination.protocol import (
     MAX_YIELD_SECONDS,
@@ -223,6 +229,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     def yield_to_queries(self) -> None:
         end = time.monotonic() + MAX_YIELD_SECONDS
         with (
+            untraced(),
             contextlib.suppress(TransientError),
             translate_errors(self._settings),
         ):

@@ -14,7 +14,7 @@ from config.errors import UsageError
 from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
-from config.tracing import OpenSpan, parse_context, trace
+from config.tracing import parse_context, trace
 from graph.protocol import SkillGraph
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 
@@ -43,14 +43,23 @@ def read_settings(
 
         ctx.find_root().with_resource(tracing(settings.tracing))
         if not is_server:
-            ctx.find_root().with_resource(_start_span(ctx))
+            ctx.find_root().with_resource(_command_span(ctx))
     return settings
 
 
-def _start_span(ctx: click.Context) -> OpenSpan:
+@contextmanager
+def _command_span(ctx: click.Context) -> Iterator[None]:
     """The span of a command; it continues the trace of the variable `TRACEPARENT`."""
     parent = parse_context(os.environ.get("TRACEPARENT"), os.environ.get("TRACESTATE"))
-    return trace(ctx.command_path, "internal", [parent], {"process.pid": os.getpid()})
+    result: click.exceptions.Exit | None = None
+    with trace(ctx.command_path, "internal", [parent], {"process.pid": os.getpid()}) as span:
+        try:
+            yield
+        except click.exceptions.Exit as exit_code:  # no error: click's way to end a command
+            span.set_attributes({"process.exit.code": exit_code.exit_code})
+            result = exit_code
+    if result is not None:
+        raise result
 
 
 def print_json(value: Any) -> None:

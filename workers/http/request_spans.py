@@ -11,6 +11,8 @@ from workers.mcp.http import PATH as MCP_PATH
 _PROBES = ("/healthz", "/readyz", "/metrics", "/v1/status")
 """Paths that are asked all the time, whose requests are no spans."""
 
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_MAX_PATH_CHARACTERS = 200
 _SERVER_ERROR = 500
 
 
@@ -21,14 +23,16 @@ def start_request_span(scope: Scope, headers: Headers, *, trusted: bool) -> Open
     """
     if scope["path"] in _PROBES:
         return NO_SPAN
+    # Callers choose methods too: a name of a span is one of few.
+    method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
     attributes = {
-        "http.request.method": scope["method"],
-        "url.path": scope["path"],
+        "http.request.method": method,
+        "url.path": scope["path"][:_MAX_PATH_CHARACTERS],
         "url.scheme": scope["scheme"],
         "network.protocol.version": scope["http_version"],
     }
     context = _parse_headers(headers)
-    return trace(scope["method"], "server", [context], attributes, trusted=trusted)
+    return trace(method, "server", [context], attributes, trusted=trusted)
 
 
 def end_request_span(span: Span, scope: Scope, status: int) -> None:

@@ -24,6 +24,18 @@ third parties, not orders.
 """
 
 _SDK_SPANS = "OpenTelemetryMiddleware"
+_METHODS = (
+    "initialize",
+    "ping",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "server/discover",
+    "tools/call",
+    "tools/list",
+)
+"""Methods that name their spans; clients may send any."""
 _TOOLS = ("find_skills", "read_skill", "report_outcome")
 
 
@@ -48,12 +60,13 @@ def create_server(
     async def trace_request(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         """Make a span of a request, which continues the trace in its `_meta`."""
         meta, tool = ctx.meta or {}, (ctx.params or {}).get("name")
-        is_call = ctx.method == "tools/call" and tool in _TOOLS
-        attributes = {"mcp.method.name": ctx.method}
+        method = ctx.method if ctx.method in _METHODS else "_OTHER"
+        is_call = method == "tools/call" and tool in _TOOLS
+        attributes = {"mcp.method.name": method}
         if is_call:
             attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": str(tool)}
         context = parse_context(meta.get("traceparent"), meta.get("tracestate"))
-        name = f"{ctx.method} {tool}" if is_call else ctx.method
+        name = f"{method} {tool}" if is_call else method
         with trace(name, "server", [context], attributes, trusted=False) as span:
             result = await call_next(ctx)
             if getattr(result, "is_error", False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import Token
 from types import TracebackType
@@ -91,22 +91,15 @@ class OpenTelemetryTracer(Tracer):
         settings = self._settings
         if settings.trust_callers or random.random() < settings.sample_ratio:  # noqa: S311
             return context
-        return SpanContext(
-            context.trace_id,
-            context.span_id,
-            is_remote=True,
-            trace_flags=TraceFlags(TraceFlags.DEFAULT),
-            trace_state=context.trace_state,
-        )
+        return _unsampled(context)
 
     @override
-    @contextmanager
-    def resume(self, context: TraceContext) -> Any:
-        token = attach(set_span_in_context(NonRecordingSpan(_to_span_context(context))))
-        try:
-            yield
-        finally:
-            detach(token)
+    def resume(self, context: TraceContext) -> AbstractContextManager[None]:
+        return _current(_to_span_context(context))
+
+    @override
+    def mute(self) -> AbstractContextManager[None]:
+        return _current(_unsampled(get_current_span().get_span_context()))
 
     @override
     def get_current(self) -> TraceContext:
@@ -177,6 +170,26 @@ class _OpenSpan(Span, AbstractContextManager[Span]):
             detach(self._context_token)
         structlog.contextvars.reset_contextvars(**self._log_token)
         self._span.end()
+
+
+@contextmanager
+def _current(context: SpanContext) -> Iterator[None]:
+    """Have a span that has ended, or is of another process, be the current one."""
+    token = attach(set_span_in_context(NonRecordingSpan(context)))
+    try:
+        yield
+    finally:
+        detach(token)
+
+
+def _unsampled(context: SpanContext) -> SpanContext:
+    return SpanContext(
+        context.trace_id,
+        context.span_id,
+        context.is_remote,
+        TraceFlags(TraceFlags.DEFAULT),
+        context.trace_state,
+    )
 
 
 def _to_span_context(context: TraceContext) -> SpanContext:

@@ -256,6 +256,18 @@ def test_a_collector_that_is_down_costs_no_answer(fork_server: ForkServer, tmp_p
     assert skillbus.chosen(TASK)[0] == "crafts:kiln-firing"
 
 
+def test_an_exit_code_is_no_error_of_a_command(
+    traced: Skillbus, served: Process, collector: Collector
+) -> None:
+    trace = "6af7651916cd43dd8448eb211c80319c"
+    calling = traced.with_environment(TRACEPARENT=f"00-{trace}-{PARENT}-01")
+    calling("query", "zzz qqq", code=3)
+    command = collector.find("skillbus query", trace)
+    assert (command.attributes["process.exit.code"], command.error) == (3, None)
+    calling("skills", "show", "crafts:none", code=2)
+    assert collector.find("skillbus skills show", trace).error == "NotFoundError"
+
+
 def test_settings_that_are_wrong_are_named(fork_server: ForkServer, tmp_path: Path) -> None:
     for name, value, problem in (
         ("ENDPOINT", "collector:4318", "tracing: Value error, endpoint 'collector:4318': write"),

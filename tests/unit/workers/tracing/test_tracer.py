@@ -91,6 +91,16 @@ def test_a_trace_is_resumed_by_what_is_sent_later() -> None:
     assert collector.find("resumed").parent_id == PARENT
 
 
+def test_polls_are_not_traced_here_and_elsewhere() -> None:
+    with collecting() as collector, tracing.trace("request", "server", [CALLER]):
+        with tracing.untraced(), tracing.span("redis GET", kind="client"):
+            sent = tracing.current_context()
+        with tracing.span("stage"):
+            pass
+    assert sorted(one.name for one in collector) == ["request", "stage"]
+    assert (sent.trace_id, sent.traceparent[-2:]) == (TRACE, "00")
+
+
 def test_errors_are_named_and_not_quoted() -> None:
     with collecting() as collector:
         for error in (PermanentError(SECRET), StaleError(SECRET), KeyboardInterrupt(SECRET)):
