@@ -82,7 +82,7 @@ def measure(settings: Settings, tasks: Sequence[str], rounds: int) -> dict[str, 
     off = _span_microseconds()
     with (
         _collector() as address,
-        EmbeddedBackend(settings, writable=False, embed_sections=False) as backend,
+        EmbeddedBackend(settings, writable=False) as backend,
         started(TracingSettings(endpoint=address, queue_spans=100_000), counted),
     ):
         tracer = tracing._tracer
