@@ -82,9 +82,8 @@ def test_a_sync_is_one_trace_from_the_command_to_the_links(
             "record skillbus.source.changed.v1",
             "skillbus sync",
         ]
-    scan = collector.named("scan", trace)
-    assert len(scan) >= 10
-    assert collector.path(scan[0])[:3] == ["scan", "ingest parse", "ingest read"]
+    prepared = collector.named("ingest prepare", trace)[0]
+    assert collector.path(prepared)[:2] == ["ingest prepare", "ingest read"]
     assert collector.named("link skills", trace)
     assert collector.named("process skillbus.embed_sections", trace)
     embeddings = [one for one in collector if one.name.startswith("embeddings ")]
@@ -225,12 +224,13 @@ def test_a_command_and_the_serve_it_asks_are_one_trace(
 def test_a_change_that_the_watcher_sees_begins_a_trace(
     traced: Skillbus, served: Process, collector: Collector
 ) -> None:
-    secret = "Never quote the walnut inlay"
-    write_skill(traced.home.parent / "crafts", "inlay", f"# Inlay\n\n{secret}.\n")
-    path = wait_for(
-        lambda: [one for one in collector.named("ingest parse") if "inlay" in str(one.attributes)]
+    wait_for(lambda: collector.named("record skillbus.source.changed.v1"))
+    before = {one.trace_id for one in collector}
+    write_skill(traced.home.parent / "crafts", "inlay", "# Inlay\n\nCut the walnut first.\n")
+    published = wait_for(
+        lambda: [one for one in collector.named("ingest publish") if one.trace_id not in before]
     )
-    assert collector.path(path[0])[-1] == "record skillbus.source.changed.v1"
+    assert collector.path(published[0])[-1] == "record skillbus.source.changed.v1"
 
 
 def test_no_span_quotes_a_task_or_a_skill(
