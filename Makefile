@@ -96,7 +96,7 @@ lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock
 	cp requirements.lock build/requirements.txt
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
 		> build/dev.in
-	$(BIN)/pip-compile --allow-unsafe --strip-extras $(UPGRADE) --quiet \
+	$(BIN)/pip-compile --allow-unsafe --strip-extras --extra tracing $(UPGRADE) --quiet \
 		--no-header --no-annotate --no-emit-options --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host --output-file build/requirements.txt pyproject.toml build/dev.in
 	sed -E -e '/^(nvidia|cuda|triton|pip==|#)/d' -e '/^$$/d' -e 's/\+[a-z0-9.]+$$//' \

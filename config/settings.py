@@ -31,6 +31,7 @@ from config.passage_settings import PassageSettings
 from config.renamed_settings import rename_variables
 from config.server_settings import ServerSettings
 from config.settings_group import SettingsGroup
+from config.tracing_settings import TracingSettings
 
 OPTIONAL_STAGES = (
     "dense",
@@ -345,6 +346,7 @@ class Settings(BaseSettings):
     uploads: UploadSettings = UploadSettings()
     webhooks: WebhookSettings = WebhookSettings()
     gateway: GatewaySettings = GatewaySettings()
+    tracing: TracingSettings = TracingSettings()
 
     @property
     def distributed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,9 +14,10 @@ from celery.loaders.app import AppLoader
 from kombu.entity import Queue
 from structlog.contextvars import bound_contextvars
 
+from config import tracing
 from config.errors import SkillbusError
 from tasks.broker.broker_config import BrokerConfig
-from tasks.message import TRACE_HEADER
+from tasks.message import TRACE_HEADER, parse_trace_headers
 from tasks.policies import POLICIES, QUERY, TaskPolicy
 from tasks.run_task import handle_failure, run_task
 from tasks.services import Services
@@ -66,7 +68,7 @@ def create_app(get_services: GetServices, queues: Sequence[str], transport: Brok
         app.conf.broker_transport = transport.transport_class
     app.conf.update(_celery_settings(queues, transport))
     for policy in POLICIES.values():
-        _register_task(app, policy, get_services)
+        _register_task(app, policy, get_services, transport.system)
     app.finalize()
     return app
 
@@ -103,7 +105,9 @@ def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str
     }
 
 
-def _register_task(app: Any, policy: TaskPolicy, get_services: GetServices) -> None:
+def _register_task(
+    app: Any, policy: TaskPolicy, get_services: GetServices, broker_system: str
+) -> None:
     class SkillbusTask(Task):
         """Celery's task, which passes final failures to `handle_failure`."""
 
@@ -127,7 +131,10 @@ def _register_task(app: Any, policy: TaskPolicy, get_services: GetServices) -> N
                 handle_failure(services, policy, task_id, ids, exc)
 
     def run(self: Any, ids: Sequence[str]) -> dict[str, object]:
-        with bound_contextvars(**_log_context(policy, self.request)):
+        with (
+            bound_contextvars(**_log_context(policy, self.request)),
+            _task_span(policy, self.request, broker_system),
+        ):
             try:
                 return run_task(get_services(), policy, self.request.id, ids)
             except Exception as error:
@@ -148,6 +155,22 @@ def _register_task(app: Any, policy: TaskPolicy, get_services: GetServices) -> N
         throws=(SkillbusError,),
         ignore_result=policy.name != QUERY.name,
     )
+
+
+def _task_span(policy: TaskPolicy, request: Any, broker_system: str) -> tracing.OpenSpan:
+    """The span of a task whose message continues a trace; a task on its own begins none."""
+    context, waited_seconds = parse_trace_headers(request, time.time())
+    if not context.traceparent:
+        return tracing.NO_SPAN
+    attributes = {
+        "messaging.system": broker_system,
+        "messaging.operation.type": "process",
+        "messaging.operation.name": "process",
+        "messaging.destination.name": policy.queue,
+        "messaging.message.id": request.id,
+        "skillbus.queue.seconds": round(waited_seconds, 6),
+    }
+    return tracing.trace(f"process {policy.name}", "consumer", [context], attributes)
 
 
 def _log_context(policy: TaskPolicy, request: Any) -> dict[str, str]:

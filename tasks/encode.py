@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from config.tracing import Attributes, span
 from search.protocol import Encoder, Vector
 from search.skill_analysis import text_hash
 from skills.record import ParsedSkill
@@ -30,6 +31,12 @@ def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True
     }
     if missing:
         pause = services.coordinator.yield_to_queries if in_bulk else None
-        fresh = encoder.encode_texts(list(missing.values()), pause)
+        attributes: Attributes = {
+            "gen_ai.operation.name": "embeddings",
+            "gen_ai.request.model": encoder.model,
+            "skillbus.texts": len(missing),
+        }
+        with span(f"embeddings {encoder.model}", attributes):
+            fresh = encoder.encode_texts(list(missing.values()), pause)
         known = {**known, **dict(zip(missing, fresh, strict=True))}
     return np.stack([known[digest] for digest in hashes]).astype(np.float32, copy=False)

@@ -6,9 +6,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from config.errors import PermanentError
+from config.tracing import TraceContext, context_headers, parse_context
 
 TRACE_HEADER = "trace_id"
 """Header with the trace id of the event or query that led to the task."""
+
+SENT_HEADER = "sent"
+"""Header with the time at which a traced task was sent, in seconds since the epoch."""
+
+TEXT_HEADERS = {
+    "expires": 200,
+    TRACE_HEADER: 200,
+    "traceparent": 200,
+    "tracestate": 512,
+    SENT_HEADER: 40,
+}
+"""Headers that are kept of a message, with their largest number of characters."""
 
 _MAX_TEXT_CHARACTERS = 200
 
@@ -29,10 +42,35 @@ def parse_task_ids(content: Any) -> list[str]:
     raise PermanentError(f"a task takes one list of ids, not {_shorten(content)}")
 
 
-def parse_text_header(headers: Mapping[str, Any], name: str) -> str:
-    """A header that is a text of at most 200 characters; raises PermanentError for any other."""
+def trace_headers(trace_id: str | None, context: TraceContext, now: float) -> dict[str, str]:
+    """The headers with which a task continues a trace; a trace id alone only names it in logs."""
+    headers = {TRACE_HEADER: trace_id} if trace_id else {}
+    if context.traceparent:
+        headers |= {**context_headers(context), SENT_HEADER: f"{now:.6f}"}
+    return headers
+
+
+def parse_trace_headers(request: object, now: float) -> tuple[TraceContext, float]:
+    """The trace that a task continues, from Celery's request, and how long its message waited.
+
+    In seconds, 0 where the clocks of two machines differ by more.
+    """
+    context = parse_context(
+        getattr(request, "traceparent", None), getattr(request, "tracestate", None)
+    )
+    try:
+        waited = now - float(getattr(request, SENT_HEADER, None) or now)
+    except ValueError:
+        waited = 0.0
+    return context, max(0.0, waited)  # also of a NaN
+
+
+def parse_text_header(
+    headers: Mapping[str, Any], name: str, max_characters: int = _MAX_TEXT_CHARACTERS
+) -> str:
+    """A header that is a short text; raises PermanentError for any other."""
     value = headers.get(name)
-    if isinstance(value, str) and len(value) <= _MAX_TEXT_CHARACTERS:
+    if isinstance(value, str) and len(value) <= max_characters:
         return value
     raise PermanentError(f"header {name!r} is not a short text but {_shorten(value)}")
 

@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 
 from typing_extensions import override
 
+from config.tracing import span
+
 TaskOutcome = Literal["done", "stale", "passing", "failed"]
 """How a task ended. stale: a newer revision had won; passing: a transient error, retried later."""
 
@@ -19,6 +21,9 @@ AnswerRecorder = Literal["query", "reconciler"]
 
 SubmissionOutcome = Literal["recorded", "refused", "replied", "dropped"]
 """Result of a queue message or of a reply to one; dropped: the reply queue does not exist."""
+
+SpanOutcome = Literal["exported", "dropped"]
+"""What became of the spans of traces; dropped: the collector never had them."""
 
 ModelFailure = Literal["invalid", "unavailable", "budget", "misconfigured", "store"]
 """Why the language model gave no answer; store: its answers could not be read or written."""
@@ -61,6 +66,10 @@ class MetricsRecorder(Protocol):
 
     def record_submission(self, outcome: SubmissionOutcome) -> None:
         """A queue message, or a reply to one, was processed."""
+        ...
+
+    def record_spans(self, outcome: SpanOutcome, count: int) -> None:
+        """Spans of traces were exported or lost."""
         ...
 
     def record_model_calls(
@@ -118,6 +127,10 @@ class NullMetrics(MetricsRecorder):
         pass
 
     @override
+    def record_spans(self, outcome: SpanOutcome, count: int) -> None:
+        pass
+
+    @override
     def record_model_calls(
         self, stage: str, calls: int, prompt_tokens: int, completion_tokens: int, seconds: float
     ) -> None:
@@ -134,7 +147,8 @@ class NullMetrics(MetricsRecorder):
 
 @contextmanager
 def time_stage(metrics: MetricsRecorder, task: str, stage: str) -> Iterator[None]:
-    """Record how long the block took, unless it raises."""
+    """Record how long the block took, unless it raises; it is a span."""
     started = time.perf_counter()
-    yield
+    with span(f"{task.removeprefix('skillbus.')} {stage}"):
+        yield
     metrics.record_stage(task, stage, time.perf_counter() - started)

@@ -17,6 +17,7 @@ from tenacity import (
     wait_fixed,
 )
 
+from config import tracing
 from config.errors import PermanentError, SkillbusError, StaleError, TransientError
 from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.pipeline import INGEST_PIPELINE
@@ -116,6 +117,7 @@ def _run_with_retries(
     def before_sleep(state: RetryCallState) -> None:
         reason = state.outcome.exception() if state.outcome is not None else ""
         log.warning("task is retried", reason=str(reason))
+        tracing.add_event("retry", {"error.type": type(reason).__qualname__})
         services.metrics.record_retry(policy.name)
 
     retrying = Retrying(

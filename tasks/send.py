@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,8 @@ from kombu.exceptions import OperationalError as BrokerAwayError
 from structlog.contextvars import get_contextvars
 
 from config.errors import MisconfiguredError, TransientError
-from tasks.message import TRACE_HEADER
+from config.tracing import current_context
+from tasks.message import TRACE_HEADER, trace_headers
 from tasks.policies import POLICIES, resolve_task_name
 
 log = structlog.get_logger()
@@ -24,11 +26,11 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
     """Put a task on its queue; returns Celery's result handle.
 
     app: a Celery application of `create_app`. keep_result: store the result, for the holder of the
-    handle. The trace id that is bound to the log context is sent along as a header. Raises
-    TransientError when the broker does not answer.
+    handle. The trace id that is bound to the log context, and the current span, are sent along as
+    headers. Raises TransientError when the broker does not answer.
     """
     policy = POLICIES[resolve_task_name(name)]
-    trace_id = get_contextvars().get(TRACE_HEADER)
+    headers = trace_headers(get_contextvars().get(TRACE_HEADER), current_context(), time.time())
     # With a result to keep, the result backend is subscribed to before the task is sent.
     backend_errors = getattr(app.backend, "connection_errors", ()) if keep_result else ()
     try:
@@ -36,7 +38,7 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
             policy.name,
             (list(ids),),
             queue=policy.queue,
-            headers={TRACE_HEADER: trace_id} if trace_id else None,
+            headers=headers or None,
             retry=True,
             ignore_result=not keep_result,
         )

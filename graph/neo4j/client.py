@@ -12,6 +12,7 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from neo4j import READ_ACCESS, WRITE_ACCESS, Driver, GraphDatabase, Query, Session
 from neo4j.exceptions import (
@@ -34,6 +35,7 @@ from config.backoff import Backoff
 from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
 from config.secrets import read_secret, strip_password
 from config.server_settings import ServerSettings
+from config.tracing import span
 from graph.neo4j.call_watchdog import CallWatchdog, WatchedCall
 
 T = TypeVar("T")
@@ -69,6 +71,7 @@ class Neo4jClient:
         """Connects on the first call."""
         self._settings = settings
         self._address = strip_password(settings.neo4j)
+        self._host = urlsplit(settings.neo4j).hostname or ""
         self._timeout_seconds = settings.timeout_seconds
         self._lock = threading.Lock()
         self._driver: Driver | None = None
@@ -87,13 +90,13 @@ class Neo4jClient:
     def read(self, statement: str, **parameters: object) -> Rows:
         """Run one statement that only reads; its records as lists. One round trip."""
         return self._retrying(
-            lambda driver, _: self._run(driver, READ_ACCESS, statement, parameters)
+            lambda driver, _: self._run(driver, READ_ACCESS, statement, parameters), "read"
         )
 
     def write(self, statement: str, **parameters: object) -> Rows:
         """Run one statement on the leader, as a transaction; its records as lists."""
         return self._retrying(
-            lambda driver, _: self._run(driver, WRITE_ACCESS, statement, parameters)
+            lambda driver, _: self._run(driver, WRITE_ACCESS, statement, parameters), "write"
         )
 
     def run_transaction(self, work: Callable[[Run, bool], T], seconds: float | None = None) -> T:
@@ -115,7 +118,7 @@ class Neo4jClient:
                 transaction.commit()
                 return result
 
-        return self._retrying(attempt, limit)
+        return self._retrying(attempt, "transaction", limit)
 
     def close(self) -> None:
         """Close the connections; calls afterwards raise UsageError."""
@@ -157,9 +160,21 @@ class Neo4jClient:
         if interrupt is not None:
             raise interrupt
 
-    def _retrying(self, attempt: Callable[[Driver, bool], T], limit: float | None = None) -> T:
+    def _retrying(
+        self, attempt: Callable[[Driver, bool], T], operation: str, limit: float | None = None
+    ) -> T:
+        """`_repeat` as a span of a trace; operation: `read`, `write` or `transaction`."""
+        attributes = {
+            "db.system.name": "neo4j",
+            "db.operation.name": operation,
+            "db.namespace": self._settings.neo4j_database,
+            "server.address": self._host,
+        }
+        with span(f"neo4j {operation}", attributes, "client"):
+            return self._repeat(attempt, limit or self._timeout_seconds)
+
+    def _repeat(self, attempt: Callable[[Driver, bool], T], limit: float) -> T:
         """Repeat the attempt until it succeeds, fails for good, or the time limit is over."""
-        limit = limit or self._timeout_seconds
         started = time.monotonic()
         backoff, retried = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS), False
         while True:

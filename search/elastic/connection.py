@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from config.errors import MisconfiguredError, PermanentError, SkillbusError, TransientError
 from config.secrets import read_secret, strip_password
 from config.server_settings import ServerSettings
+from config.tracing import span
 
 if TYPE_CHECKING:
     from elasticsearch import ApiError, Elasticsearch
@@ -236,9 +237,36 @@ class ElasticsearchConnection:
         return type(error)(f"{one.description}: {error}")
 
 
-def _make_client(servers: ServerSettings) -> Elasticsearch:
+def _traced_client_type() -> type[Elasticsearch]:
+    """The client, whose requests are spans of a trace without their bodies.
+
+    Its own spans would begin a trace with each probe, and need the global tracer.
+    """
     from elasticsearch import Elasticsearch
 
+    class TracedElasticsearch(Elasticsearch):
+        def perform_request(self, method: str, path: str, **options: Any) -> Any:
+            operation = options.get("endpoint_id") or method
+            attributes = {
+                "db.system.name": "elasticsearch",
+                "db.operation.name": operation,
+                "http.request.method": method,
+            }
+            with span(f"elasticsearch {operation}", attributes, "client") as opened:
+                response = super().perform_request(method, path, **options)
+                opened.set_attributes(
+                    {
+                        "server.address": response.meta.node.host,
+                        "server.port": response.meta.node.port,
+                        "db.response.status_code": str(response.meta.status),
+                    }
+                )
+            return response
+
+    return TracedElasticsearch
+
+
+def _make_client(servers: ServerSettings) -> Elasticsearch:
     urls = [url.strip().rstrip("/") for url in servers.elasticsearch.split(",") if url.strip()]
     if not urls:
         raise MisconfiguredError("servers.elasticsearch is empty; name its address")
@@ -262,7 +290,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
     # It logs each lost connection with a traceback; those that matter are raised as errors.
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)
     try:
-        return Elasticsearch(
+        return _traced_client_type()(
             urls,
             request_timeout=servers.timeout_seconds,
             max_retries=1,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 from config.errors import SkillbusError
@@ -61,8 +62,13 @@ class DocumentReader:
             yield from self._get_batch(index, parts[0], fields)
         elif parts:
             with ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="skillbus-read") as readers:
-                for found in readers.map(lambda part: self._get_batch(index, part, fields), parts):
-                    yield from found
+                # A context runs one function at a time, so each batch has a copy.
+                running = [
+                    readers.submit(copy_context().run, self._get_batch, index, part, fields)
+                    for part in parts
+                ]
+                for found in running:
+                    yield from found.result()
 
     def _get_batch(
         self, index: str, keys: Sequence[RevisionKey], fields: Sequence[str]

@@ -17,10 +17,12 @@ from skills.events.envelope import (
     RESERVED_SOURCE_PREFIX,
     Event,
     EventData,
+    get_trace_context,
     get_trace_id,
     new_event,
     parse_event,
     parse_request,
+    with_trace_context,
 )
 from skills.events.problems import describe_problems, describe_validation_error
 from skills.events.replies import (
@@ -125,6 +127,7 @@ __all__ = [
     "describe_problems",
     "describe_validation_error",
     "get_source_id",
+    "get_trace_context",
     "get_trace_id",
     "new_event",
     "new_refusal",
@@ -133,4 +136,5 @@ __all__ = [
     "parse_request",
     "parse_sender",
     "replace_origin",
+    "with_trace_context",
 ]

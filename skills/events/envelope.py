@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from config.errors import UsageError
+from config.tracing import TraceContext, context_headers, parse_context
 from skills.events.problems import MAX_SHOWN_CHARACTERS, describe_validation_error
 from skills.events.replies import REPLIES, Reply
 from skills.events.requests import REQUESTS, Request, SourceChanged
@@ -38,9 +39,6 @@ _EXTENSION_NAME = re.compile(r"[a-z0-9]{1,64}")
 _MAX_EXTENSION_CHARACTERS = 2_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _VERSIONED = re.compile(r"(.+)\.v([0-9]+)", re.DOTALL)
-_TRACEPARENT = re.compile(
-    r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?=-|$)"
-)
 
 
 def _require_timestamp_text(value: object) -> object:
@@ -163,15 +161,26 @@ def new_event(data: EventData, source: str, trace_id: str = "") -> Event:
     name = next(name for name, model in EVENT_TYPES.items() if isinstance(data, model))
     event = Event(id=uuid.uuid4().hex, source=source, type=name, data=data.model_dump(mode="json"))
     parent = f"00-{trace_id}-{uuid.uuid4().hex[:16]}-01"
-    return event.model_copy(update={"traceparent": parent} if _TRACEPARENT.match(parent) else {})
+    return with_trace_context(event, parse_context(parent))
+
+
+def get_trace_context(event: Event) -> TraceContext:
+    """The trace that an event is part of, by the distributed tracing extension of CloudEvents."""
+    extensions = event.model_extra or {}
+    return parse_context(extensions.get("traceparent"), extensions.get("tracestate"))
+
+
+def with_trace_context(event: Event, context: TraceContext) -> Event:
+    """An event as part of a trace; unchanged for an empty context."""
+    changes = context_headers(context)
+    if changes and "tracestate" in (event.model_extra or {}):
+        changes.setdefault("tracestate", "")  # of another trace
+    return event.model_copy(update=changes)
 
 
 def get_trace_id(event: Event) -> str:
-    """The trace id of an event's `traceparent` (distributed tracing extension of CloudEvents, W3C
-    Trace Context), "" without a valid one."""
-    parent = (event.model_extra or {}).get("traceparent")
-    found = _TRACEPARENT.match(parent) if isinstance(parent, str) else None
-    return found[1] if found else ""
+    """The trace id of an event's `traceparent`, "" without a valid one."""
+    return get_trace_context(event).trace_id
 
 
 def parse_event(text: str | bytes) -> Event:

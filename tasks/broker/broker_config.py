@@ -29,6 +29,12 @@ class BrokerConfig:
     queue_arguments: Mapping[str, object] = field(default_factory=dict)
     transport_class: str = ""
 
+    @property
+    def system(self) -> str:
+        """The kind of broker: `memory`, `redis` or `rabbitmq`."""
+        scheme = urlsplit(self.broker_url).scheme
+        return "redis" if scheme in _REDIS else "rabbitmq" if scheme in _RABBITMQ else scheme
+
 
 def memory_broker_config() -> BrokerConfig:
     """A broker in the memory of this process; the journal keeps what a restart would lose."""

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
+from redis.client import Pipeline
 from redis.exceptions import (
     AuthenticationError,
     BusyLoadingError,
@@ -19,10 +20,12 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as NotConnectedError
 from redis.exceptions import TimeoutError as TooSlowError
 from redis.retry import Retry
+from typing_extensions import override
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from config.secrets import read_secret, strip_password
 from config.server_settings import ServerSettings
+from config.tracing import OpenSpan, span
 
 PREFIX = "skillbus:"
 """Prefix of every key of skillbus; Celery's keys have none."""
@@ -31,6 +34,38 @@ _MAX_RETRIES = 2
 _PUBLIC_UNREACHABLE = "Redis does not answer"
 _PUBLIC_READ_ONLY = "Redis does not take writes now"
 _PUBLIC_REFUSED = "Redis refused a command"
+
+
+class _TracedRedis(Redis):
+    """A client whose calls are spans of a trace, without keys and values."""
+
+    @override
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        with _start_span(self, str(args[0])):
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+
+    @override
+    def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Pipeline:
+        return _TracedPipeline(
+            self.connection_pool, self.response_callbacks, transaction, shard_hint
+        )
+
+
+class _TracedPipeline(Pipeline):
+    @override
+    def execute(self, raise_on_error: bool = True) -> list[Any]:
+        with _start_span(self, "PIPELINE"):
+            return super().execute(raise_on_error)
+
+
+def _start_span(client: Redis, operation: str) -> OpenSpan:
+    kwargs = client.connection_pool.connection_kwargs
+    attributes = {
+        "db.system.name": "redis",
+        "db.operation.name": operation,
+        "server.address": str(kwargs.get("host", "")),
+    }
+    return span(f"redis {operation}", attributes, "client")
 
 
 def connect(settings: ServerSettings, *, binary: bool = False) -> Redis:
@@ -43,7 +78,7 @@ def connect(settings: ServerSettings, *, binary: bool = False) -> Redis:
     password = read_secret(settings.redis_password_file, "servers.redis_password_file")
     # The default user of redis:// URLs: a password without a user name is that of requirepass.
     try:
-        return Redis.from_url(
+        return _TracedRedis.from_url(
             settings.redis,
             password=password,
             decode_responses=not binary,

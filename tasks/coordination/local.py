@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from typing_extensions import override
 
+from config.tracing import current_context
 from tasks.coordination.protocol import (
     MAX_YIELD_SECONDS,
     Coordinator,
@@ -121,7 +122,7 @@ class LocalCoordinator(Coordinator):
     def record_ingest_request(self, seq: int, trace_id: str) -> None:
         """Keeps the latest `_MAX_REQUESTS`."""
         with self._lock:
-            self._requests[seq] = IngestRequest(trace_id, time.time())
+            self._requests[seq] = IngestRequest(trace_id, time.time(), *current_context())
             while len(self._requests) > _MAX_REQUESTS:
                 del self._requests[next(iter(self._requests))]
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
+from config.tracing import NO_CONTEXT, TraceContext
+
 MAX_YIELD_SECONDS = 0.25
 """Longest wait of `yield_to_queries`."""
 
@@ -13,12 +15,13 @@ MAX_YIELD_SECONDS = 0.25
 class StalledTask(NamedTuple):
     """A task whose process died, or that ran far beyond its time limit.
 
-    trace_id: of the event that led to it.
+    trace_id, context: of the event that led to it.
     """
 
     task: str
     ids: tuple[str, ...]
     trace_id: str
+    context: TraceContext = NO_CONTEXT
 
 
 class IngestRequest(NamedTuple):
@@ -29,6 +32,13 @@ class IngestRequest(NamedTuple):
 
     trace_id: str
     since: float
+    traceparent: str = ""
+    tracestate: str = ""
+
+    @property
+    def context(self) -> TraceContext:
+        """The span in which it was planned."""
+        return TraceContext(self.traceparent, self.tracestate)
 
 
 class Coordinator(Protocol):

@@ -23,6 +23,13 @@ from typing_extensions import override
 
 from config.errors import TransientError
 from config.server_settings import ServerSettings
+from config.tracing import (
+    context_headers,
+    current_context,
+    parent_context,
+    parse_context,
+    untraced,
+)
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.coordination.protocol import (
     MAX_YIELD_SECONDS,
@@ -91,9 +98,8 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         """A crash is a message that is delivered again while its task is still recorded, or a
         task found stalled. The same work in several processes at once is no crash."""
         trace_id = structlog.contextvars.get_contextvars().get("trace_id", "")
-        note = json.dumps(
-            {"worker": self._process, "task": task, "ids": list(ids), "trace_id": trace_id}
-        )
+        named = {"worker": self._process, "task": task, "ids": list(ids), "trace_id": trace_id}
+        note = json.dumps(named | context_headers(parent_context()))
         self._current = (task, task_id, note)
         with translate_errors(self._settings):
             crashes = _CRASHES + _work_id(task, ids)
@@ -125,7 +131,9 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
             crashes = _CRASHES + _work_id(note["task"], note["ids"])
             with translate_errors(self._settings):
                 if self._mark_stalled(keys=[_RUNNING, crashes], args=[task_id, _CRASHES_SECONDS]):
-                    found.append(StalledTask(note["task"], tuple(note["ids"]), note["trace_id"]))
+                    context = parse_context(note.get("traceparent"), note.get("tracestate"))
+                    ids = tuple(note["ids"])
+                    found.append(StalledTask(note["task"], ids, note["trace_id"], context))
         return found
 
     def _find_stalled(self) -> dict[str, dict[str, Any]]:
@@ -151,7 +159,10 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     @override
     def record_ingest_request(self, seq: int, trace_id: str) -> None:
         """Remembered for a day."""
-        note = json.dumps(IngestRequest(trace_id, time.time()))
+        context = current_context()
+        # Without a trace in the form that earlier versions read.
+        traced = tuple(context) if context.traceparent else ()
+        note = json.dumps([trace_id, time.time(), *traced])
         with translate_errors(self._settings):
             self._client.set(f"{_REQUEST}{seq}", note, ex=_REQUEST_SECONDS)
 
@@ -218,6 +229,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     def yield_to_queries(self) -> None:
         end = time.monotonic() + MAX_YIELD_SECONDS
         with (
+            untraced(),
             contextlib.suppress(TransientError),
             translate_errors(self._settings),
         ):

@@ -6,8 +6,16 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from config import tracing
 from config.errors import NotFoundError, PermanentError
-from skills.events import EventData, SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
+from skills.events import (
+    EventData,
+    SkillRemoved,
+    SkillUpserted,
+    SourceChanged,
+    SourceRemoved,
+    get_trace_context,
+)
 from tasks.journal.protocol import Job, JobStore, trace_of
 from tasks.policies import Deadline
 from tasks.services import Services
@@ -21,21 +29,28 @@ _MAX_WAIT_SECONDS = 4.0
 class EventBatch:
     """Events that are carried out together, with the content that covers them all.
 
-    trace_ids: one per event, in the order of `event_ids`. expected_skills: event id -> the skill
-    that the event named, which must exist afterwards.
+    trace_ids, contexts: one per event, in the order of `event_ids`. expected_skills: event id ->
+    the skill that the event named, which must exist afterwards.
     """
 
     content: EventData
     event_ids: list[str] = field(default_factory=list)
     trace_ids: list[str] = field(default_factory=list)
+    contexts: list[tracing.TraceContext] = field(default_factory=list)
     expected_skills: dict[str, str] = field(default_factory=dict)
 
     def add(self, job: Job, data: EventData) -> None:
         """Add an event with its data as it was accepted."""
         self.event_ids.append(job.id)
         self.trace_ids.append(trace_of(job.event))
+        self.contexts.append(get_trace_context(job.event))
         if isinstance(data, SkillUpserted):
             self.expected_skills[job.id] = data.skill_id
+
+    def start_span(self, name: str) -> tracing.OpenSpan:
+        """A span of work for all events: in the trace of the first, linked to the others'."""
+        attributes = {"skillbus.events": len(self.event_ids)}
+        return tracing.trace(name, "internal", self.contexts, attributes)
 
 
 def collect_batches(

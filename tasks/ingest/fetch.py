@@ -222,8 +222,9 @@ class _FetchRun:
             return self._finished.is_set() or services.stopping.is_set()
 
         try:
-            check_git_source(source, services.settings)
-            commit = Mirror(source, services.settings).fetch(stopped)
+            with one.batch.start_span("fetch transfer"):
+                check_git_source(source, services.settings)
+                commit = Mirror(source, services.settings).fetch(stopped)
         except TransientError as error:
             if stopped():
                 raise
@@ -236,7 +237,7 @@ class _FetchRun:
     def _finish_fetch(self, one: _Fetch, transferred: Future[str]) -> None:
         """Sync the catalog with the fetched commit, and record the events."""
         services, batch = self._services, one.batch
-        with bound_contextvars(trace_id=batch.trace_ids[0]):
+        with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("fetch events"):
             try:
                 commit = transferred.result()
                 if self._retry_if_not_pushed(one, commit):

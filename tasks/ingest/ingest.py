@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from config.errors import PermanentError, TransientError
+from config.tracing import span
 from graph.records import CatalogEntry, Publication
 from search.protocol import Filters, SkillDocument, Vector
 from search.skill_analysis import section_text_hashes, skill_text_hashes
@@ -102,12 +103,13 @@ def _read(
     unchanged = _find_unchanged(services, folders)
     changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
     skills = []
-    for (key, entry), outcome in _prepare(services, changed, deadline):
-        if isinstance(outcome, UnreadableSkill):
-            failures.append((key, entry.source_id, entry.path, outcome.reason))
-        else:
-            content_hash = changed[key, entry].content_hash
-            skills.append(_SkillWork(key, entry, content_hash, outcome))
+    with span("ingest prepare", {"skillbus.skills": len(changed)}):
+        for (key, entry), outcome in _prepare(services, changed, deadline):
+            if isinstance(outcome, UnreadableSkill):
+                failures.append((key, entry.source_id, entry.path, outcome.reason))
+            else:
+                content_hash = changed[key, entry].content_hash
+                skills.append(_SkillWork(key, entry, content_hash, outcome))
     if gone:
         graph.remove(gone)
     if failures:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from config import tracing
 from tasks.ingest.next_tasks import send_link
 from tasks.outcomes.links.mark_changed import has_unread_outcomes, mark_for_outcomes
 from tasks.policies import LINK, Deadline
@@ -38,9 +39,27 @@ def _link_marked(services: Services, deadline: Deadline) -> int:
     while not _is_half_over(deadline) and (
         marks := services.graph.list_awaiting_linking(_BATCH_SKILLS)
     ):
-        services.linker.relink(marks, services.coordinator.yield_to_queries)
+        with _start_span(services, marks):
+            services.linker.relink(marks, services.coordinator.yield_to_queries)
         linked += len(marks)
     return linked
+
+
+def _start_span(services: Services, marks: Sequence[tuple[str, int]]) -> tracing.OpenSpan:
+    """A span of the task's trace, linked to the traces of the changes that led to the marks."""
+    if not tracing.is_tracing():
+        return tracing.NO_SPAN
+    entries = services.graph.get_entries([skill_id for skill_id, _ in marks])
+    requests = services.coordinator.get_ingest_requests(
+        sorted({entry.requested_seq for entry in entries})
+    )
+    contexts = dict.fromkeys(one.context for one in requests.values())
+    return tracing.trace(
+        "link skills",
+        "internal",
+        [tracing.current_context(), *contexts],
+        {"skillbus.skills": len(marks)},
+    )
 
 
 def _is_half_over(deadline: Deadline) -> bool:

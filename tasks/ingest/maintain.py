@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import structlog
 from structlog.contextvars import bound_contextvars
 
+from config import tracing
+from config.errors import PermanentError
 from graph.records import CatalogEntry
 from search.batches import batches
+from skills.events import get_trace_context
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
+from tasks.journal.protocol import trace_of
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.record_answers import record_missing_answers
 from tasks.outcomes.usage.roll_up import needs_roll_up
@@ -109,7 +114,7 @@ def resend_stalled_tasks(services: Services) -> int:
     stalled = services.coordinator.get_stalled_tasks()
     for one in stalled:
         log.warning("task of a dead worker sent again", task=one.task, ids=one.ids[:10])
-        with bound_contextvars(trace_id=one.trace_id):
+        with bound_contextvars(trace_id=one.trace_id), tracing.resume(one.context):
             services.send_task(one.task, list(one.ids))
     return len(stalled)
 
@@ -210,15 +215,15 @@ def resend_open_work(services: Services) -> dict[str, object]:
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
     for event_id in events:
-        with bound_contextvars(trace_id=event_id):
+        with _in_trace_of(services, event_id):
             send_plan(services, [event_id])
     queries = services.journal.list_open_jobs("query")
     for query_id in queries:
-        with bound_contextvars(trace_id=query_id):
+        with _in_trace_of(services, query_id):
             services.send_task(QUERY.name, [query_id])
     outcomes = services.journal.list_open_jobs("outcome")
     for event_id in outcomes:
-        with bound_contextvars(trace_id=event_id):
+        with _in_trace_of(services, event_id):
             services.send_task(RECORD_OUTCOMES.name, [event_id])
     report: dict[str, object] = {
         "events": len(events),
@@ -236,6 +241,18 @@ def resend_open_work(services: Services) -> dict[str, object]:
     return report | {"refine": 0 if waiting else send_unrefined_skills(services)}
 
 
+@contextmanager
+def _in_trace_of(services: Services, job_id: str) -> Iterator[None]:
+    """What is logged and sent for a recorded job; with traces, it continues that of the job."""
+    trace_id, context = job_id, tracing.NO_CONTEXT
+    if tracing.is_tracing():
+        with suppress(PermanentError):  # it has ended since, or was written by another version
+            event = services.journal.get_job(job_id).event
+            trace_id, context = trace_of(event), get_trace_context(event)
+    with bound_contextvars(trace_id=trace_id), tracing.resume(context):
+        yield
+
+
 def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:
     """Send skills to ingest, each batch with the trace id of the first request in it."""
     requests = services.coordinator.get_ingest_requests(
@@ -244,9 +261,12 @@ def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:
     for start in range(0, len(waiting), _BATCH_SKILLS):
         batch = waiting[start : start + _BATCH_SKILLS]
         ids = [entry.skill_id for entry in batch]
-        found = (requests.get(entry.requested_seq) for entry in batch)
-        known = list(dict.fromkeys(one.trace_id for one in found if one is not None))
-        with bound_contextvars(**({"trace_id": known[0]} if known else {})):
+        found = [one for entry in batch if (one := requests.get(entry.requested_seq)) is not None]
+        known = list(dict.fromkeys(one.trace_id for one in found))
+        with (
+            bound_contextvars(**({"trace_id": known[0]} if known else {})),
+            tracing.resume(found[0].context if found else tracing.NO_CONTEXT),
+        ):
             send_ingest(services, ids)
             log.info("sent again", sent=INGEST.name, ids=ids, also_traces=known[1:])
 

@@ -71,8 +71,8 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
 def _process_with_trace(
     services: Services, deadline: Deadline, batch: EventBatch
 ) -> TransientError | None:
-    """`_process_batch`, logged under the trace id of the batch's first event."""
-    with bound_contextvars(trace_id=batch.trace_ids[0]):
+    """`_process_batch`, logged and traced under the trace id of the batch's first event."""
+    with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("plan events"):
         return _process_batch(services, deadline, batch)
 
 

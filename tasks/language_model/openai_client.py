@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 from pydantic import BaseModel, ConfigDict, SecretStr
@@ -19,6 +20,7 @@ from typing_extensions import override
 from config.errors import MisconfiguredError
 from config.language_model_settings import LanguageModelSettings
 from config.secrets import read_secret
+from config.tracing import span
 from skills.token_count import count_tokens
 from tasks.language_model.dialogue import Dialogue, Exchange
 from tasks.language_model.endpoint.chat_completion import (
@@ -105,6 +107,7 @@ class OpenAILanguageModel(LanguageModel):
 
     def __init__(self, settings: LanguageModelSettings) -> None:
         self._settings = settings
+        self._host = urlsplit(settings.base_url).hostname or ""
         self._key = _read_key(settings)
         self._lock = threading.Lock()
         self._connection: _Connection | None = None
@@ -123,7 +126,23 @@ class OpenAILanguageModel(LanguageModel):
         check: Callable[[AnswerT], None] | None = None,
     ) -> ModelAnswer[AnswerT]:
         dialogue = Dialogue(self._settings, self._state, self._send)
-        return dialogue.complete(request, answer_type, check)
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": self.model,
+            "server.address": self._host,
+            "skillbus.stage": request.stage,
+        }
+        with span(f"chat {self.model}", attributes, "client") as opened:
+            answer = dialogue.complete(request, answer_type, check)
+            opened.set_attributes(
+                {
+                    "gen_ai.usage.input_tokens": answer.usage.prompt,
+                    "gen_ai.usage.output_tokens": answer.usage.completion,
+                    "skillbus.model.calls": answer.calls,
+                }
+            )
+        return answer
 
     def probe(self, seconds: float) -> EndpointReport:
         """Ask for a tiny answer and report what the endpoint can do. Raises as `complete` does."""

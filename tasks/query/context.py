@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from config.errors import UsageError
 from config.language_model_settings import ModelStage
 from config.settings import OPTIONAL_STAGES
+from config.tracing import span
 from search.protocol import Filters
 from skills.events import QueryAsked
 from tasks.policies import QUERY, Deadline
@@ -37,10 +38,11 @@ class StageTimings:
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
-        """Time a stage."""
+        """Time a stage; it is a span."""
         self.on_stage_start(stage)
         started = time.perf_counter()
-        yield
+        with span(f"query {stage}"):
+            yield
         self.milliseconds[stage] = round((time.perf_counter() - started) * 1000, 2)
 
 

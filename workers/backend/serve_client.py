@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import NotFoundError, PermanentError, TransientError, UsageError
+from config.tracing import context_headers, current_context
 
 SOCKET_NAME = "serve.sock"
 
@@ -59,7 +60,9 @@ class ServeClient:
 
     def _call(self, method: str, path: str, body: Any) -> Any:
         try:
-            response = self._client.request(method, path, json=body)
+            response = self._client.request(
+                method, path, json=body, headers=context_headers(current_context())
+            )
         except self._httpx.TransportError as error:
             raise TransientError(f"skillbus serve does not answer: {error}") from error
         if response.is_success:

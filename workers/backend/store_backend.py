@@ -13,6 +13,7 @@ from typing import Any, Self
 import structlog
 from typing_extensions import override
 
+from config import tracing
 from config.errors import PermanentError, SkillbusError, TransientError, UsageError
 from graph.protocol import SkillGraph
 from graph.records import LinkPlace
@@ -22,8 +23,10 @@ from skills.events import (
     EventData,
     QueryAsked,
     get_source_id,
+    get_trace_context,
     new_event,
     replace_origin,
+    with_trace_context,
 )
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.next_tasks import first_task, send_refine
@@ -122,10 +125,12 @@ class StoreBackend(Backend, ABC):
         if kind == "event" and event.owner:
             # First, so that no vote of a contributor counts for what it changed.
             self.outcome_store().add_contributor(get_source_id(data), event.owner)
-        is_new = self.journal.add_job(event, kind, wanted)
-        if is_new:
-            task = QUERY if kind == "query" else first_task(data)
-            self._send(task.name, job_id(event), trace_of(event))
+        with _start_span(event):
+            event = with_trace_context(event, tracing.current_context())
+            is_new = self.journal.add_job(event, kind, wanted)
+            if is_new:
+                task = QUERY if kind == "query" else first_task(data)
+                self._send(task.name, job_id(event), trace_of(event))
         return is_new
 
     def check_capacity(self, kind: JobKind) -> None:
@@ -168,10 +173,11 @@ class StoreBackend(Backend, ABC):
         """Ask a query and wait on the result queue, which is faster than polling the journal."""
         self.check_capacity("query")
         event = new_event(request, origin)
-        self.journal.add_job(event, "query", self.settings.workers.query_seconds)
-        query_id = job_id(event)
-        with structlog.contextvars.bound_contextvars(trace_id=query_id):
-            result = send_task(self.app, QUERY.name, [query_id], keep_result=True)
+        with _start_span(event):
+            event = with_trace_context(event, tracing.current_context())
+            self.journal.add_job(event, "query", self.settings.workers.query_seconds)
+            with structlog.contextvars.bound_contextvars(trace_id=trace_of(event)):
+                result = send_task(self.app, QUERY.name, [job_id(event)], keep_result=True)
         outcome = self._wait_for_result(result)
         if outcome["state"] != "done":
             kind = UsageError if outcome["usage"] else PermanentError
@@ -310,3 +316,18 @@ class StoreBackend(Backend, ABC):
     @override
     def wait_until_idle(self) -> None:
         pass
+
+
+def _start_span(event: Event) -> tracing.OpenSpan:
+    """A span in which an event is recorded and its task sent, in the trace that the event brings.
+
+    The recorded event refers to this span: whatever is done for it later continues the trace.
+    """
+    attributes = {
+        "cloudevents.event_id": event.id,
+        "cloudevents.event_source": event.source,
+        "cloudevents.event_type": event.type,
+        "skillbus.job": job_id(event),
+    }
+    context = get_trace_context(event)
+    return tracing.trace(f"record {event.type}", "producer", [context], attributes, trusted=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from config.errors import PermanentError, TransientError
+from config.tracing import untraced
 from workers.backend.protocol import Backend
 
 
@@ -28,15 +29,16 @@ def wait_for_event(
     """
     is_noted = False
     while True:
-        status = backend.get_event_status(event_id)
-        if status.state == "failed":
-            raise PermanentError(status.reason)
-        on_poll()
-        if status.state == "done" and is_complete():
-            return status.outcome
-        if problem := backend.get_problem():
-            raise TransientError(f"{problem}; {stalled_hint}")
-        if not is_noted and (reason := backend.get_wait_reason()):
-            note(reason)
-            is_noted = True
+        with untraced():
+            status = backend.get_event_status(event_id)
+            if status.state == "failed":
+                raise PermanentError(status.reason)
+            on_poll()
+            if status.state == "done" and is_complete():
+                return status.outcome
+            if problem := backend.get_problem():
+                raise TransientError(f"{problem}; {stalled_hint}")
+            if not is_noted and (reason := backend.get_wait_reason()):
+                note(reason)
+                is_noted = True
         time.sleep(poll_seconds)

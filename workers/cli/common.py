@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,6 +14,7 @@ from config.errors import UsageError
 from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
+from config.tracing import parse_context, trace
 from graph.protocol import SkillGraph
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 
@@ -24,15 +26,40 @@ ORIGIN = "skillbus/command-line"
 """The `source` of the events that commands submit."""
 
 
-def read_settings(ctx: click.Context, long_running: bool = False) -> Settings:
-    """Settings of this call, with logging set up.
+def read_settings(
+    ctx: click.Context, long_running: bool = False, *, is_server: bool = False
+) -> Settings:
+    """Settings of this call, with logging set up; a command is one span of a trace.
 
     Only errors are logged unless `log_level` is set: commands print their own messages.
+    long_running: whether it runs until interrupted; it starts tracing itself. is_server: whether
+    its requests are traced, and not the command.
     """
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
     configure_logging(settings.log_level if asked_for else "error")
+    if settings.tracing.endpoint and not long_running:
+        from workers.tracing.start import tracing  # slow to import
+
+        ctx.find_root().with_resource(tracing(settings.tracing))
+        if not is_server:
+            ctx.find_root().with_resource(_command_span(ctx))
     return settings
+
+
+@contextmanager
+def _command_span(ctx: click.Context) -> Iterator[None]:
+    """The span of a command; it continues the trace of the variable `TRACEPARENT`."""
+    parent = parse_context(os.environ.get("TRACEPARENT"), os.environ.get("TRACESTATE"))
+    result: click.exceptions.Exit | None = None
+    with trace(ctx.command_path, "internal", [parent], {"process.pid": os.getpid()}) as span:
+        try:
+            yield
+        except click.exceptions.Exit as exit_code:  # no error: click's way to end a command
+            span.set_attributes({"process.exit.code": exit_code.exit_code})
+            result = exit_code
+    if result is not None:
+        raise result
 
 
 def print_json(value: Any) -> None:

@@ -21,10 +21,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from config.errors import MisconfiguredError
 from config.inbound_settings import GatewaySettings
+from config.tracing import Span
 from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate
 from workers.http.problems import problem_response
 from workers.http.rate_limits import RateLimiter, get_client_network
 from workers.http.request_bodies import BoundedBody, check_content_length
+from workers.http.request_spans import end_request_span, start_request_span
 from workers.http.slow_clients import OVERLOADED
 from workers.http.tokens import ANONYMOUS, TokenStore
 
@@ -78,11 +80,18 @@ class AccessMiddleware:
         if scope["type"] != "http":
             return
         headers = Headers(scope=scope)
+        with start_request_span(scope, headers, trusted=self._access.tokens is None) as span:
+            await self._answer(scope, headers, receive, send, span)
+
+    async def _answer(
+        self, scope: Scope, headers: Headers, receive: Receive, send: Send, span: Span
+    ) -> None:
         given = headers.get("x-request-id", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+        is_named = _REQUEST_ID.fullmatch(given) is not None
+        request_id = given if is_named else span.trace_id or uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
         response = _ResponseSender(send, request_id)
-        with structlog.contextvars.bound_contextvars(trace_id=request_id):
+        with structlog.contextvars.bound_contextvars(trace_id=span.trace_id or request_id):
             started = time.perf_counter()
             try:
                 self._check_request(scope, headers)
@@ -96,7 +105,8 @@ class AccessMiddleware:
                 )
                 await refusal(scope, receive, response)
             finally:
-                _log_request(scope, response, time.perf_counter() - started)
+                end_request_span(span, scope, response.status)
+                _log_request(scope, response, time.perf_counter() - started, span)
 
     def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Check the head of a request and note its caller; raises HTTPException to refuse it."""
@@ -219,7 +229,7 @@ class _ResponseSender:
 
     def __init__(self, send: Send, request_id: str) -> None:
         self._send = send
-        self._request_id = request_id
+        self.request_id = request_id
         self.status = 0
         self.location = ""
 
@@ -228,17 +238,19 @@ class _ResponseSender:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self._request_id
+            headers["X-Request-Id"] = self.request_id
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             self.location = headers.get("location", "")
         await self._send(message)
 
 
-def _log_request(scope: Scope, response: _ResponseSender, seconds: float) -> None:
+def _log_request(scope: Scope, response: _ResponseSender, seconds: float, span: Span) -> None:
     """Log one line per request. Of its content only the path, percent-encoded, is logged."""
     caller = scope["state"].get("caller")
     extra = {"location": response.location} if response.location else {}
+    if span.trace_id not in ("", response.request_id):
+        extra["request_id"] = response.request_id
     log.info(
         "request",
         method=scope["method"],

@@ -42,6 +42,8 @@ _ALLOWED_HEADERS = (
     "MCP-Protocol-Version",
     "Prefer",
     "X-Request-Id",
+    "traceparent",
+    "tracestate",
 )
 
 

@@ -7,6 +7,7 @@ import asyncio
 from starlette.concurrency import run_in_threadpool
 
 from config.errors import SkillbusError
+from config.tracing import untraced
 from tasks.journal.protocol import JobStore
 
 _POLL_SECONDS = 0.003
@@ -26,7 +27,8 @@ class JobWaiter:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(job_id, set()).add(future)
         if self._poll_task is None:
-            self._poll_task = asyncio.create_task(self._poll())
+            with untraced():  # the task keeps this context, and serves other requests too
+                self._poll_task = asyncio.create_task(self._poll())
         try:
             async with asyncio.timeout(timeout_seconds):
                 await future

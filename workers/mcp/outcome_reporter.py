@@ -7,6 +7,7 @@ from functools import partial
 
 import anyio
 
+from config.tracing import untraced
 from skills.events import OutcomesReported, new_event, replace_origin
 from workers.backend.protocol import EventStatus
 from workers.mcp.query_runner import ORIGIN, QueryBackend, ThreadRunner
@@ -32,7 +33,9 @@ class OutcomeReporter:
         event_id = await self._run_in_thread(partial(backend.accept, event))
         end = time.monotonic() + self._seconds
         while True:
-            status = await self._run_in_thread(partial(backend.get_event_status, event_id), True)
+            with untraced():
+                look = partial(backend.get_event_status, event_id)
+                status = await self._run_in_thread(look, True)
             if status.state != "accepted" or time.monotonic() > end:
                 return status
             await anyio.sleep(_POLL_SECONDS)

@@ -11,6 +11,7 @@ import anyio
 import structlog
 
 from config.errors import SkillbusError, TransientError
+from config.tracing import untraced
 from skills.events import Event, QueryAsked
 from workers.backend.protocol import EventStatus, QueryStatus
 
@@ -80,7 +81,8 @@ class QueryRunner:
         """
         query_id = await self._run_in_thread(partial(backend.submit_query, request, ORIGIN, owner))
         try:
-            return await self._poll_until_ended(backend, query_id)
+            with untraced():
+                return await self._poll_until_ended(backend, query_id)
         except anyio.get_cancelled_exc_class():
             with anyio.CancelScope(shield=True):
                 await self._run_in_thread(partial(_cancel_query, backend, query_id))

@@ -65,6 +65,12 @@ PROCESS_METRICS = (
         "submitted messages: recorded (duplicates included) or refused; and replies: replied, or "
         "dropped (no reply queue)",
     ),
+    MetricSpec(
+        "skillbus_spans_total",
+        "counter",
+        ("outcome",),
+        "spans of traces: exported, or dropped (the collector never had them)",
+    ),
 )
 
 MODEL_METRICS = (

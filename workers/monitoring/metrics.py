@@ -23,6 +23,7 @@ from tasks.metrics_recorder import (
     MetricsRecorder,
     ModelFailure,
     QueryOutcome,
+    SpanOutcome,
     SubmissionOutcome,
     TaskOutcome,
 )
@@ -91,6 +92,7 @@ class PrometheusRecorder(MetricsRecorder):
         self._tokens = make.counter("skillbus_encoded_tokens_total")
         self._encoding = make.counter("skillbus_encoding_seconds_total")
         self._submissions = make.counter("skillbus_submissions_total")
+        self._spans = make.counter("skillbus_spans_total")
         self._model = Lazy(lambda: _ModelMetrics(make))
 
     @override
@@ -130,6 +132,10 @@ class PrometheusRecorder(MetricsRecorder):
     @override
     def record_submission(self, outcome: SubmissionOutcome) -> None:
         self._submissions.labels(outcome).inc()
+
+    @override
+    def record_spans(self, outcome: SpanOutcome, count: int) -> None:
+        self._spans.labels(outcome).inc(count)
 
     @override
     def record_model_calls(

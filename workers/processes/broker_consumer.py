@@ -20,7 +20,7 @@ from tasks.journal.protocol import (
     DeadLetterStore,
     new_dead_letter_id,
 )
-from tasks.message import parse_task_ids, parse_text_header
+from tasks.message import TEXT_HEADERS, parse_task_ids, parse_text_header
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.policies import POLICIES, resolve_task_name
 
@@ -138,7 +138,7 @@ def _validate_headers(message: Any, max_message_bytes: int) -> dict[str, Any]:
     parse_task_ids(content)
     kept: dict[str, Any] = {"lang": "py", "task": task, "id": task_id, "root_id": task_id}
     kept |= {"ignore_result": headers.get("ignore_result") is not False}
-    for name in ("expires", "trace_id"):
+    for name, max_characters in TEXT_HEADERS.items():
         if headers.get(name) is not None:
-            kept[name] = parse_text_header(headers, name)
+            kept[name] = parse_text_header(headers, name, max_characters)
     return kept

@@ -17,6 +17,7 @@ from workers.processes.http_server import (
     format_address,
     stop_on_signals,
 )
+from workers.tracing.start import tracing
 
 
 def run_gateway(
@@ -39,6 +40,7 @@ def run_gateway(
         port = stack.enter_context(bind_socket(address))
         stop_requested = stack.enter_context(stop_on_signals())
         process_metrics = ProcessMetrics()
+        stack.enter_context(tracing(settings.tracing, process_metrics.measures))
         backend = stack.enter_context(open_store_backend(settings, writable=True))
         process_metrics.add_gauges(backend.get_status)
         notify(f"listening on http://{format_address(address)}")

@@ -26,6 +26,7 @@ from workers.processes.http_server import (
 )
 from workers.processes.watcher import Watcher
 from workers.queue.service import SubmissionService
+from workers.tracing.start import tracing
 
 ORIGIN = "skillbus/serve"
 _SOCKET_PATH_LIMIT = 104
@@ -50,6 +51,7 @@ def run_serve(
         port = stack.enter_context(bind_socket(address)) if address else None
         stop_requested = stack.enter_context(stop_on_signals())
         process_metrics = ProcessMetrics()
+        stack.enter_context(tracing(settings.tracing, process_metrics.measures))
         opened = open_store_backend(settings, writable=True, measures=process_metrics.measures)
         backend = stack.enter_context(opened)
         process_metrics.add_gauges(backend.get_status)

@@ -36,6 +36,7 @@ from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.process_name import unique_process_name
 from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, Workload, add_former_queues
+from workers.tracing.start import check_tracing, start_tracing
 
 log = structlog.get_logger()
 
@@ -59,6 +60,7 @@ def run_worker(
     """
     # An invalid file is rejected at start, not by the first ingest.
     load_role_classifier(settings.roles.weights)
+    check_tracing(settings.tracing)
     name = unique_process_name()
     transport = server_broker_config(settings.servers)
     worker_metrics = WorkerMetrics(settings)
@@ -108,6 +110,7 @@ def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable
 
     signals.setup_logging.connect(keep_logging, weak=False)
     signals.worker_process_init.connect(child.on_child_start, weak=False)
+    signals.worker_process_shutdown.connect(child.on_child_stop, weak=False)
     signals.worker_ready.connect(begin, weak=False)
     signals.worker_shutting_down.connect(heartbeat.on_shutting_down, weak=False)
 
@@ -155,15 +158,21 @@ class _ChildProcess:
         self._transport = transport
         self._name = name
         self._worker_metrics = worker_metrics
+        self._stop_tracing: Callable[[], None] = lambda: None
         self._setup_error: tuple[float, MisconfiguredError | None] = (0.0, None)
         self.services = Lazy(self._open)
 
     def on_child_start(self, **_: object) -> None:
         """Lower the priority of bulk work, and warm up in a thread: Celery waits only seconds."""
         self._worker_metrics.after_fork()
+        self._stop_tracing = start_tracing(self._settings.tracing, self._worker_metrics.measures)
         if self._workload.bulk:
             os.nice(self._settings.workers.niceness)
         threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
+
+    def on_child_stop(self, **_: object) -> None:
+        """Export the last spans."""
+        self._stop_tracing()
 
     def _warm_up(self) -> None:
         """Load models and stores, retrying until it succeeds; tasks fail and are retried too."""

@@ -11,9 +11,11 @@ import time
 import structlog
 from pydantic import ValidationError
 
+from config import tracing
 from config.backoff import Backoff
 from config.errors import SkillbusError, UsageError
 from skills.events import (
+    Event,
     MessageRefused,
     OutcomesRecorded,
     OutcomesRefused,
@@ -23,7 +25,9 @@ from skills.events import (
     SkillFailed,
     SkillRemoved,
     SkillUpserted,
+    get_trace_context,
     new_reply,
+    with_trace_context,
 )
 from tasks.journal.protocol import Job, trace_of
 from tasks.metrics_recorder import MetricsRecorder
@@ -121,7 +125,9 @@ class OutboxRelay:
             reply = new_reply(job.event, answer, ORIGIN, trace)
             if self._reply_publisher is None:
                 self._reply_publisher = open_reply_publisher(self._broker)
-            sent = self._reply_publisher.send(name, reply)
+            with _start_span(reply, job, name):
+                reply = with_trace_context(reply, tracing.current_context())
+                sent = self._reply_publisher.send(name, reply)
             self._metrics.record_submission("replied" if sent else "dropped")
             if not sent:
                 log.warning(
@@ -144,6 +150,19 @@ class OutboxRelay:
         if isinstance(content, SkillUpserted | SkillRemoved):
             return [SkillFailed(skill_id=content.skill_id, reason=job.reason)]
         return [MessageRefused(reason=job.reason, message_id=job.event.id)]
+
+
+def _start_span(reply: Event, job: Job, queue: str) -> tracing.OpenSpan:
+    """A span in which a reply is sent, in the trace of the event that it answers."""
+    attributes = {
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "send",
+        "messaging.destination.name": queue,
+        "messaging.message.id": reply.id,
+        "cloudevents.event_type": reply.type,
+    }
+    context = get_trace_context(job.event)
+    return tracing.trace(f"send {reply.type}", "producer", [context], attributes)
 
 
 def _build_outcome_answer(job: Job) -> Reply:

@@ -27,10 +27,11 @@ from hypothesis import strategies as st
 from config.errors import MisconfiguredError, UsageError
 from config.settings import Settings
 from graph.records import Source
-from skills.events import GitPush, SourceChanged
+from skills.events import GitPush, SourceChanged, get_trace_context
 from tests.support.program.program import wait_for
 from tests.support.program.secrecy import made_up
 from tests.support.samples.tiny import TinyEncoder
+from tests.support.servers.collector import PARENT, TRACE, TRACEPARENT, Collector
 from tests.support.servers.webhooks import (
     NONE,
     OLD,
@@ -48,6 +49,7 @@ from workers.http.app import create_gateway
 from workers.http.routes import webhooks
 from workers.http.routes.webhooks import webhook_routes
 from workers.http.tokens import TokenStore
+from workers.tracing.start import tracing
 from workers.webhooks.delivery import Delivery
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -185,6 +187,18 @@ def test_a_push_becomes_one_event_for_its_source(listening: Listening, name: str
     assert content.source_id == "crafts"
     assert content.pushed == GitPush(before=OLD, after=after)
     assert listening.events() == before + 1
+
+
+def test_the_event_of_a_push_continues_the_trace_of_its_delivery(listening: Listening) -> None:
+    with Collector() as collector, tracing(collector.settings()):
+        delivery = push("github")
+        delivery = replace(delivery, headers={**delivery.headers, "traceparent": TRACEPARENT})
+        (event_id,) = listening.send(delivery).json()["ids"]
+    request = collector.find("POST /v1/webhooks/{host}", TRACE)
+    recorded = collector.find("record skillbus.source.changed.v1", TRACE)
+    assert (request.parent_id, recorded.parent_id) == (PARENT, request.span_id)
+    event = listening.backend.journal.get_job(event_id).event
+    assert get_trace_context(event) == recorded.context
 
 
 def test_forgejo_and_forms(listening: Listening) -> None:

@@ -115,7 +115,8 @@ def test_the_list_of_what_is_asked_for_is_that_of_the_project() -> None:
         [sys.executable, *words[1:]], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert asked.stdout.splitlines() == project["dependencies"], asked.stderr
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["tracing"]]
+    assert asked.stdout.splitlines() == wanted, asked.stderr
 
 
 def test_torch_can_be_taken_from_an_index_that_is_named_when_building() -> None:

@@ -12,6 +12,7 @@ import click
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.language_model_settings import NO_MODEL, OFFLINE_STAGES, QUERY_STAGES, ModelStage
 from config.settings import Settings
+from config.tracing import untraced
 from workers.cli.common import (
     json_option,
     open_catalog,
@@ -192,13 +193,15 @@ def _wait_until_refined(
     fruitless_runs = 0
     while True:
         began = time.monotonic()
-        missing = [entry.skill_id for entry in progress.find_missing()]
+        with untraced():
+            missing = [entry.skill_id for entry in progress.find_missing()]
         step(progress.total - len(missing), progress.total)
         if not missing:
             return
-        if watch.has_moved(progress.get_sign_of_life()):
+        with untraced():
+            sign, pause = progress.get_sign_of_life(), backend.get_refine_pause()
+        if watch.has_moved(sign):
             fruitless_runs = 0
-        pause = backend.get_refine_pause()
         watch.check(pause, len(missing))
         if pause is not None:
             fruitless_runs = 0
@@ -214,10 +217,11 @@ def _wait_until_refined(
 
 def _wait_until_published(backend: Backend) -> None:
     """Wait for the skills that are published again with what the model wrote."""
-    while backend.is_refining() or backend.graph.list_awaiting_ingest(1):
-        if problem := backend.get_problem():
-            raise TransientError(f"{problem}; accepted work resumes with the next run")
-        time.sleep(_POLL_SECONDS)
+    with untraced():
+        while backend.is_refining() or backend.graph.list_awaiting_ingest(1):
+            if problem := backend.get_problem():
+                raise TransientError(f"{problem}; accepted work resumes with the next run")
+            time.sleep(_POLL_SECONDS)
     backend.wait_until_linked()
 
 

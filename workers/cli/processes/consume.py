@@ -38,6 +38,7 @@ def consume(ctx: click.Context) -> None:
     from workers.queue.broker import get_submission_broker
     from workers.queue.protocol import QUEUE
     from workers.queue.service import SubmissionService
+    from workers.tracing.start import tracing
 
     settings = read_settings(ctx, long_running=True)
     broker = get_submission_broker(settings)
@@ -53,6 +54,7 @@ def consume(ctx: click.Context) -> None:
         signal.signal(number, lambda *_: stop_requested.set())
     process_metrics = ProcessMetrics()
     with (
+        tracing(settings.tracing, process_metrics.measures),
         open_store_backend(settings, writable=True, measures=process_metrics.measures) as backend,
         SubmissionService(backend, process_metrics.measures) as submissions,
         _metrics_server(settings, process_metrics, submissions),

@@ -21,4 +21,4 @@ def mcp(ctx: click.Context) -> None:
     """
     from workers.mcp.stdio import run_stdio
 
-    run_stdio(read_settings(ctx))
+    run_stdio(read_settings(ctx, is_server=True))

@@ -79,6 +79,7 @@ def figures() -> ProcessMetrics:
     measures.record_dead_letter("")
     measures.record_encoding(3, 40, 0.1)
     measures.record_submission("refused")
+    measures.record_spans("dropped", 3)
     measures.record_model_calls("select", 2, 500, 40, 1.5)
     measures.record_stored_answer("select")
     measures.record_model_failure("roles", "invalid")

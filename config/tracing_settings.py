@@ -1,0 +1,63 @@
+"""Settings of traces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from config.settings_group import SettingsGroup
+
+
+class TracingSettings(SettingsGroup):
+    """Traces, sent to an OpenTelemetry collector over OTLP (HTTP, protobuf). Without `endpoint`
+    none are made. They need the packages of `skillbus[tracing]`.
+
+    Spans hold ids, names of stages, durations and counts, no text of tasks or skills. No variable
+    `OTEL_…` stands in for one of these settings.
+    """
+
+    endpoint: str = Field(
+        "",
+        description="address that `/v1/traces` is appended to, such as `http://127.0.0.1:4318`; "
+        "empty: no traces",
+    )
+    headers_file: Path | None = Field(
+        None, description="file with headers of every export, such as a key: `name: value` lines"
+    )
+    ca_file: Path | None = Field(None, description="CA certificates for an https address")
+    service_name: str = Field("skillbus", min_length=1, description="`service.name` of all spans")
+    sample_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that is kept")
+    trust_callers: bool = Field(
+        False,
+        description="keep each trace that its caller keeps, whatever `sample_ratio`; for callers "
+        "that decide themselves what tracing costs",
+    )
+    queue_spans: int = Field(
+        8_192, ge=512, description="spans of a process that wait for export; others are dropped"
+    )
+    export_milliseconds: int = Field(
+        2_000, ge=100, description="pause between two exports; shorter when many spans wait"
+    )
+    timeout_seconds: float = Field(
+        10.0, gt=0, description="time limit of one export with its retries"
+    )
+    stop_seconds: float = Field(
+        2.0, ge=0, description="how long a process that ends waits for its last export"
+    )
+
+    @model_validator(mode="after")
+    def _check_endpoint(self) -> TracingSettings:
+        try:
+            parts = urlsplit(self.endpoint)
+            is_address = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        except ValueError:
+            is_address = False
+        if self.endpoint and not is_address:
+            raise ValueError(f"endpoint {self.endpoint!r}: write http://HOST:PORT")
+        if self.endpoint and (parts.username or parts.password):
+            raise ValueError("endpoint: put credentials into the file that headers_file names")
+        if self.endpoint and (parts.query or parts.fragment):
+            raise ValueError(f"endpoint {self.endpoint!r}: leave out what follows the path")
+        return self

@@ -1,0 +1,1 @@
+"""Traces: the tracer of a process and the export of its spans."""
