@@ -12,7 +12,7 @@ import pytest
 from config.errors import UsageError
 from config.load_settings import load_settings
 from tests.support.program.deployment import (
-    DEPLOY,
+    KUBERNETES,
     parse_command,
     read_compose,
     read_deployments,
@@ -41,10 +41,10 @@ def container(name: str) -> dict[str, Any]:
 def test_the_kustomization_names_every_manifest() -> None:
     kustomization = read_manifests("kustomization.yaml")[0]
     named = {*kustomization["resources"], *(patch["path"] for patch in kustomization["patches"])}
-    there = {path.name for path in (DEPLOY / "kubernetes").glob("*.yaml")}
+    there = {path.name for path in (KUBERNETES / "base").glob("*.yaml")}
     assert named == there - {"kustomization.yaml"}
     [settings] = kustomization["configMapGenerator"]
-    assert (DEPLOY / "kubernetes" / settings["envs"][0]).is_file()
+    assert (KUBERNETES / "base" / settings["envs"][0]).is_file()
 
 
 def test_there_are_the_same_processes_as_in_the_composed_deployment() -> None:
