@@ -284,7 +284,10 @@ class WorkerSettings(SettingsGroup):
         1_000_000, ge=1_000, description="largest message that a worker takes from a queue"
     )
     stop_seconds: float = Field(
-        20.0, gt=0, description="how long a stopping worker lets its running tasks finish"
+        20.0,
+        gt=0,
+        description="how long a stopping worker lets its running tasks finish, and a stopping "
+        "gateway its requests",
     )
     niceness: int = Field(
         10, ge=0, le=19, description="niceness of processes that ingest and embed sections"

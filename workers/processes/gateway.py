@@ -45,6 +45,8 @@ def run_gateway(
         process_metrics.add_gauges(backend.get_status)
         notify(f"listening on http://{format_address(address)}")
         access = access_rules(settings, address, unprotected)
-        server = create_server(create_gateway(backend, access, process_metrics), settings)
+        app = create_gateway(backend, access, process_metrics)
+        # As long as a worker has: a client may be waiting for the answer to its query.
+        server = create_server(app, settings, settings.workers.stop_seconds)
         if not stop_requested.is_set():
             server.run(sockets=[port])

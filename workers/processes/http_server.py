@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import math
 import signal
 import socket
 import threading
@@ -130,8 +131,13 @@ def serve_in_thread(gateway: ASGIApp, settings: Settings, port: socket.socket) -
         thread.join()
 
 
-def create_server(gateway: ASGIApp, settings: Settings) -> uvicorn.Server:
-    """A uvicorn server of the HTTP API."""
+def create_server(
+    gateway: ASGIApp, settings: Settings, stop_seconds: float = _SHUTDOWN_GRACE_SECONDS
+) -> uvicorn.Server:
+    """A uvicorn server of the HTTP API.
+
+    stop_seconds: how long it lets requests finish when it is asked to stop.
+    """
     config = uvicorn.Config(
         gateway,
         http=create_http_protocol(settings.gateway),
@@ -143,6 +149,6 @@ def create_server(gateway: ASGIApp, settings: Settings) -> uvicorn.Server:
         server_header=False,
         proxy_headers=bool(settings.gateway.proxies),
         forwarded_allow_ips=list(settings.gateway.proxies),
-        timeout_graceful_shutdown=_SHUTDOWN_GRACE_SECONDS,
+        timeout_graceful_shutdown=math.ceil(stop_seconds),
     )
     return uvicorn.Server(config)
