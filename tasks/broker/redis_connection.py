@@ -132,7 +132,7 @@ def _translate_response_error(where: str, error: ResponseError, secret: str) -> 
     text = str(error)
     if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
         return MisconfiguredError(f"{where}: {text}; see {secret}")
-    if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY")):
+    if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY", "BUSY ")):
         return TransientError(
             f"{where} does not take writes now: {text}", public_message=_PUBLIC_READ_ONLY
         )

@@ -39,6 +39,9 @@ _MAX_RECOMPLETED = 1_000
 _COMPLETION_BATCH = 500
 _SECONDS_PER_DAY = 86_400
 
+DELETION = "deletion"
+"""While the coordinator has this pause, no revision is deleted from the index."""
+
 
 def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
     """Run the reconciler's steps, one process at a time; returns what each step did.
@@ -67,7 +70,8 @@ def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
     """Compare catalog and index, and delete data that is no longer reachable."""
     advance_sequence(services)
     orphans, missing = compare_stores(services)
-    report: dict[str, object] = {"deleted_revisions": delete_orphans(services, orphans)}
+    deletable = [] if services.coordinator.get_pause(DELETION) else orphans
+    report: dict[str, object] = {"deleted_revisions": delete_orphans(services, deletable)}
     deadline.check("sweep")
     report["reingested"] = request_reingest(services, missing)
     report["recompleted"] = request_completions(services)

@@ -36,7 +36,7 @@ class LocalReplacement(IndexReplacement):
                 "to do"
             )
         self.same_model = (live["model"], live["dimension"]) == (model, str(dimension))
-        self.source = _open_source(home / _LIVE, live)
+        self.source = open_earlier_index(home / _LIVE, live)
         self.target = self._open_target(model, dimension)
 
     def _open_target(self, model: str, dimension: int) -> LocalSearchIndex:
@@ -81,7 +81,11 @@ class LocalReplacement(IndexReplacement):
         self._lock.release()
 
 
-def _open_source(folder: Path, identity: Mapping[str, str]) -> LocalSearchIndex:
+def open_earlier_index(folder: Path, identity: Mapping[str, str]) -> LocalSearchIndex:
+    """An index of this version or an earlier one, for reading.
+
+    identity: as `read_identity` returns it. Raises UsageError if this version cannot read it.
+    """
     schema = identity["schema"]
     if schema.partition(".")[0] != str(STORAGE_VERSION):
         raise UsageError(

@@ -36,6 +36,8 @@ _COMMANDS = {
     "mcp": "workers.cli.processes.mcp:mcp",
     "consume": "workers.cli.processes.consume:consume",
     "worker": "workers.cli.processes.worker:worker",
+    "backup": "workers.cli.operations.backup:backup",
+    "restore": "workers.cli.operations.backup:restore",
     "reindex": "workers.cli.operations.reindex:reindex",
     "eval": "workers.cli.evaluation.eval:evaluate",
     "train": "workers.cli.training.train:train",

@@ -31,6 +31,7 @@ UPLOAD_KIND = "upload"
 
 _ID_PREFIX = "upload-"
 _PACKAGE_SUFFIX = ".zip"
+_STAGING = "staging"
 _MAX_NAME_LENGTH = 200
 _ABANDONED_SECONDS = 3_600.0
 _IN_TRANSIT_SECONDS = 60.0
@@ -91,7 +92,7 @@ class UploadStore:
         self._folder = folder
         self._packages = folder / "packages"
         self._sources = folder / "sources"
-        self._staging = folder / "staging"
+        self._staging = folder / _STAGING
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
@@ -256,4 +257,22 @@ def _is_older(one: Path, moment: float) -> bool:
 
 def open_upload_store(settings: Settings) -> UploadStore:
     """The store in the folder from the settings."""
-    return UploadStore(settings.uploads.folder or settings.home / "uploads")
+    return UploadStore(uploads_folder(settings))
+
+
+def uploads_folder(settings: Settings) -> Path:
+    """The folder of the store in the settings."""
+    return settings.uploads.folder or settings.home / "uploads"
+
+
+def copy_uploads(source: Path, target: Path) -> None:
+    """Copy the folder of a store, if it is there, to an empty one; raises TransientError if that
+    fails."""
+    if not source.is_dir():
+        return
+    try:
+        shutil.copytree(
+            source, target, ignore=shutil.ignore_patterns(_STAGING), dirs_exist_ok=True
+        )
+    except OSError as error:
+        raise TransientError(f"{source} cannot be copied to {target} now: {error}") from error

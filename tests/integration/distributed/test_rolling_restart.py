@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -73,18 +74,21 @@ def test_a_gateway_that_stops_gives_the_answers_that_clients_wait_for(
     deployments: Deployments, tmp_path: Path
 ) -> None:
     deployment = deployments(**SHORT)
-    deployment.start("ingest", "link", "embed_sections")
+    deployment.start("ingest", "link", "embed_sections", "query")
     deployment.skillbus("sync", str(write_topics(tmp_path / "crafts")), "--until", "searchable")
     with (
         deployment.gateway(SKILLBUS_WORKERS__STOP_SECONDS="120") as (client, process),
         deployment.backend() as backend,
         ThreadPoolExecutor(1) as pool,
     ):
-        asked = pool.submit(client.post, "/v1/queries", json={"task": "true a bicycle wheel"})
+        frozen = deployment.workers["query"].kill_children(signal.SIGSTOP)
+        body, waits = {"task": "true a bicycle wheel"}, {"Prefer": "wait=60"}
+        asked = pool.submit(client.post, "/v1/queries", json=body, headers=waits, timeout=120)
         wait_for(lambda: backend.journal.count_open_jobs("query"))
         process.send(signal.SIGTERM)
         time.sleep(_SHUTDOWN_GRACE_SECONDS + 1)  # requests to `serve` would be cut by now
-        deployment.start("query")
+        for pid in frozen:
+            os.kill(pid, signal.SIGCONT)
         answer = asked.result()
     assert answer.status_code == 200
-    assert answer.json()["skills"][0]["skill_id"] == "crafts:bicycle-repair"
+    assert answer.json()["bundle"]["skills"][0]["skill_id"] == "crafts:bicycle-repair"

@@ -1,0 +1,151 @@
+"""Copies everything in the database of a catalog to rows, and rows into an empty database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from config.errors import PermanentError, UsageError
+from config.server_settings import ServerSettings
+from graph.named_statements import load_statements
+from graph.neo4j import migrations
+from graph.neo4j.client import Neo4jClient, Run
+from graph.neo4j.statements import batches
+
+NODE_KEYS = {
+    "Meta": ("key",),
+    "Source": ("source_id",),
+    "Seen": ("source_id", "path"),
+    "Skill": ("skill_id",),
+    "Facts": ("skill_id",),
+    "Mention": ("key", "source_id", "skill_id"),
+    "DismissedLink": ("source", "target", "type"),
+    "Passage": ("skill_id", "seq", "place"),
+}
+"""Every label of the schema, with the properties that name a node of it."""
+
+_ENDS = (("Skill", "Skill"), ("Skill", "Passage"), ("Passage", "Passage"))
+_RELATION_TYPE = re.compile(r"[A-Z_]+")
+_SECONDS = 600.0
+_BATCH_ROWS = 1_000
+
+
+class Row(NamedTuple):
+    """A node, or a relation between two.
+
+    labels: that of the node; or of the start, the type, and that of the end. values: properties of
+    the node; or the keys of both ends and the properties of the relation.
+    """
+
+    labels: tuple[str, ...]
+    values: Any
+
+
+Store = Callable[[Iterable[Row]], None]
+
+
+class CatalogBackup:
+    """Reads and writes the database that `servers.neo4j` and `servers.neo4j_database` name."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._server = Neo4jClient(settings)
+        self._statements = load_statements("graph.neo4j", "cypher", "backup.cypher")
+
+    def read(self, store: Store) -> None:
+        """Pass all rows to `store`, as they are at one moment; again if the call is retried.
+
+        Nothing is published, removed or linked meanwhile: writers wait, and readers do not.
+        Raises MisconfiguredError unless the schema is that of this version.
+        """
+        migrations.check(self._server)
+        self._server.run_transaction(lambda run, _: store(self._rows(run)), _SECONDS)
+
+    def _rows(self, run: Run) -> Iterator[Row]:
+        run(self._statements["lock_writers"])
+        for label in NODE_KEYS:
+            for (values,) in run(self._statements["nodes"].replace("$$label", label)):
+                yield Row((label,), values)
+        for start, end in _ENDS:
+            ids = ", ".join(
+                f"[{', '.join(f'{name}.{key}' for key in NODE_KEYS[label])}]"
+                for name, label in (("a", start), ("b", end))
+            )
+            for kind, *values in run(self._fill("relations", label=start, other=end, ids=ids)):
+                yield Row((start, kind, end), values)
+
+    def require_empty(self) -> None:
+        """Raise UsageError if the database holds anything but counters."""
+        count = self._server.read(self._statements["count_nodes"])[0][0]
+        if count:
+            raise UsageError(
+                f"Neo4j at {self._server.address} is not empty ({count} nodes): restore into a "
+                "database without a library"
+            )
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Write rows that this version or an earlier one read, into an empty database; then migrate
+        them.
+
+        Raises PermanentError for rows that are incomplete, unknown or of a newer version.
+        """
+        migrations.migrate(self._server)
+        schema: list[dict[str, Any]] = []
+        for labels, group in groupby(rows, key=lambda row: tuple(row.labels)):
+            values = [row.values for row in group]
+            if labels == ("Meta",):
+                schema = [one for one in values if one["key"] == "schema"]
+                values = [one for one in values if one["key"] != "schema"]
+                _check_schema(schema)
+            for batch in batches(values, _BATCH_ROWS):
+                self._write_batch(labels, batch)
+        _check_schema(schema)
+        # It may be older than this version's: migrations bring the data up.
+        self._write_batch(("Meta",), schema)
+        migrations.migrate(self._server)
+
+    def _write_batch(self, labels: tuple[str, ...], batch: Sequence[Any]) -> None:
+        if len(labels) == 1 and labels[0] in NODE_KEYS:
+            key = ", ".join(f"{name}: row.{name}" for name in NODE_KEYS[labels[0]])
+            self._server.write(self._fill("add_nodes", label=labels[0], key=key), rows=batch)
+            return
+        if len(labels) != 3 or (labels[0], labels[2]) not in _ENDS:
+            raise PermanentError(f"the backup of the catalog has unknown rows {labels}")
+        if not _RELATION_TYPE.fullmatch(labels[1]):
+            raise PermanentError(f"the backup of the catalog has a relation {labels[1]!r}")
+        # Links between two skills differ by owner.
+        for owned in (True, False):
+            some = [row for row in batch if ("owner" in row[2]) == owned]
+            if some:
+                self._server.write(self._relation_statement(labels, owned), rows=some)
+
+    def _relation_statement(self, labels: tuple[str, ...], owned: bool) -> str:
+        start, kind, end = labels
+        ends = {
+            name: ", ".join(f"{key}: row[{at}][{n}]" for n, key in enumerate(NODE_KEYS[label]))
+            for name, at, label in (("from", 0, start), ("to", 1, end))
+        }
+        key = "owner: row[2].owner" if owned else ""
+        return self._fill("add_relations", label=start, other=end, type=kind, key=key, **ends)
+
+    def _fill(self, name: str, **names: str) -> str:
+        text = self._statements[name]
+        for place, value in names.items():
+            text = text.replace(f"$${place}", value)
+        return text
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._server.close()
+
+
+def _check_schema(schema: Sequence[dict[str, Any]]) -> None:
+    known = max(migrations.migrations())
+    if not schema:
+        raise PermanentError("the backup of the catalog names no schema; it is incomplete")
+    if schema[0]["value"] > known:
+        raise PermanentError(
+            f"the backup of the catalog has schema {schema[0]['value']}, this version of skillbus "
+            f"knows {known}: restore it with the version that made it, or a later one"
+        )

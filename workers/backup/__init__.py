@@ -1,0 +1,1 @@
+"""Backup of a library with its journal and outcomes into a folder, and its restoration."""

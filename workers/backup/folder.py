@@ -1,0 +1,151 @@
+"""The folder of a backup: its files, and the manifest that is written last and lists them.
+
+A folder without a manifest is no backup, or one that was interrupted.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from config.errors import UsageError
+from workers.library.user_files import read_bytes, write_atomically
+
+FORMAT = 1
+"""Incremented when this version of skillbus cannot read the backups of earlier ones."""
+
+INDEX, CATALOG, KEYS, UPLOADS = "index", "catalog.jsonl.gz", "redis.jsonl.gz", "uploads"
+_MANIFEST = "manifest.json"
+
+Kind = Literal["home", "servers"]
+
+
+class Manifest(BaseModel):
+    """What a backup is of.
+
+    kind: of a library in a home or on servers. skillbus: the version that made it. created: in UTC,
+    ISO 8601. model, dimension: of the encoder of the vectors. skills: published ones. missing:
+    those whose revision was superseded and deleted while it was copied; they are ingested again
+    after the restoration. files: SHA-256 by path.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    format: int
+    kind: Kind
+    skillbus: str
+    created: str
+    model: str
+    dimension: int
+    skills: int
+    missing: int
+    files: dict[str, str]
+
+
+def create_folder(folder: Path) -> None:
+    """Create the folder of a new backup; raises UsageError unless it is missing or empty.
+
+    Only its owner may read it: skills and tasks of queries are in it.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        used = next(folder.iterdir(), None) is not None
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be used for a backup: {error.strerror}") from error
+    if used:
+        raise UsageError(f"{folder} is not empty: name a new folder for the backup")
+
+
+def write_manifest(folder: Path, **values: Any) -> Manifest:
+    """End a backup: list its files in the manifest. values: fields of the manifest."""
+    files = {name: _hash(folder / name) for name in _list_files(folder)}
+    manifest = Manifest(format=FORMAT, skillbus=version("skillbus"), files=files, **values)
+    write_atomically(folder / _MANIFEST, manifest.model_dump_json(indent=2).encode(), 0o600)
+    return manifest
+
+
+def read_manifest(folder: Path, kind: Kind) -> Manifest:
+    """Check a backup: its format, its kind and every file.
+
+    Raises UsageError for a folder that is no backup, an incomplete or damaged one, one of another
+    kind or of a newer version.
+    """
+    if not (folder / _MANIFEST).is_file():
+        raise UsageError(
+            f"{folder} holds no complete backup: it has no {_MANIFEST}, which `skillbus backup` "
+            "writes last"
+        )
+    try:
+        text = json.loads(read_bytes(folder / _MANIFEST))
+        if isinstance(text, dict) and text.get("format") != FORMAT:
+            raise UsageError(
+                f"the backup in {folder} has format {text.get('format')}, this version of "
+                f"skillbus reads {FORMAT}: restore it with the version that made it"
+            )
+        manifest = Manifest.model_validate(text)
+    except (ValueError, ValidationError) as error:
+        raise UsageError(f"the backup in {folder} is damaged: {_MANIFEST}: {error}") from None
+    if manifest.kind != kind:
+        raise UsageError(
+            f"the backup in {folder} is of a library {_WHERE[manifest.kind]}, and the settings "
+            f"name one {_WHERE[kind]}: restore it there, or sync the sources"
+        )
+    _check_files(folder, manifest)
+    return manifest
+
+
+_WHERE = {"home": "in a home", "servers": "on servers"}
+
+
+def _check_files(folder: Path, manifest: Manifest) -> None:
+    for name, expected in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise UsageError(f"the backup in {folder} is incomplete: {name} is missing")
+        if _hash(path) != expected:
+            raise UsageError(f"the backup in {folder} is damaged: {name} has changed")
+
+
+def _list_files(folder: Path) -> list[str]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path.relative_to(folder).as_posix() for path in paths)
+
+
+def _hash(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def write_lines(path: Path, rows: Iterable[Any]) -> None:
+    """Write rows as JSON lines, compressed; bytes in them as base64."""
+    with gzip.open(path, "wt", encoding="utf-8", compresslevel=1) as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False, default=_encode_bytes) + "\n")
+
+
+def read_lines(path: Path) -> Iterator[Any]:
+    """The rows of `write_lines`."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            yield json.loads(line, object_hook=_decode_bytes)
+
+
+def _encode_bytes(value: Any) -> dict[str, str]:
+    if not isinstance(value, bytes | bytearray):
+        raise TypeError(f"{type(value).__name__} cannot be written to a backup")
+    return {"base64": base64.b64encode(value).decode()}
+
+
+def _decode_bytes(value: dict[str, Any]) -> Any:
+    return base64.b64decode(value["base64"]) if value.keys() == {"base64"} else value

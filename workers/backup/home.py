@@ -1,0 +1,94 @@
+"""Backup and restoration of an embedded library: the databases and the index of a home."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+from config.errors import UsageError
+from config.settings import Settings
+from graph.local.store import SqliteSkillGraph
+from search.local.index import LocalSearchIndex
+from search.models.encoder import encoder_identity
+from tasks.ingest.reindex import ReportProgress
+from tasks.sources.uploads.store import copy_uploads, uploads_folder
+from workers.backend.home import create_home
+from workers.backend.stores import require_library
+from workers.backend.writer_lock import WriterLock
+from workers.backup.folder import (
+    INDEX,
+    UPLOADS,
+    Manifest,
+    create_folder,
+    read_manifest,
+    write_manifest,
+)
+from workers.backup.index_copy import copy_database, copy_revisions
+
+_CATALOG = "graph.db"
+_DATABASES = ("journal.db", "outcomes.db", "answers.db", _CATALOG)
+"""In this order: an event that is done by the journal's copy is in that of the catalog too."""
+
+
+def back_up_home(settings: Settings, folder: Path, progress: ReportProgress) -> Manifest:
+    """Copy the library of a home into a new folder, while other processes may use it.
+
+    Raises UsageError if there is no library, or the folder is not empty.
+    """
+    home, identity = settings.home, encoder_identity(settings.encoder)
+    require_library(home)
+    create_folder(folder)
+    for name in _DATABASES:
+        if (home / name).exists():
+            copy_database(home / name, folder / name)
+    catalog = SqliteSkillGraph(folder / _CATALOG, writable=False)
+    try:
+        pointers = catalog.get_changes_since(0).pointers
+    finally:
+        catalog.close()
+    index = LocalSearchIndex(home / INDEX, identity.model, identity.dimension, writable=False)
+    try:
+        missing = copy_revisions(index, identity, pointers, folder / INDEX, progress)
+    finally:
+        index.close()
+    copy_uploads(uploads_folder(settings), folder / UPLOADS)
+    return write_manifest(
+        folder,
+        kind="home",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=identity.model,
+        dimension=identity.dimension,
+        skills=sum(seq > 0 for seq in pointers.values()),
+        missing=missing,
+    )
+
+
+def restore_home(settings: Settings, folder: Path) -> Manifest:
+    """Copy a backup into a home without a library.
+
+    Raises UsageError for a home with one, and for a backup that is damaged or incomplete; nothing
+    is written then.
+    """
+    manifest = read_manifest(folder, "home")
+    home, uploads = settings.home, uploads_folder(settings)
+    for path in (*(home / name for name in (*_DATABASES, INDEX)), uploads):
+        if path.exists():
+            raise UsageError(f"{path} exists: restore into a home without a library")
+    create_home(home)
+    lock = WriterLock(home)
+    lock.acquire()
+    try:
+        copy_uploads(folder / UPLOADS, uploads)
+        shutil.copytree(folder / INDEX, home / INDEX)
+        # The catalog is last: commands take a home for a library by it.
+        for name in _DATABASES:
+            if name in manifest.files:
+                shutil.copyfile(folder / name, home / name)
+    except OSError as error:
+        raise UsageError(
+            f"the backup was restored in part: {error}; empty {home} and restore again"
+        ) from error
+    finally:
+        lock.release()
+    return manifest

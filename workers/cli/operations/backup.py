@@ -1,0 +1,92 @@
+"""`backup` and `restore`: copy a library into a folder, and back to an empty place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+
+if TYPE_CHECKING:
+    from workers.backup.folder import Manifest
+
+_folder_argument = click.argument(
+    "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
+)
+
+
+@click.command()
+@_folder_argument
+@json_option
+@click.pass_context
+def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
+    """Copy the library with its journal, outcomes and uploaded skills into a new folder.
+
+    Workers and `serve` may run meanwhile. Settings, tokens, credentials and the skills of other
+    sources are not copied.
+
+    \b
+    Examples:
+      skillbus backup /srv/backups/skillbus-monday
+    """
+    settings = read_settings(ctx)
+    with progress_bar("copying") as step:
+        # Slow to import.
+        if settings.distributed:
+            from workers.backup.servers import back_up_servers
+
+            manifest = back_up_servers(settings, folder, step)
+        else:
+            from workers.backup.home import back_up_home
+
+            manifest = back_up_home(settings, folder, step)
+    if as_json:
+        print_json(_summarise(manifest))
+        return
+    click.echo(f"{manifest.skills} skills backed up in {folder}")
+    _warn_missing(manifest)
+
+
+@click.command()
+@_folder_argument
+@json_option
+@click.pass_context
+def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
+    """Restore a backup into an empty home, or to servers without a library.
+
+    Every file of the backup is checked before anything is written. No process of skillbus may
+    run on these servers. Afterwards start them and sync the sources, for what changed since.
+
+    \b
+    Examples:
+      skillbus restore /srv/backups/skillbus-monday
+    """
+    settings = read_settings(ctx)
+    if settings.distributed:
+        from workers.backup.servers import restore_servers
+
+        with progress_bar("restoring") as step:
+            manifest = restore_servers(settings, folder, step)
+    else:
+        from workers.backup.home import restore_home
+
+        manifest = restore_home(settings, folder)
+    if as_json:
+        print_json(_summarise(manifest))
+        return
+    click.echo(f"{manifest.skills} skills restored; the backup is of {manifest.created}")
+    _warn_missing(manifest)
+
+
+def _summarise(manifest: Manifest) -> dict[str, object]:
+    return manifest.model_dump(exclude={"files"}) | {"files": len(manifest.files)}
+
+
+def _warn_missing(manifest: Manifest) -> None:
+    if manifest.missing:
+        print_to_stderr(
+            f"{manifest.missing} skills changed while they were copied; they are ingested again "
+            "once the library is restored"
+        )
