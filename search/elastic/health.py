@@ -60,6 +60,22 @@ class LivenessProbe:
         self._connection.close()
 
 
+def describe_other_index(servers: ServerSettings, model: str, dimension: int) -> str:
+    """Why the live index is not of this model and version; "" if it is, or if there is none yet.
+
+    Raises TransientError if Elasticsearch does not answer, MisconfiguredError if it refuses to.
+    """
+    connection = ElasticsearchConnection(servers)
+    try:
+        live = IndexSets(connection, servers).get_live()
+    finally:
+        connection.close()
+    wanted = IndexIdentity(SCHEMA, model, dimension)
+    if live is None or live.identity == wanted:
+        return ""
+    return f"the search index {live.name} is of {live.identity}, not {wanted}"
+
+
 def index_health(servers: ServerSettings, model: str, dimension: int) -> IndexHealth:
     """Read the health; errors are reported as `problems`, not raised."""
     connection = ElasticsearchConnection(servers)

@@ -84,6 +84,7 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
             progress(done, total)
 
         hold_revisions()
+        stack.callback(stores.coordinator.pause, DELETION, "", 1.0)
         write_lines(folder / KEYS, stores.redis.read())
         stores.catalog.read(lambda rows: write_lines(folder / CATALOG, rows))
         pointers = _read_pointers(folder)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import structlog
 from celery import bootsteps, signals
 from celery.exceptions import CPendingDeprecationWarning, SecurityWarning
+from celery.worker import state
 
 from config.backoff import Backoff
 from config.errors import MisconfiguredError, SkillbusError
@@ -27,6 +28,7 @@ from tasks.coordination.redis_workers import make_child_id
 from tasks.ingest.maintain import advance_sequence
 from tasks.ingest.preparation.role_classifier import load_role_classifier
 from tasks.journal.protocol import Journal
+from tasks.policies import QUERY_QUEUE
 from tasks.send import queue_depth, send_task_if_room
 from tasks.services import Lazy, Services
 from workers.backend.stores import open_coordinator, open_journal, open_services
@@ -34,6 +36,7 @@ from workers.monitoring.metrics_server import WorkerMetrics
 from workers.processes.broker_consumer import DeadLetterConsumer
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.process_name import unique_process_name
+from workers.processes.version_check import wait_for_own_version
 from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, Workload, add_former_queues
 from workers.tracing.start import check_tracing, start_tracing
@@ -67,7 +70,13 @@ def run_worker(
     child = _ChildProcess(settings, workload, transport, name, worker_metrics)
     app = create_app(child.services.get, add_former_queues(workload.queues), transport)
     worker_metrics.bind(app)
-    app.steps["worker"].add(_start_after_pool(worker_metrics.start))
+
+    def start_after_pool() -> None:
+        worker_metrics.start()
+        if QUERY_QUEUE in workload.queues:
+            wait_for_own_version(settings, _is_stopping)
+
+    app.steps["worker"].add(_start_after_pool(start_after_pool))
     heartbeat = Heartbeat(settings, app, name, workload.queues, exit_with_parent=supervised)
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.max_message_bytes = settings.workers.message_bytes
@@ -124,7 +133,8 @@ def _ignore_celery_warnings() -> None:
 def _start_after_pool(begin: Callable[[], None]) -> Any:
     """A step of Celery's worker that calls `begin` once its children are forked.
 
-    No thread is started before the fork, and none waits for the broker.
+    No thread is started before the fork, and none waits for the broker. The worker takes tasks once
+    it returns.
     """
 
     class AfterThePool(bootsteps.StartStopStep):  # type: ignore[misc]  # no annotations
@@ -135,6 +145,10 @@ def _start_after_pool(begin: Callable[[], None]) -> Any:
             begin()
 
     return AfterThePool
+
+
+def _is_stopping() -> bool:
+    return state.should_stop is not None or state.should_terminate is not None
 
 
 def _lazy_journal(settings: Settings) -> Callable[[], Journal]:

@@ -271,8 +271,6 @@ def copy_uploads(source: Path, target: Path) -> None:
     if not source.is_dir():
         return
     try:
-        shutil.copytree(
-            source, target, ignore=shutil.ignore_patterns(_STAGING), dirs_exist_ok=True
-        )
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns(_STAGING), dirs_exist_ok=True)
     except OSError as error:
         raise TransientError(f"{source} cannot be copied to {target} now: {error}") from error

@@ -65,6 +65,9 @@ PRELOADED = (
 OTHER_MODELS = ("sentence_transformers", "transformers.models.bert.modeling_bert")
 """What only commands with a reranker or another encoder need; it takes as long as all the rest."""
 
+FORMER_VERSION = "FORMER_VERSION"
+"""Variable of a job that is to run as the version before this one."""
+
 OTHER_MODEL_SETTINGS = {"SKILLBUS_ENCODER__MODEL", "SKILLBUS_RERANKER__MODEL"}
 
 
@@ -237,6 +240,10 @@ def main() -> None:
         os._exit(0)
     listener.close()
     become(job)
+    if os.environ.pop(FORMER_VERSION, ""):
+        from tests.support.program.former_version import become_former
+
+        become_former()
     from workers.cli import main as skillbus
 
     code = 0

@@ -294,6 +294,10 @@ class Distributed:
         """Kill the workers, and leave the servers as if nothing had been."""
         self.kill()
         self.wipe()
+        self.drop_indices()
+
+    def drop_indices(self) -> None:
+        """Delete the indices of the search index."""
         connection = ElasticsearchConnection(self.settings.servers)
         try:
             with connection.translate_errors() as client:

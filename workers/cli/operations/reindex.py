@@ -64,7 +64,8 @@ def _reindex(settings: Settings) -> dict[str, Any]:
 
     identity = encoder_identity(settings.encoder)
     with contextlib.ExitStack() as stack:
-        graph = open_graph(settings, stack, writable=False)
+        # The workers of this version, which would migrate the catalog, start when this is done.
+        graph = open_graph(settings, stack, writable=settings.distributed)
         replacement = _open_replacement(settings, identity)
         stack.callback(replacement.close)
         encoder = None if replacement.same_model else load_encoder(settings.encoder)

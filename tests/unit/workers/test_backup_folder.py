@@ -1,0 +1,59 @@
+"""The folder of a backup: rows of any values, and a catalog of which no label is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from config.errors import UsageError
+from graph.neo4j.catalog_backup import NODE_KEYS
+from workers.backup.folder import create_folder, read_lines, read_manifest, write_lines
+from workers.backup.folder import write_manifest as write
+
+CYPHER = Path(__file__).resolve().parents[3] / "graph" / "neo4j" / "cypher"
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    rows = [
+        [["Skill"], {"name": "秋\n ", "paged": True, "vector": b"\x00\xff"}],
+        [b"key", bytearray(b"value"), 0],
+        [{"base64": "text", "more": None}],
+    ]
+    write_lines(tmp_path / "rows", iter(rows))
+    assert list(read_lines(tmp_path / "rows")) == rows
+
+
+def test_a_value_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="set cannot be written to a backup"):
+        write_lines(tmp_path / "rows", [{1, 2}])
+
+
+def test_every_label_of_the_schema_is_backed_up() -> None:
+    used = {
+        label
+        for file in CYPHER.rglob("*.cypher")
+        for label in re.findall(r"\((?:\w+)?:([A-Z]\w+)", file.read_text(encoding="utf-8"))
+    }
+    assert used == set(NODE_KEYS)
+
+
+def test_a_folder_is_for_its_owner_alone(tmp_path: Path) -> None:
+    create_folder(tmp_path / "new" / "backup")
+    assert (tmp_path / "new" / "backup").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(UsageError, match="cannot be used for a backup"):
+        create_folder(tmp_path / "file")
+    with pytest.raises(UsageError, match="is not empty"):
+        create_folder(tmp_path)
+
+
+def test_a_manifest_with_an_unknown_field_is_damaged(tmp_path: Path) -> None:
+    values = {"kind": "home", "created": "now", "model": "m", "dimension": 2, "skills": 0}
+    made = write(tmp_path, missing=0, **values)
+    assert read_manifest(tmp_path, "home") == made
+    text = (tmp_path / "manifest.json").read_text(encoding="utf-8")
+    (tmp_path / "manifest.json").write_text(text.replace('"skills"', '"skill"'), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"is damaged: manifest\.json"):
+        read_manifest(tmp_path, "home")

@@ -1,0 +1,58 @@
+"""Keeps a worker from taking queries while the stores are of another version or model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from config.errors import SkillbusError
+from config.settings import Settings
+from graph.neo4j.store import Neo4jSkillGraph
+from search.elastic.health import describe_other_index
+from search.models.encoder import encoder_identity
+
+log = structlog.get_logger()
+
+_RETRY_SECONDS = 1.0
+
+
+def wait_for_own_version(settings: Settings, is_stopping: Callable[[], bool]) -> None:
+    """Return once catalog and index are of this version and model, or the worker is stopping.
+
+    During an upgrade the workers of the other version answer meanwhile; this one would fail the
+    queries that it takes. Returns as well where a server does not answer, which tasks report.
+    """
+    waiting = False
+    while not is_stopping():
+        try:
+            problem = _describe_other_index(settings) or _describe_newer_catalog(settings)
+        except SkillbusError:
+            problem = ""
+        if not problem:
+            break
+        if not waiting:
+            log.warning("no query is taken yet", reason=problem)
+        waiting = True
+        time.sleep(_RETRY_SECONDS)
+    if waiting:
+        log.info("queries are taken from now on")
+
+
+def _describe_other_index(settings: Settings) -> str:
+    identity = encoder_identity(settings.encoder)
+    problem = describe_other_index(settings.servers, identity.model, identity.dimension)
+    return f"{problem}: `skillbus reindex` moves it" if problem else ""
+
+
+def _describe_newer_catalog(settings: Settings) -> str:
+    """An older one is migrated when the worker opens it."""
+    graph = Neo4jSkillGraph(settings.servers, writable=False)
+    try:
+        found = graph.health()
+    finally:
+        graph.close()
+    if found.get("schema", 0) <= found.get("schema_wanted", 0):
+        return ""
+    return f"the catalog has schema {found['schema']}, this version knows {found['schema_wanted']}"
