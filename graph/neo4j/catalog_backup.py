@@ -26,6 +26,7 @@ NODE_KEYS = {
 }
 """Every label of the schema, with the properties that name a node of it."""
 
+_META, _SCHEMA = ("Meta",), "schema"
 _ENDS = (("Skill", "Skill"), ("Skill", "Passage"), ("Passage", "Passage"))
 _RELATION_TYPE = re.compile(r"[A-Z_]+")
 _SECONDS = 600.0
@@ -85,24 +86,21 @@ class CatalogBackup:
             )
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write rows that this version or an earlier one read, into an empty database; then migrate
-        them.
+        """Write rows that passed `check_schema` into an empty database, and migrate them.
 
-        Raises PermanentError for rows that are incomplete, unknown or of a newer version.
+        Raises PermanentError for rows of an unknown kind.
         """
         migrations.migrate(self._server)
         schema: list[dict[str, Any]] = []
-        for labels, group in groupby(rows, key=lambda row: tuple(row.labels)):
+        for labels, group in groupby(rows, key=lambda row: row.labels):
             values = [row.values for row in group]
-            if labels == ("Meta",):
-                schema = [one for one in values if one["key"] == "schema"]
-                values = [one for one in values if one["key"] != "schema"]
-                _check_schema(schema)
+            if labels == _META:
+                schema = [one for one in values if one["key"] == _SCHEMA]
+                values = [one for one in values if one["key"] != _SCHEMA]
             for batch in batches(values, _BATCH_ROWS):
                 self._write_batch(labels, batch)
-        _check_schema(schema)
         # It may be older than this version's: migrations bring the data up.
-        self._write_batch(("Meta",), schema)
+        self._write_batch(_META, schema)
         migrations.migrate(self._server)
 
     def _write_batch(self, labels: tuple[str, ...], batch: Sequence[Any]) -> None:
@@ -140,12 +138,15 @@ class CatalogBackup:
         self._server.close()
 
 
-def _check_schema(schema: Sequence[dict[str, Any]]) -> None:
+def check_schema(rows: Iterable[Row]) -> None:
+    """Raise UsageError for the rows of a catalog that this version of skillbus does not know."""
     known = max(migrations.migrations())
-    if not schema:
-        raise PermanentError("the backup of the catalog names no schema; it is incomplete")
-    if schema[0]["value"] > known:
-        raise PermanentError(
-            f"the backup of the catalog has schema {schema[0]['value']}, this version of skillbus "
-            f"knows {known}: restore it with the version that made it, or a later one"
+    counters = (row.values for row in rows if row.labels == _META)
+    schema = next((one["value"] for one in counters if one["key"] == _SCHEMA), None)
+    if schema is None:
+        raise UsageError("the backup is incomplete: its catalog names no schema")
+    if schema > known:
+        raise UsageError(
+            f"the catalog of the backup has schema {schema}, this version of skillbus knows "
+            f"{known}: restore it with the version that made it, or a later one"
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from config.errors import UsageError
 from config.settings import Settings
-from graph.neo4j.catalog_backup import CatalogBackup, Row
+from graph.neo4j.catalog_backup import CatalogBackup, Row, check_schema
 from search.elastic.index import ElasticsearchIndex
 from search.local.revision_store import read_identity
 from search.models.encoder import encoder_identity
@@ -104,10 +104,11 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
 def restore_servers(settings: Settings, folder: Path, progress: ReportProgress) -> Manifest:
     """Copy a backup to servers without a library; no process of skillbus may run.
 
-    Raises UsageError for a backup that is damaged, incomplete or of another encoder, for servers
-    that hold a library, and while workers run; nothing is written then.
+    Raises UsageError for a backup that is damaged, incomplete, of a newer version or of another
+    encoder, for servers that hold a library, and while workers run; nothing is written then.
     """
     manifest = read_manifest(folder, "servers")
+    check_schema(_read_rows(folder))
     uploads = uploads_folder(settings)
     with ExitStack() as stack:
         stores = ServerStores(settings, stack, writable=True)

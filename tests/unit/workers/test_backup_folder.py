@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from graph.neo4j.catalog_backup import NODE_KEYS
+from graph.neo4j.catalog_backup import NODE_KEYS, Row, check_schema
+from graph.neo4j.migrations import migrations
 from workers.backup.folder import create_folder, read_lines, read_manifest, write_lines
 from workers.backup.folder import write_manifest as write
 
@@ -57,3 +58,17 @@ def test_a_manifest_with_an_unknown_field_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(text.replace('"skills"', '"skill"'), encoding="utf-8")
     with pytest.raises(UsageError, match=r"is damaged: manifest\.json"):
         read_manifest(tmp_path, "home")
+
+
+def test_a_catalog_of_a_newer_version_is_refused() -> None:
+    def rows(schema: int) -> list[Row]:
+        values = [{"key": "seq", "value": 7}, {"key": "schema", "value": schema}]
+        return [Row(("Meta",), one) for one in values]
+
+    newest = max(migrations())
+    check_schema(rows(newest))
+    check_schema(rows(newest - 1))
+    with pytest.raises(UsageError, match=f"has schema {newest + 1}"):
+        check_schema(rows(newest + 1))
+    with pytest.raises(UsageError, match="names no schema"):
+        check_schema([Row(("Skill",), {"skill_id": "a:b"})])
