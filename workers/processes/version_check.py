@@ -15,7 +15,7 @@ from search.models.encoder import encoder_identity
 
 log = structlog.get_logger()
 
-_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 
 
 def wait_for_own_version(settings: Settings, is_stopping: Callable[[], bool]) -> None:
@@ -25,19 +25,21 @@ def wait_for_own_version(settings: Settings, is_stopping: Callable[[], bool]) ->
     queries that it takes. Returns as well where a server does not answer, which tasks report.
     """
     waiting = False
-    while not is_stopping():
-        try:
-            problem = _describe_other_index(settings) or _describe_newer_catalog(settings)
-        except SkillbusError:
-            problem = ""
-        if not problem:
-            break
+    while not is_stopping() and (problem := find_other_version(settings)):
         if not waiting:
             log.warning("no query is taken yet", reason=problem)
         waiting = True
-        time.sleep(_RETRY_SECONDS)
+        time.sleep(RETRY_SECONDS)
     if waiting:
         log.info("queries are taken from now on")
+
+
+def find_other_version(settings: Settings) -> str:
+    """Which store is not of this version and model; "" if all are, or one does not answer."""
+    try:
+        return _describe_other_index(settings) or _describe_newer_catalog(settings)
+    except SkillbusError:
+        return ""
 
 
 def _describe_other_index(settings: Settings) -> str:

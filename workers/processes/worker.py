@@ -36,7 +36,11 @@ from workers.monitoring.metrics_server import WorkerMetrics
 from workers.processes.broker_consumer import DeadLetterConsumer
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
 from workers.processes.process_name import unique_process_name
-from workers.processes.version_check import wait_for_own_version
+from workers.processes.version_check import (
+    RETRY_SECONDS,
+    find_other_version,
+    wait_for_own_version,
+)
 from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, Workload, add_former_queues
 from workers.tracing.start import check_tracing, start_tracing
@@ -190,6 +194,10 @@ class _ChildProcess:
 
     def _warm_up(self) -> None:
         """Load models and stores, retrying until it succeeds; tasks fail and are retried too."""
+        if QUERY_QUEUE in self._workload.queues:
+            # Nothing is opened before: the error would be remembered, and fail the first query.
+            while find_other_version(self._settings):
+                time.sleep(RETRY_SECONDS)
         backoff = Backoff(*_WARM_UP_RETRY_SECONDS)
         while True:
             try:

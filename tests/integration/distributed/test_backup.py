@@ -28,6 +28,9 @@ TASK = TOPICS["bicycle-repair"]
 LETTER = DeadLetter("0-letter", "skillbus.link", ("crafts:gone",), "a bug", 3, "trace", "", 1.0)
 UPLOAD = "---\nname: sundial\ndescription: Set up a sundial.\n---\n# Sundial\n\nPoint it north.\n"
 REASON = "not needed"
+LIBRARY = ("ingest", "embed_sections", "link")
+"""The workers that a library needs; `query` and `outcomes` answer and learn."""
+
 SHORT = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS": "0.5"}
 SEED = 31
 
@@ -45,7 +48,7 @@ def library(deployments: Deployments, base: Path) -> Distributed:
         SKILLBUS_SERVERS__NEO4J_PASSAGES="true",
         **SHORT,
     )
-    made.start()
+    made.start(*LIBRARY, "query", "outcomes")
     root = write_topics(base / "crafts")
     write_skill(root, "kiln-firing", TOPICS["kiln-firing"], depends="bread-baking")
     write_skill(root, "star-charts", TOPICS["star-charts"], depends="tide-tables")
@@ -76,10 +79,9 @@ def answer(deployment: Distributed, task: str) -> list[tuple[Any, ...]]:
 
 
 def test_everything_is_restored_to_new_servers(library: Distributed, base: Path) -> None:
-    tasks = sorted(TOPICS.values())
+    tasks = [TOPICS[name] for name in ("kiln-firing", "map-projection", "star-charts")]
     answers = {task: answer(library, task) for task in tasks}
     folder = base / "monday"
-    assert "stop every worker" in refused(library, library_backup(library, base / "running"))
     library.stop()
     before = stored(library)
     labels = run_cypher(library.settings.servers, "MATCH (n) RETURN DISTINCT labels(n)[0]")
@@ -97,7 +99,8 @@ def test_everything_is_restored_to_new_servers(library: Distributed, base: Path)
 
     assert "10 skills restored" in library.skillbus("restore", str(folder)).out
     assert differing(stored(library), before) == []
-    library.start()
+    library.start(*LIBRARY, "query")
+    assert "stop every worker" in refused(library, folder)
     assert {task: answer(library, task) for task in tasks} == answers
     assert answer(library, "set up a sundial")[0][0] == "sent:sundial"
     goes_on(library, base / "crafts")
@@ -132,8 +135,8 @@ def test_a_backup_made_under_load_becomes_the_library_of_the_folder(
 ) -> None:
     """Skills change, and superseded revisions are deleted at once, while the backup is made."""
     library = deployments(**SHORT)
-    library.start()
-    changing = Folder(base / "lib", SEED, size=30)
+    library.start(*LIBRARY)
+    changing = Folder(base / "lib", SEED, size=20)
     library.skillbus("sync", str(changing.root), "--until", "searchable")
     stopping = threading.Event()
 
@@ -153,7 +156,7 @@ def test_a_backup_made_under_load_becomes_the_library_of_the_folder(
     library.stop()
     make_new(library)
     library.skillbus("restore", str(base / "tuesday"))
-    library.start()
+    library.start(*LIBRARY)
     result = library.skillbus.start("sync", str(changing.root)).wait()
     embedded = Skillbus(fork_server, base / "embedded")
     assert embedded.start("sync", str(changing.root)).wait().code == result.code

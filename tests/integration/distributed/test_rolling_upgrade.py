@@ -23,9 +23,11 @@ from tests.support.samples.catalog import run_cypher
 from tests.support.samples.library import TOPICS, write_skill, write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
 from tests.support.servers.stored import make_new
-from workers.processes.workloads import WORKLOADS
 
 __all__ = ["deployments"]
+
+WORKLOADS = ("ingest", "embed_sections", "query")
+"""All that this library needs, apart from `link`, of which there is one at a time."""
 
 FORMER = {"FORMER_VERSION": "1"}
 TASK = TOPICS["bicycle-repair"]
@@ -80,7 +82,7 @@ def test_queries_are_answered_at_every_moment_of_an_upgrade(
 ) -> None:
     deployment = deployments()
     make_new(deployment)
-    deployment.start(**FORMER)
+    deployment.start(*WORKLOADS, "link", **FORMER)
     root = write_topics(tmp_path / "crafts")
     example = 'Use when the user says "fire my pots". Not for glass; use anneal instead.'
     write_skill(root, "kiln-firing", example)
@@ -101,10 +103,9 @@ def test_queries_are_answered_at_every_moment_of_an_upgrade(
         deployment.skillbus("reindex")
         assert versions(deployment) == (newest, SCHEMA)
         deployment.wait_ready("query")
-        for workload in WORKLOADS:
-            if workload.name not in ("query", "link"):
-                deployment.launch(workload.name)
-        deployment.wait_ready(*(set(deployment.workers) - {"link"}))
+        for name in set(WORKLOADS) - {"query"}:
+            deployment.launch(name)
+        deployment.wait_ready(*WORKLOADS)
         for worker in old.values():
             worker.send(signal.SIGTERM)
         for worker in old.values():
