@@ -28,7 +28,7 @@ TASK = TOPICS["bicycle-repair"]
 LETTER = DeadLetter("0-letter", "skillbus.link", ("crafts:gone",), "a bug", 3, "trace", "", 1.0)
 UPLOAD = "---\nname: sundial\ndescription: Set up a sundial.\n---\n# Sundial\n\nPoint it north.\n"
 REASON = "not needed"
-LIBRARY = ("ingest", "embed_sections", "link")
+LIBRARY = ("ingest", "embed_skills", "embed_sections", "link")
 """The workers that a library needs; `query` and `outcomes` answer and learn."""
 
 SHORT = {"SKILLBUS_WORKERS__KEEP_SECONDS": "0", "SKILLBUS_WORKERS__SWEEP_SECONDS": "0.5"}

@@ -26,7 +26,7 @@ from tests.support.servers.stored import make_new
 
 __all__ = ["deployments"]
 
-WORKLOADS = ("ingest", "embed_sections", "query")
+WORKLOADS = ("ingest", "embed_skills", "embed_sections", "query")
 """All that this library needs, apart from `link`, of which there is one at a time."""
 
 FORMER = {"FORMER_VERSION": "1"}

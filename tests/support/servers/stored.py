@@ -66,8 +66,8 @@ def _revisions(deployment: Distributed) -> Iterator[tuple[Any, Any]]:
             one, terms = revisions[key], revisions[key].passage_terms
             data = [array.tobytes() for array in (terms.offsets, terms.terms, terms.counts)]
             yield key, (one.content_hash, one.parsed, one.section_hashes, one.filters, *data)
-            yield (*key, "skill"), skills[key].tobytes()
-            yield (*key, "sections"), sections[key].tobytes() if key in sections else b""
+            for name, vectors in (("skill", skills), ("sections", sections)):
+                yield (*key, name), vectors[key].tobytes() if key in vectors else b""
 
 
 def make_new(deployment: Distributed) -> None:

@@ -189,7 +189,7 @@ def test_prometheus_is_asked_for_metrics_that_exist(overlay: str) -> None:
     queries = [
         one["metadata"]["query"] for _, one in triggers(overlay) if one["type"] == "prometheus"
     ]
-    assert len(queries) == 3
+    assert len(queries) == 4
     for query in queries:
         found = re.fullmatch(r"max\((\w+)(?:\{(\w+)=(\".*\")\})?\)", query)
         assert found, query
