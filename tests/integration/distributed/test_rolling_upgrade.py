@@ -22,6 +22,7 @@ from tests.support.program.snapshot import NOTHING_LEFT, differences, leftovers
 from tests.support.samples.catalog import run_cypher
 from tests.support.samples.library import TOPICS, write_skill, write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.faults import lacks
 from tests.support.servers.stored import make_new
 
 __all__ = ["deployments"]
@@ -63,7 +64,7 @@ def asking(deployment: Distributed) -> Iterator[list[str]]:
                     problems.append(str(error))
                 else:
                     answers.append(bundle["skills"][0]["skill_id"] if bundle["skills"] else "none")
-                    problems.extend(bundle["degraded"])
+                    problems.extend(lacks(bundle))
 
     thread = threading.Thread(target=ask)
     thread.start()
