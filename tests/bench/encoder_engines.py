@@ -8,7 +8,8 @@ PROMPTS  objects with `instruction` and `gt_skill_ids`, whose last part is the n
 
 Each engine runs in a process of its own, the first of them is the reference. Printed of each, as
 JSON: processor seconds from the start of the program until the encoder is loaded and until
-a first query is encoded, and the peak of resident memory then; processor milliseconds of a query (median);
+a first query is encoded, and the peak of resident memory then; processor milliseconds of a query
+(median);
 texts of 30, 100 and 250 tokens per second of processor time, one thread, best of 4 rounds; mean and
 least cosine with the reference. With PROMPTS: Hit@1 and R@10 of the prompts by cosine of name and
 description alone, and the share of first results that are the reference's.
@@ -124,7 +125,7 @@ def read_texts(folders: Sequence[Path], prompts: Path | None, most: int) -> dict
         for row in rows:
             right = [
                 places[name]
-                for one in row["gt_skill_ids"]
+                for one in row.get("gt_skill_ids", ())
                 if (name := one.rpartition(":")[2]) in places
             ]
             if right:
@@ -166,13 +167,9 @@ def compare(engine: Any, reference: Any, right: Sequence[Sequence[int]]) -> dict
             np.argsort(-(one["prompts"] @ one["skills"].T), axis=1)[:, :10]
             for one in (engine, reference)
         ]
-        hits = [
-            bool(set(order[:1]) & set(wanted))
-            for order, wanted in zip(orders[0], right, strict=True)
-        ]
-        recalls = [
-            bool(set(order) & set(wanted)) for order, wanted in zip(orders[0], right, strict=True)
-        ]
+        ranked = list(zip(orders[0], right, strict=True))
+        hits = [bool(set(order[:1]) & set(wanted)) for order, wanted in ranked]
+        recalls = [bool(set(order) & set(wanted)) for order, wanted in ranked]
         same = orders[0][:, 0] == orders[1][:, 0]
         figures |= {
             "hit_1": round(float(np.mean(hits)), 4),

@@ -156,7 +156,8 @@ def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
         f"for name in {modules!r}:\n"
         "    importlib.import_module(name)\n"
         "print(threading.active_count(), *[name for name in "
-        "('torch', 'openvino', 'sentence_transformers', 'scipy', 'sklearn', 'tantivy') if name in sys.modules])\n"
+        "('torch', 'openvino', 'sentence_transformers', 'scipy', 'sklearn', 'tantivy') "
+        "if name in sys.modules])\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, cwd=ROOT

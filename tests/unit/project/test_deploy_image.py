@@ -122,9 +122,8 @@ def test_the_list_of_what_is_asked_for_is_that_of_the_project() -> None:
 
 def test_a_light_image_is_made_from_its_lock() -> None:
     assert 'LIGHT=""' in values(BUILD, "ARG")
-    assert any(
-        "--no-deps --requirement requirements-light.lock" in run for run in values(BUILD, "RUN")
-    )
+    wanted = "--no-deps --requirement requirements-light.lock"
+    assert any(wanted in run for run in values(BUILD, "RUN"))
 
 
 def test_torch_can_be_taken_from_an_index_that_is_named_when_building() -> None:
