@@ -15,9 +15,8 @@ SKILLS = Path(__file__).resolve().parents[3] / "examples" / "skills"
 
 def run(home: Path, *words: str) -> subprocess.CompletedProcess[str]:
     arguments = ["skillbus", "--home", str(home), *words]
-    code = (
-        f"{blocked_packages.CODE}\nsys.argv = {arguments!r}\nfrom workers.cli import main\nmain()"
-    )
+    start = f"sys.argv = {arguments!r}\nfrom workers.cli import main\nmain()"
+    code = f"{blocked_packages.CODE}\n{start}"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=200, check=False
     )
