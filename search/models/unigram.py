@@ -1,7 +1,7 @@
 """A unigram tokenizer (Kudo, ACL 2018) over a vocabulary that is looked up by hashes.
 
-It gives the tokens of XLM-RoBERTa, as the library `tokenizers` does. Its trie of 250,000 pieces takes
-270 MB and most of a start; here it is a sorted array of hashes.
+It gives the tokens of XLM-RoBERTa, as the library `tokenizers` does. Its trie of 250,000 pieces
+takes 270 MB and most of a start; here it is a sorted array of hashes.
 """
 
 from __future__ import annotations
