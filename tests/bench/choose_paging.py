@@ -34,7 +34,7 @@ import numpy.typing as npt
 import torch
 
 from config.settings import EncoderSettings
-from search.models.encoder import SentenceTransformerEncoder
+from search.models.load_models import load_encoder
 from skills.passages import get_line_ranges
 from skills.passages.features import FEATURES
 from tests.bench.paging_cases import Case, Vectors, load
@@ -271,7 +271,7 @@ def main(argv: list[str], show: Callable[[str], None] = print) -> int:
         parser.error("each collection has a NAME, GOLD.jsonl and SKILLS_DIR")
     torch.set_num_threads(1)
     settings = EncoderSettings(model=given.encoder) if given.encoder else None
-    encoder = SentenceTransformerEncoder(settings)
+    encoder = load_encoder(settings)
     vectors = Vectors(encoder, given.cache)
     loaded = load(list(triples(given.parts)), vectors)
     vectors.save()

@@ -29,7 +29,7 @@ from config.server_settings import ServerSettings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
 from graph.records import Publication
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from search.protocol import SkillDocument, StoredRevision, Vector
 from search.skill_analysis import analyse_skill, body_terms, description_terms, section_text_hashes
 from search.text.background_frequencies import load_background

@@ -29,7 +29,7 @@ from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, LinkFeatures, Publication, SkillState
 from search.elastic.index import ElasticsearchIndex
 from search.local.index import LocalSearchIndex
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from tasks.ingest.reindex import IndexCopier, ReportProgress

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search.models.encoder import SentenceTransformerEncoder
+from search.models.batch_encoder import BatchEncoder
 from search.skill_analysis import analyse_skill
 from search.text.query_understanding import understand
 from skills.parsing.parse_skill import parse_skill
@@ -51,7 +51,7 @@ class Case:
 class Vectors:
     """An encoder that keeps what it encoded in a file."""
 
-    def __init__(self, encoder: SentenceTransformerEncoder, cache: Path | None) -> None:
+    def __init__(self, encoder: BatchEncoder, cache: Path | None) -> None:
         self.encoder, self.cache = encoder, cache
         self.known: dict[str, Any] = {}
         if cache is not None and cache.exists():

@@ -25,7 +25,8 @@ import numpy as np
 
 from config.errors import UsageError
 from config.passage_settings import PassageSettings
-from search.models.encoder import SentenceTransformerEncoder
+from config.settings import EncoderSettings
+from search.models.load_models import load_encoder
 from search.protocol import StoredRevision, Vector
 from search.skill_analysis import analyse_skill
 from search.text.tokens import term_ids, tokenize
@@ -52,7 +53,7 @@ class Library:
     """The skills of the queries, with the vectors of their sections."""
 
     def __init__(self, pairs: list[tuple[Path, Path]]) -> None:
-        self.encoder = SentenceTransformerEncoder()
+        self.encoder = load_encoder(EncoderSettings())
         self.rows: dict[str, list[dict[str, Any]]] = {}
         self.skills: dict[str, tuple[StoredRevision, Vector]] = {}
         for gold, folder in pairs:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from search.local.index import LocalSearchIndex
 from search.local.revision_store import read_identity
-from search.models.encoder import PLAIN_MODEL, trained_languages
+from search.models.identity import PLAIN_MODEL, trained_languages
 from search.protocol import StoredRevision
 from search.skill_analysis import skill_texts
 from workers.training.encoder.encoder_pairs import (

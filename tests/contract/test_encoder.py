@@ -14,14 +14,8 @@ import pytest
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
-from search.models.encoder import (
-    PLAIN_MODEL,
-    SMALL_MODEL,
-    TRAINING_FILE,
-    SentenceTransformerEncoder,
-    encoder_identity,
-    model_path,
-)
+from search.models.identity import PLAIN_MODEL, SMALL_MODEL, TRAINING_FILE, model_path
+from search.models.load_models import encoder_identity, load_encoder
 from search.models.model_families import known_languages, known_prompts
 from search.models.packed_weights import ModelSizes
 from search.protocol import Encoder
@@ -38,7 +32,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
-    return SentenceTransformerEncoder()
+    return load_encoder(EncoderSettings())
 
 
 def test_vectors_have_unit_length_in_the_order_of_the_texts(encoder: Encoder) -> None:
@@ -88,7 +82,7 @@ def test_a_chinese_query_finds_an_english_text(encoder: Encoder) -> None:
 
 def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PermanentError, match="cannot be loaded"):
-        SentenceTransformerEncoder(EncoderSettings(model=str(tmp_path / "none")))
+        load_encoder(EncoderSettings(model=str(tmp_path / "none")))
 
 
 def test_importing_is_light() -> None:
@@ -103,7 +97,7 @@ def test_importing_is_light() -> None:
 @pytest.fixture(scope="module")
 def small() -> Encoder:
     """The smaller packaged model, which wants no prompts."""
-    return SentenceTransformerEncoder(EncoderSettings(model=SMALL_MODEL))
+    return load_encoder(EncoderSettings(model=SMALL_MODEL))
 
 
 @pytest.fixture
@@ -124,7 +118,7 @@ def test_prompts_of_the_model_are_put_before_queries_and_texts(
     small: Encoder, folder: Path
 ) -> None:
     _configure(folder, prompts={"query": "ask: ", "passage": "read: "})
-    own = SentenceTransformerEncoder(EncoderSettings(model=str(folder)))
+    own = load_encoder(EncoderSettings(model=str(folder)))
     queries, texts = own.encode_queries(TEXTS[:2]), own.encode_texts(TEXTS[:2])
     expected = small.encode_texts(
         [f"{start}{text}" for start in ("ask: ", "read: ") for text in TEXTS[:2]]
@@ -132,7 +126,7 @@ def test_prompts_of_the_model_are_put_before_queries_and_texts(
     assert np.abs(np.concatenate([queries, texts]) - expected).max() < 1e-2
     assert np.abs(queries - texts).max() > 3e-2
     _configure(folder, prompts={"all": "both: "}, default_prompt_name="all")
-    own = SentenceTransformerEncoder(EncoderSettings(model=str(folder)))
+    own = load_encoder(EncoderSettings(model=str(folder)))
     assert np.abs(own.encode_queries(TEXTS[:2]) - own.encode_texts(TEXTS[:2])).max() < 1e-6
 
 
@@ -141,7 +135,7 @@ def test_settings_override_prompts_and_languages(small: Encoder, folder: Path) -
     settings = EncoderSettings(
         model=str(folder), query_prompt="", passage_prompt="", languages=["en", "zh"]
     )
-    own = SentenceTransformerEncoder(settings)
+    own = load_encoder(settings)
     for vectors in (own.encode_queries(TEXTS[:2]), own.encode_texts(TEXTS[:2])):
         assert np.abs(vectors - small.encode_texts(TEXTS[:2])).max() < 1e-2
     assert own.languages == {"en", "zh", "mixed"}
@@ -157,7 +151,7 @@ def test_identity_changes_with_all_that_changes_vectors(folder: Path) -> None:
         EncoderSettings(),
     ):
         found.append(encoder_identity(changed))
-        encoder = SentenceTransformerEncoder(changed)
+        encoder = load_encoder(changed)
         assert found[-1] == (encoder.model, encoder.dimension)
     _configure(folder, prompts={"document": "skill: "})
     found.append(encoder_identity(plain))
@@ -171,7 +165,7 @@ def test_identity_changes_with_all_that_changes_vectors(folder: Path) -> None:
 
 def test_languages_that_a_training_wrote_down(folder: Path) -> None:
     (folder / TRAINING_FILE).write_text(json.dumps({"languages": ["zh"]}), encoding="utf-8")
-    assert SentenceTransformerEncoder(EncoderSettings(model=str(folder))).languages == {"zh"}
+    assert load_encoder(EncoderSettings(model=str(folder))).languages == {"zh"}
 
 
 @pytest.mark.parametrize(
@@ -233,7 +227,7 @@ def test_an_instruction_model_has_an_instruction_for_queries_only() -> None:
 
 
 def test_the_adapter_of_skills_is_added_to_the_plain_model(encoder: Encoder) -> None:
-    plain = SentenceTransformerEncoder(EncoderSettings(model=PLAIN_MODEL))
+    plain = load_encoder(EncoderSettings(model=PLAIN_MODEL))
     assert plain.languages == encoder.languages
     assert plain.dimension == encoder.dimension
     cosines = (plain.encode_texts(TEXTS) * encoder.encode_texts(TEXTS)).sum(axis=1)

@@ -11,7 +11,7 @@ import pytest
 
 from config.errors import PermanentError
 from config.settings import RerankerSettings
-from search.models.encoder import DEFAULT_MODEL, TRAINING_FILE
+from search.models.identity import DEFAULT_MODEL, TRAINING_FILE
 from search.models.load_models import load_reranker
 from search.models.reranker import CrossEncoderReranker
 from search.protocol import Reranker

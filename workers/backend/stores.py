@@ -10,12 +10,9 @@ from config.errors import UsageError
 from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
-from search.models.encoder import (
-    EncoderIdentity,
-    SentenceTransformerEncoder,
-    encoder_identity,
-)
-from search.models.load_models import load_encoder, load_reranker
+from search.models.batch_encoder import BatchEncoder
+from search.models.identity import EncoderIdentity
+from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
@@ -256,7 +253,7 @@ def open_services(
 
 
 def _with_metrics(encoder: Encoder, measures: MetricsRecorder) -> Encoder:
-    if isinstance(encoder, SentenceTransformerEncoder):
+    if isinstance(encoder, BatchEncoder):
         encoder.on_encoded = measures.record_encoding
     return encoder
 

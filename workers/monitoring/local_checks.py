@@ -11,8 +11,7 @@ from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
 from graph.records import Source
 from search.local.index import LocalSearchIndex
-from search.models.encoder import encoder_identity
-from search.models.load_models import load_encoder, load_reranker
+from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from search.scoring.ranker_factors import load_factors
 from skills.record import RevisionKey
 from tasks.journal.protocol import DeadLetterStore

@@ -14,7 +14,8 @@ from config.server_settings import ServerSettings
 from config.settings import Settings
 from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import index_health
-from search.models.encoder import EncoderIdentity, encoder_identity
+from search.models.identity import EncoderIdentity
+from search.models.load_models import encoder_identity
 from skills.record import RevisionKey
 from tasks.broker import redis_connection
 from tasks.broker.broker_config import server_broker_config

@@ -16,7 +16,8 @@ from typing import Any
 from typing_extensions import override
 
 from config.errors import PermanentError
-from search.models.encoder import model_load_errors, model_path, silence_libraries
+from search.models.encoder import model_load_errors, silence_libraries
+from search.models.identity import model_path
 from workers.training.trainer import Trainer
 
 RankedTexts = tuple[str, Sequence[str]]

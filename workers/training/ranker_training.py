@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import UsageError
+from config.extras import check_installed
 from search.scoring.ranker_factors import PARTS
 from skills.events import QueryAsked
 from tasks.query.context import QueryContext
@@ -145,6 +146,7 @@ def choose_penalty(prompts: Sequence[RankedPrompt]) -> float:
 
 def fit_factors(prompts: Sequence[RankedPrompt], penalty: float) -> Floats:
     """Return the factor of each of PARTS, at least 0."""
+    check_installed("scipy", purpose="training a ranking")
     from scipy.optimize import minimize  # slow import
 
     def loss(factors: Floats) -> tuple[float, Floats]:

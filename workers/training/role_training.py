@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import UsageError
+from config.extras import check_installed
 from skills.record import ParsedSkill, Role
 from skills.roles.classifier import ROLES, Probabilities, RoleClassifier, blend_probabilities
 from skills.roles.features import FEATURE_COUNT, Features, extract_features
@@ -131,6 +132,7 @@ def train_roles(
     progress: called with the number of fits done and their total. Raises UsageError for fewer than
     MIN_SKILLS labelled skills or a single role.
     """
+    check_installed("sklearn", "scipy", purpose="training of roles")
     ordered = sorted(examples, key=lambda example: example.skill_id)
     kept = [example for example in ordered if example.counts.any()]
     if len(kept) < MIN_SKILLS:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from config.errors import PermanentError
-from search.models.encoder import TRAINING_FILE, has_bfloat16
+from config.extras import check_installed
+from search.models.encoder import has_bfloat16
+from search.models.identity import TRAINING_FILE
 from workers.library.user_files import write_atomically
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -42,6 +44,7 @@ class Trainer(ABC, Generic[BatchT]):
 
     def __init__(self, *, steps: int, learning_rate: float, seed: int, threads: int) -> None:
         """steps: of the whole training. learning_rate: its peak. threads: of torch, on the CPU."""
+        check_installed("torch", "transformers", purpose="training a model")
         import torch
 
         torch.set_num_threads(threads)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from search.text.background_frequencies import load_background
 from search.text.function_words import drop_function_words
@@ -20,6 +19,8 @@ _LEAST_MEAN = 0.35
 """Least cosine of two tasks that are alike: of their words, or the mean of that and of the cosine
 of their vectors. With prompts of which it is known which skill they are for, .58 and .61 of the
 pairs that a group holds are for the same skill."""
+
+_TERMS_AT_ONCE = 1_024
 
 Matrix = npt.NDArray[np.float64]
 
@@ -60,13 +61,16 @@ def _word_cosines(tasks: Sequence[str]) -> Matrix:
     places = {term: place for place, term in enumerate(sorted({t for one in terms for t in one}))}
     rows = np.repeat(np.arange(len(tasks)), [len(one) for one in terms])
     columns = np.array([places[term] for one in terms for term in one], dtype=np.intp)
-    rarity = load_background().idf(term_ids(places))
-    weights = sparse.csr_matrix(
-        (rarity[columns].astype(np.float64), (rows, columns)), shape=(len(tasks), len(places))
-    )
-    lengths = np.sqrt(np.asarray(weights.multiply(weights).sum(axis=1)).ravel())
-    unit = sparse.diags_array(1.0 / np.maximum(lengths, 1e-12)) @ weights
-    return np.asarray((unit @ unit.T).toarray())
+    weights = load_background().idf(term_ids(places))[columns].astype(np.float64)
+    lengths = np.sqrt(np.bincount(rows, weights**2, minlength=len(tasks)))
+    weights /= np.maximum(lengths, 1e-12)[rows]
+    cosines = np.zeros((len(tasks), len(tasks)))
+    for first in range(0, len(places), _TERMS_AT_ONCE):
+        chosen = (columns >= first) & (columns < first + _TERMS_AT_ONCE)
+        part = np.zeros((len(tasks), _TERMS_AT_ONCE))
+        part[rows[chosen], columns[chosen] - first] = weights[chosen]
+        cosines += part @ part.T
+    return cosines
 
 
 def _distinct_terms(task: str) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from search.blob_codec import pack_forward, unpack_forward
-from search.models.encoder import SMALL_MODEL, model_path
+from search.models.identity import SMALL_MODEL, model_path
 from search.protocol import ForwardRecord
 from tests.support.program.program import ROOT, ForkServer, Skillbus
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from search.models.encoder import SMALL_MODEL
+from search.models.identity import SMALL_MODEL
 from tests.support.program.program import ROOT, ForkServer, Skillbus
 from tests.support.program.trainings import kill_and_resume
 

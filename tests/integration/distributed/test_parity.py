@@ -17,7 +17,7 @@ import pytest
 from config.errors import UsageError
 from config.server_settings import ServerSettings
 from config.settings import PolicySettings, Settings
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from skills.bundle.budget_form import BudgetForm
 from skills.events import QueryAsked
 from skills.token_count import count_tokens

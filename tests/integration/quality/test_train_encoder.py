@@ -10,7 +10,8 @@ from safetensors.numpy import load_file
 
 from config.errors import PermanentError, UsageError
 from config.settings import EncoderSettings
-from search.models.encoder import SentenceTransformerEncoder, encoder_identity, load_network
+from search.models.encoder import load_network
+from search.models.load_models import encoder_identity, load_encoder
 from search.models.low_rank import ADAPTER_FILE, add_adapter, apply_adapter, take_adapter
 from tests.support.samples.reranking import write_cross_encoder
 from workers.training.encoder.encoder_pairs import (
@@ -82,7 +83,7 @@ def test_what_it_learnt_is_in_the_folder(base: str, tmp_path: Path, rank: int, r
     assert card["pairs"] == {OWN_TEXT: 10}
     assert not (tmp_path / CHECKPOINT).exists()
     trained = EncoderSettings(model=str(tmp_path))
-    encoder = SentenceTransformerEncoder(trained)
+    encoder = load_encoder(trained)
     assert encoder.languages == {"en"}
     assert encoder_identity(trained) == (encoder.model, encoder.dimension)
     # The prompt that it was trained with is part of the model.
@@ -143,9 +144,9 @@ def test_an_adapter_is_trained_further(base: str, tmp_path: Path) -> None:
     train_encoder(training_set(base, epochs=4), first, 1, 100, quiet)
     train_encoder(training_set(str(first), epochs=4), second, 1, 100, quiet)
     settings = EncoderSettings(model=str(second))
-    encoder = SentenceTransformerEncoder(settings)
+    encoder = load_encoder(settings)
     assert encoder_identity(settings) == (encoder.model, encoder.dimension)
-    before = SentenceTransformerEncoder(EncoderSettings(model=str(first)))
+    before = load_encoder(EncoderSettings(model=str(first)))
     assert np.abs(encoder.encode_texts(["a b"]) - before.encode_texts(["a b"])).max() > 1e-3
     assert encoder.encode_queries(["a"]) == pytest.approx(encoder.encode_texts(["z a"]), abs=1e-6)
     # Another base under the same adapter is another model.

@@ -7,6 +7,7 @@ any process of the run has encoded before is looked up in a file instead of bein
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from hashlib import blake2b
@@ -15,19 +16,39 @@ from pathlib import Path
 import numpy as np
 from typing_extensions import override
 
-from search.models.encoder import SentenceTransformerEncoder
+from config.settings import EncoderSettings
+from search.models.batch_encoder import BatchEncoder
+from search.models.identity import processor_has_bfloat16, read_prompts, resolve_prompts
+from search.models.load_models import encoder_identity
+from search.models.packaged_encoder import PackagedEncoder
+from search.models.packed_weights import MAX_TOKENS
 from search.protocol import Vector
 
 _SECONDS = 60.0
 _MOST_PARAMETERS = 10_000
 
 
-class RememberingEncoder(SentenceTransformerEncoder):
-    """Keeps its vectors in an SQLite file, which several processes may use at once."""
+class RememberingEncoder(BatchEncoder):
+    """Keeps its vectors in an SQLite file, which several processes may use at once.
+
+    The network is loaded for the first text that is not in the file: a fork of a process whose
+    network has threads could not use it.
+    """
 
     def __init__(self, path: Path) -> None:
-        super().__init__()
+        settings = EncoderSettings()
+        identity = encoder_identity(settings)
+        super().__init__(
+            settings,
+            prompts=resolve_prompts(settings, *read_prompts(settings.model)),
+            limit=MAX_TOKENS,
+            dimension=identity.dimension,
+            padding=0,
+            low_precision=processor_has_bfloat16(),
+        )
         self._path = path
+        self._loading = threading.Lock()
+        self._loaded: BatchEncoder | None = None
         with self._open() as file:
             file.execute("PRAGMA journal_mode = WAL")
             file.execute(
@@ -42,7 +63,9 @@ class RememberingEncoder(SentenceTransformerEncoder):
         known = self._read(keys)
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         if missing:
-            fresh = super()._encode(list(missing.values()), before_batch)
+            network = self._load()
+            network.on_encoded = self.on_encoded
+            fresh = network._encode(list(missing.values()), before_batch)
             made = {key: row.tobytes() for key, row in zip(missing, fresh, strict=True)}
             self._write(made)
             known |= made
@@ -52,6 +75,12 @@ class RememberingEncoder(SentenceTransformerEncoder):
             self.on_encoded(len(texts) - len(missing), 0, 0.0)
         rows = np.frombuffer(b"".join(known[key] for key in keys), dtype=np.float32)
         return rows.reshape(len(texts), self.dimension).copy()
+
+    def _load(self) -> BatchEncoder:
+        with self._loading:
+            if self._loaded is None:
+                self._loaded = PackagedEncoder(EncoderSettings())
+            return self._loaded
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}

@@ -26,7 +26,7 @@ from config.settings import Settings
 from deploy.stack.ports import free_port
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index import ElasticsearchIndex
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from tasks.broker.redis_connection import connect
 from tasks.policies import OUTCOMES_QUEUE
 from tasks.send import queue_depth

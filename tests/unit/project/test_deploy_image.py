@@ -115,8 +115,15 @@ def test_the_list_of_what_is_asked_for_is_that_of_the_project() -> None:
         [sys.executable, *words[1:]], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["tracing"]]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["models"], *extras["tracing"]]
     assert asked.stdout.splitlines() == wanted, asked.stderr
+
+
+def test_a_light_image_is_made_from_its_lock() -> None:
+    assert 'LIGHT=""' in values(BUILD, "ARG")
+    wanted = "--no-deps --requirement requirements-light.lock"
+    assert any(wanted in run for run in values(BUILD, "RUN"))
 
 
 def test_torch_can_be_taken_from_an_index_that_is_named_when_building() -> None:

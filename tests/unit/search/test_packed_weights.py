@@ -19,7 +19,7 @@ def weights() -> PackedWeights:
 def test_the_sizes_are_those_of_the_model(weights: PackedWeights) -> None:
     assert (weights.sizes.hidden, weights.sizes.layers) == (384, 12)
     assert read_dimension(packed_weights_path()) == 384
-    assert len(weights.vocabulary.pieces) == 250_002
+    assert len(weights.vocabulary.scores) == 250_002
 
 
 def test_a_matrix_is_its_scales_times_its_levels(weights: PackedWeights) -> None:

@@ -12,7 +12,7 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
 
 if TYPE_CHECKING:
     from search.elastic.replacement import ElasticsearchReplacement
-    from search.models.encoder import EncoderIdentity
+    from search.models.identity import EncoderIdentity
     from workers.backend.local_replacement import LocalReplacement
 
 
@@ -57,8 +57,7 @@ def _drop(settings: Settings) -> dict[str, Any]:
 
 
 def _reindex(settings: Settings) -> dict[str, Any]:
-    from search.models.encoder import encoder_identity
-    from search.models.load_models import load_encoder
+    from search.models.load_models import encoder_identity, load_encoder
     from tasks.ingest import reindex as task
     from workers.backend.stores import open_graph
 

@@ -138,7 +138,7 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTra
 
 
 def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> EncoderOptions:
-    from search.models.encoder import trained_languages
+    from search.models.identity import trained_languages
     from workers.training.encoder.encoder_pairs import EncoderOptions
 
     used = settings.encoder

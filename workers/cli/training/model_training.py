@@ -118,7 +118,7 @@ def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str) -> None:
     set_file: the name of the training set of an unfinished training. fresh: the files of an earlier
     training are deleted.
     """
-    from search.models.encoder import TRAINING_FILE
+    from search.models.identity import TRAINING_FILE
     from workers.training.trainer import CHECKPOINT
 
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.settings import Settings
-from search.models.encoder import SMALL_MODEL, trained_languages
+from search.models.identity import SMALL_MODEL, trained_languages
 from workers.cli.common import print_json, print_to_stderr, progress_bar, read_settings
 from workers.cli.training.model_training import (
     check_fold,

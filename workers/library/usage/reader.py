@@ -8,7 +8,7 @@ from typing import Any
 
 from config.settings import Settings
 from graph.records import CatalogEntry
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from skills.outcomes.model import to_day
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.model import OTHERS

@@ -18,16 +18,11 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from config.errors import UsageError
+from config.extras import check_installed
 from config.settings import EncoderSettings
-from search.models.encoder import (
-    DEFAULT_MODEL,
-    PLAIN_MODEL,
-    base_model,
-    encoder_identity,
-    load_network,
-    resolve_prompts,
-    transformer_of,
-)
+from search.models.encoder import load_network, transformer_of
+from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, base_model, resolve_prompts
+from search.models.load_models import encoder_identity
 from search.models.low_rank import ADAPTER_FILE, add_adapter, save_adapter, take_adapter
 from workers.training.trainer import Trainer
 
@@ -50,6 +45,7 @@ class Batch:
 def check_base(settings: EncoderSettings, rank: int) -> None:
     """Raise PermanentError if the model to start from cannot be loaded, UsageError if its weights
     cannot be saved: of a packaged one with packed weights only an adapter can be trained."""
+    check_installed("torch", "sentence_transformers", purpose="training an encoder")
     encoder_identity(settings)
     if not rank and base_model(settings.model) in (DEFAULT_MODEL, PLAIN_MODEL):
         raise UsageError(f"of {settings.model} only an adapter can be trained; give --rank")

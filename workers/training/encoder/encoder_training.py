@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.settings import EncoderSettings
-from search.models.encoder import SentenceTransformerEncoder
+from search.models.load_models import load_encoder
 from search.protocol import Encoder
 from workers.evaluation.intervals import bootstrap_groups
 from workers.training.encoder.bi_encoder import Batch, BiEncoderTrainer
@@ -129,7 +129,7 @@ def evaluate_encoder(
     measured = []
     for number, settings in enumerate((base_settings(training_set.options), trained)):
         step(number, 2)
-        measured.append(_measure(SentenceTransformerEncoder(settings), training_set))
+        measured.append(_measure(load_encoder(settings), training_set))
     origins = np.array([pair.origin for pair in training_set.held_out])
     groups = [training_set.repositories[pair.needed[0]] for pair in training_set.held_out]
     report: dict[str, Any] = {}

