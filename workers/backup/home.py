@@ -10,7 +10,7 @@ from config.errors import UsageError
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from search.local.index import LocalSearchIndex
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from tasks.ingest.reindex import ReportProgress
 from tasks.sources.uploads.store import copy_uploads, uploads_folder
 from workers.backend.home import create_home

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from config.errors import TransientError, UsageError
 from search.local.index import LocalSearchIndex
-from search.models.encoder import EncoderIdentity
+from search.models.identity import EncoderIdentity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
 from tasks.ingest.reindex import IndexCopier, ReportProgress

@@ -17,7 +17,7 @@ from config.settings import Settings
 from graph.neo4j.catalog_backup import CatalogBackup, Row, check_schema
 from search.elastic.index import ElasticsearchIndex
 from search.local.revision_store import read_identity
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from tasks.broker.redis_backup import RedisBackup, StoredKey
 from tasks.coordination.redis import RedisCoordinator
 from tasks.ingest.maintain import DELETION

@@ -11,7 +11,7 @@ from config.errors import SkillbusError
 from config.settings import Settings
 from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import describe_other_index
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 
 log = structlog.get_logger()
 

@@ -28,7 +28,9 @@ from workers.monitoring.metric_specs import DEPLOYMENT_METRICS, PROCESS_METRICS
 __all__ = ["deployments"]
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
-WORKLOADS = ("query", "ingest", "fetch", "link", "outcomes", "embed_sections", "refine")
+WORKLOADS = (
+    "query", "ingest", "fetch", "link", "outcomes", "embed_skills", "embed_sections", "refine",
+)  # fmt: skip
 PATIENCE = 5.0
 """Of commands, with servers that are frozen."""
 
@@ -85,6 +87,7 @@ def test_one_trace_from_event_to_links(running: Distributed) -> None:
     for workload, tasks in (
         ("ingest", {"skillbus.plan", "skillbus.ingest"}),
         ("link", {"skillbus.link"}),
+        ("embed_skills", {"skillbus.embed_skills"}),
         ("embed_sections", {"skillbus.embed_sections"}),
     ):
         done = [line for line in running.log(workload) if line["event"] == "task done"]

@@ -68,7 +68,7 @@ def test_clocks_that_are_hours_apart(
     distributed = deployments()
     arena = Arena(distributed, fork_server, tmp_path, random.randrange(1 << 30), size=12)
     arena.timeout = PATIENT
-    distributed.start("link", "embed_sections")
+    distributed.start("link", "embed_skills", "embed_sections")
     with (
         worker_with_clock(HOURS, distributed, "plan,ingest", tmp_path) as ahead,
         worker_with_clock(-HOURS, distributed, "query", tmp_path) as behind,

@@ -246,6 +246,7 @@ class Distributed:
             "events": backend.journal.count_open_jobs("event"),
             "waiting": counts["waiting"],
             "unlinked": counts["unlinked"],
+            "without vectors": counts["published"] - counts["with_vectors"] if paged else 0,
             "unpaged": counts["published"] - counts["paged"] if paged else 0,
             "running": len(backend.coordinator.get_running_tasks()),
             **{queue: queue_depth(backend.app, queue) for queue in self._watched_queues()},
