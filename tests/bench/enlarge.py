@@ -28,6 +28,7 @@ from config.load_settings import load_settings
 from config.server_settings import ServerSettings
 from graph.links.mentions import find_mentions
 from graph.local.store import SqliteSkillGraph
+from graph.protocol import SkillGraph
 from graph.records import Publication
 from search.models.load_models import encoder_identity
 from search.protocol import SkillDocument, StoredRevision, Vector
@@ -83,7 +84,7 @@ def shuffled(revision: StoredRevision, turn: int) -> bytes:
     return f"---\nname: {name}\ndescription: {header}\n---\n{''.join(sections)}".encode()
 
 
-def _turns(count: int, skills: int) -> Iterator[tuple[int, int]]:
+def list_turns(count: int, skills: int) -> Iterator[tuple[int, int]]:
     """(round, skills of it): the last one may be cut."""
     turn, left = 1, skills - count
     while left > 0:
@@ -99,16 +100,16 @@ def _enlarge(part: _Part) -> int:
         stack.callback(catalog.close)
         graph = open_graph(load_settings(), stack, writable=True)
         keys = sorted(source.list_keys())
-        for turn, count in _turns(len(keys), part.skills):
+        for turn, count in list_turns(len(keys), part.skills):
             mine = keys[:count][part.part :: part.parts]
             for start in range(0, len(mine), _AT_ONCE):
                 batch = mine[start : start + _AT_ONCE]
                 revisions, vectors = source.get_revisions(batch), source.get_skill_vectors(batch)
                 seqs = graph.allocate_sequence(len(batch))
                 copies = [
-                    (document, publication)
+                    pair
                     for key, seq in zip(batch, seqs, strict=True)
-                    for document, publication in _copy(revisions[key], vectors[key], turn, seq)
+                    for pair in copy_revision(revisions[key], vectors[key], turn, seq)
                 ]
                 target.add([document for document, _ in copies])
                 graph.publish([publication for _, publication in copies])
@@ -116,9 +117,13 @@ def _enlarge(part: _Part) -> int:
     return made
 
 
-def _copy(
+def copy_revision(
     original: StoredRevision, vectors: Vector, turn: int, seq: int
 ) -> Iterator[tuple[SkillDocument, Publication]]:
+    """Yield the copy of a revision with its entry in the catalog, or nothing if none can be made.
+
+    vectors: of the original, to which noise is added.
+    """
     skill_id = renamed(original.key.skill_id, turn)
     source_id, _, path = skill_id.partition(":")
     try:
@@ -163,31 +168,26 @@ def _copy(
     )
 
 
-def copy_links(home: Path, skills: int) -> int:
-    """Give the copies of each round the links of the originals, and clear all marks."""
+def copy_links(catalog: SkillGraph, graph: SkillGraph, ids: Sequence[str], skills: int) -> int:
+    """Give the copies of each round the links of the originals `ids`, and clear all marks."""
     written = 0
-    with contextlib.ExitStack() as stack:
-        catalog = SqliteSkillGraph(home / "graph.db", writable=False)
-        stack.callback(catalog.close)
-        graph = open_graph(load_settings(), stack, writable=True)
-        ids = sorted(entry.skill_id for entry in catalog.get_entries())
-        for turn, count in _turns(len(ids), skills):
-            for batch in _batches(ids[:count]):
-                owned = {
-                    renamed(owner, turn): [
-                        replace(
-                            link,
-                            owner=renamed(link.owner, turn),
-                            source=renamed(link.source, turn),
-                            target=renamed(link.target, turn),
-                        )
-                        for link in links
-                    ]
-                    for owner, links in catalog.get_owned_links(batch).items()
-                }
-                graph.replace_links(owned, [])
-                written += sum(map(len, owned.values()))
-        graph.replace_links({}, graph.list_awaiting_linking(2 * skills))
+    for turn, count in list_turns(len(ids), skills):
+        for batch in _batches(ids[:count]):
+            owned = {
+                renamed(owner, turn): [
+                    replace(
+                        link,
+                        owner=renamed(link.owner, turn),
+                        source=renamed(link.source, turn),
+                        target=renamed(link.target, turn),
+                    )
+                    for link in links
+                ]
+                for owner, links in catalog.get_owned_links(batch).items()
+            }
+            graph.replace_links(owned, [])
+            written += sum(map(len, owned.values()))
+    graph.replace_links({}, graph.list_awaiting_linking(2 * skills))
     return written
 
 
@@ -211,7 +211,12 @@ def main() -> None:
     with multiprocessing.get_context("spawn").Pool(given.processes) as pool:
         made = sum(pool.map(_enlarge, parts))
     index_seconds = time.monotonic() - started
-    links = copy_links(given.home, given.skills)
+    with contextlib.ExitStack() as stack:
+        catalog = SqliteSkillGraph(given.home / "graph.db", writable=False)
+        stack.callback(catalog.close)
+        graph = open_graph(load_settings(), stack, writable=True)
+        ids = sorted(entry.skill_id for entry in catalog.get_entries())
+        links = copy_links(catalog, graph, ids, given.skills)
     seconds = time.monotonic() - started
     report = {"made": made, "skills_s": round(index_seconds), "links": links, "s": round(seconds)}
     print(json.dumps(report))
