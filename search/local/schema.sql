@@ -47,3 +47,17 @@ CREATE TABLE IF NOT EXISTS uses (
     number INTEGER NOT NULL,
     PRIMARY KEY (hash, number)
 ) WITHOUT ROWID;
+
+-- Column files that repeat data of rows, for mapping into memory: the rows up to number `last` are
+-- in the first `rows` rows of the files in this folder, whose name is never used again.
+CREATE TABLE IF NOT EXISTS packs (
+    name    TEXT    PRIMARY KEY,
+    version TEXT    NOT NULL,
+    folder  TEXT    NOT NULL,
+    rows    INTEGER NOT NULL,
+    last    INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- One row: what distinguishes this file from all others.
+CREATE TABLE IF NOT EXISTS store (identity TEXT NOT NULL);
+INSERT INTO store SELECT lower(hex(randomblob(16))) WHERE NOT EXISTS (SELECT 1 FROM store);

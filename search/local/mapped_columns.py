@@ -1,0 +1,168 @@
+"""Columns of rows in files that grow at the end and are mapped into memory.
+
+A process that maps them reads nothing at start, and the pages that it touches are shared with all
+others. The files themselves do not say how many of their rows count: bytes beyond those are of an
+append that was cut short, and the next one overwrites them. Files are never shortened while they
+may be mapped, since touching a page that is gone kills a process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+_ENDS = "<i8"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of values of `dtype`, little-endian, `width` of them to an entry.
+
+    lists: name of the lists that the entries belong to, which columns may share: a row then has
+    any number of entries. "" for one entry per row.
+    """
+
+    name: str
+    dtype: str
+    width: int = 1
+    lists: str = ""
+
+    def entries(self, values: Array) -> Array:
+        """Return values as entries: (n,), or (n, width) of a wider column."""
+        return values.reshape(-1, self.width) if self.width > 1 else values
+
+
+class Block(NamedTuple):
+    """Rows to append.
+
+    values: the entries of each column, those of all rows below each other. lengths: of each of
+    the lists, how many entries every row has.
+    """
+
+    rows: int
+    values: Mapping[str, Array]
+    lengths: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class MappedColumns:
+    """The first `rows` rows, read-only.
+
+    values: the entries of each column. ends: of each of the lists, the place behind the last
+    entry of every row, int64 (rows,).
+    """
+
+    rows: int
+    values: Mapping[str, Array]
+    ends: Mapping[str, npt.NDArray[np.int64]]
+
+    def bounds(self, lists: str, places: Array) -> tuple[Array, Array]:
+        """Return where the entries of these rows start and end."""
+        ends = self.ends[lists]
+        return np.where(places > 0, ends[places - 1], 0), ends[places]
+
+
+def map_columns(folder: Path, columns: Sequence[Column], rows: int) -> MappedColumns | None:
+    """Map the first `rows` rows; None if files are missing, unreadable or too short for them."""
+    try:
+        ends = {name: _map(_ends_path(folder, name), _ENDS, rows) for name in _list_names(columns)}
+        values = {}
+        for column in columns:
+            entries = _count_entries(column, rows, ends)
+            flat = _map(_path(folder, column), column.dtype, entries * column.width)
+            values[column.name] = column.entries(flat)
+    except (OSError, ValueError):  # ValueError: numpy, of a file that is too short
+        return None
+    return MappedColumns(rows, values, ends)
+
+
+def append_rows(folder: Path, columns: Sequence[Column], rows: int, blocks: Iterable[Block]) -> int:
+    """Write blocks behind the first `rows` rows; returns how many rows there are then.
+
+    The rows are on disk when this returns. Raises OSError, after which the first `rows` are as
+    before.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        lists = {}
+        last = {}
+        for name in _list_names(columns):
+            lists[name] = stack.enter_context(_open(_ends_path(folder, name)))
+            last[name] = _seek_end(lists[name], rows)
+        files = {}
+        for column in columns:
+            files[column.name] = file = stack.enter_context(_open(_path(folder, column)))
+            entries = last[column.lists] if column.lists else rows
+            file.seek(entries * column.width * np.dtype(column.dtype).itemsize)
+        for block in blocks:
+            for name, file in lists.items():
+                ends = np.cumsum(block.lengths[name], dtype=_ENDS) + last[name]
+                file.write(ends.tobytes())
+                last[name] = int(ends[-1]) if len(ends) else last[name]
+            for column in columns:
+                values = np.ascontiguousarray(block.values[column.name], dtype=column.dtype)
+                files[column.name].write(values.tobytes())
+            rows += block.rows
+        for file in (*lists.values(), *files.values()):
+            file.flush()
+            os.fsync(file.fileno())
+    _sync_folder(folder)
+    _sync_folder(folder.parent)
+    return rows
+
+
+def _open(path: Path) -> Any:
+    """Open a file for writing in its midst, without shortening it."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
+
+
+def _seek_end(file: Any, rows: int) -> int:
+    """Go behind the first `rows` ends; returns the last of them."""
+    size = np.dtype(_ENDS).itemsize
+    file.seek(max(rows - 1, 0) * size)
+    return int(np.frombuffer(file.read(size), dtype=_ENDS)[0]) if rows else 0
+
+
+def _map(path: Path, dtype: str, count: int) -> Array:
+    if not count:
+        return np.empty(0, dtype=dtype)
+    # As a plain array: slices of numpy's memmap class cost ten times as much.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(count,)))
+
+
+def _count_entries(column: Column, rows: int, ends: Mapping[str, Array]) -> int:
+    if not column.lists:
+        return rows
+    return int(ends[column.lists][-1]) if rows else 0
+
+
+def _list_names(columns: Iterable[Column]) -> Iterator[str]:
+    yield from dict.fromkeys(column.lists for column in columns if column.lists)
+
+
+def _path(folder: Path, column: Column) -> Path:
+    return folder / column.name
+
+
+def _ends_path(folder: Path, lists: str) -> Path:
+    return folder / f"{lists}.ends"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut, where the system has a way to."""
+    if os.name == "nt":
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
