@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import FIELDS, CompletedTerms, ForwardRecord
+from search.protocol import FIELDS, TEXT_FIELDS, CompletedTerms, ForwardRecord, Vector
 from search.text.tokens import term_ids, tokenize, word_count
 from skills.record import Completion
 
@@ -86,13 +86,15 @@ def use_completed(record: ForwardRecord, origins: Collection[str]) -> ForwardRec
 
 
 def stack_fields(
-    records: Sequence[ForwardRecord],
+    counts: Sequence[npt.NDArray[np.uint8]], lengths: Sequence[Vector]
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
-    """Return the counts of all records below each other, and their lengths (len(records), fields).
+    """Return the counts of all records below each other, and their lengths (records, fields).
 
     All get the field `completed` if one of them has it.
     """
-    counts, lengths = [one.counts for one in records], [one.lengths for one in records]
+    if not counts:
+        fields = len(TEXT_FIELDS)
+        return np.empty((0, fields), dtype=np.uint8), np.empty((0, fields))
     if len({len(one) for one in lengths}) > 1:
         counts, lengths = [*map(_widen, counts)], [*map(_widen, lengths)]
     return np.concatenate(counts), np.stack(lengths).astype(np.float64)

@@ -85,6 +85,10 @@ class Database:
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION:d}")
             else:
                 _upgrade(connection)
+            # What distinguishes this file from all others.
+            connection.execute(
+                "INSERT OR IGNORE INTO meta VALUES ('identity', random() & 0x7fffffffffffffff)"
+            )
         except BaseException:
             connection.execute("ROLLBACK")
             raise
@@ -116,6 +120,14 @@ class Database:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    def read_identity(self) -> str | None:
+        """What distinguishes this file from all others; None if only versions without one have
+        written it."""
+        with self.read() as connection:
+            found = connection.execute("SELECT value FROM meta WHERE key = 'identity'")
+            row = found.fetchone()
+        return None if row is None else f"{row[0]:x}"
 
     def close(self) -> None:
         """Close the connections of all threads; later calls raise UsageError."""

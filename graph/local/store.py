@@ -49,12 +49,14 @@ class SqliteSkillGraph(SqliteLinkState, SkillGraph):
     """`graph.protocol.SkillGraph` on SQLite; safe to share among threads.
 
     One process may write; any number may read at the same time with `writable=False`.
+    identity: of `Database.read_identity`.
     """
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         """Open or create the file; raises the errors of `Database`."""
         self._sql = load_statements("graph.local", "queries.sql")
         self._database = Database(path, writable=writable)
+        self.identity = self._database.read_identity()
 
     # -- sequence numbers and sources
     @override
@@ -274,10 +276,8 @@ class SqliteSkillGraph(SqliteLinkState, SkillGraph):
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:
         with self._database.write() as db:
-            db.executemany(
-                "UPDATE skills SET uses = uses + 1 WHERE skill_id = ?",
-                [(skill_id,) for skill_id in sorted(skill_ids)],
-            )
+            ids = [(skill_id,) for skill_id in sorted(skill_ids)]
+            db.executemany("UPDATE skills SET uses = uses + 1 WHERE skill_id = ?", ids)
 
     @override
     def prune_removed(self, age_seconds: float) -> int:

@@ -9,7 +9,7 @@ Deletes run in the same order, so that every hit has its row.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,10 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
+from search.local.column_pack import PackWriter
 from search.local.completed_engine import CompletedEngine
+from search.local.forward_pack import forward_format
+from search.local.local_records import LocalRecords
 from search.local.revision_store import SQL_BATCH, RevisionStore
 from search.local.section_matrix import SectionMatrix
 from search.local.tantivy_engine import TantivyEngine
@@ -50,6 +53,12 @@ STORAGE_VERSION = 1
 SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}"
 """Version of storage and of the analysis of skills; an index of another schema is replaced."""
 
+_MAX_UNPACKED = 1_000
+"""Rows that the pack may lack, which every process that answers queries reads for itself."""
+
+_MIN_PACKED = 100
+"""Rows that are packed when the index is closed; fewer are not worth writing some files."""
+
 
 def index_identity(model: str, dimension: int, schema: str = SCHEMA) -> dict[str, str]:
     """What an index is of, as it is stored with it."""
@@ -69,14 +78,18 @@ class LocalSearchIndex(SearchIndex):
     ) -> None:
         identity = index_identity(model, dimension, schema)
         self._dimension = dimension
+        self._writable = writable
         self._write_lock = threading.Lock()
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
         self._engine = TantivyEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._matrix = VectorMatrix(self._store, dimension)
         self._sections = SectionMatrix(self._store, dimension)
+        self._packs = folder / "packs"
+        self._forward_pack = PackWriter(self._store, self._packs, forward_format())
         if writable:
             self._repair()
+            self._forward_pack.write_if_due(_MAX_UNPACKED)
 
     def _repair(self) -> None:
         """Make the lexical engine hold exactly the revisions that have a row."""
@@ -120,6 +133,7 @@ class LocalSearchIndex(SearchIndex):
                 self._engine.write(fresh)
             if len(fresh) < len(documents):
                 self._complete([document.key for document in documents])
+            self._forward_pack.write_if_due(_MAX_UNPACKED)
 
     def _complete(self, keys: Sequence[RevisionKey]) -> None:
         """Write those of the revisions to the engine that only the store has."""
@@ -189,6 +203,19 @@ class LocalSearchIndex(SearchIndex):
         rows = self._store.columns(keys, ("forward",))
         return {key: unpack_forward(blob) for key, (blob,) in rows.items()}
 
+    def get_identity(self) -> str | None:
+        """Return what distinguishes this index from all others, None if that is not known."""
+        return self._store.identity()
+
+    def open_records(
+        self, origins: Collection[str] = (), keep_seconds: float = 0.0
+    ) -> LocalRecords:
+        """Return the forward records as queries read them, with the completions of `origins`.
+
+        keep_seconds: how long superseded ones stay readable that were deleted meanwhile.
+        """
+        return LocalRecords(self._store, self._packs, origins, keep_seconds)
+
     @override
     def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         self._matrix.refresh()
@@ -257,9 +284,13 @@ class LocalSearchIndex(SearchIndex):
     @override
     def close(self) -> None:
         with self._write_lock:
-            self._engine.close()
-            self._completed.close()
-            self._store.close()
+            try:
+                if self._writable:
+                    self._forward_pack.write_if_due(_MIN_PACKED)
+            finally:
+                self._engine.close()
+                self._completed.close()
+                self._store.close()
 
 
 def _text_fields(fields: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:

@@ -316,6 +316,15 @@ class RevisionStore:
                 for text, scale, data in select_vectors(connection, hashes)
             }
 
+    def identity(self) -> str | None:
+        """Return what distinguishes this store from all others; None if only versions without one
+        have written it."""
+        with self.read_connection() as connection:
+            table = "SELECT 1 FROM sqlite_master WHERE name = 'store'"
+            if connection.execute(table).fetchone() is None:
+                return None
+            return str(connection.execute("SELECT identity FROM store").fetchone()[0])
+
     def max_seq(self) -> int:
         """Return the highest seq of any revision, 0 without any."""
         with self.read_connection() as connection:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from search.completed_terms import stack_fields
-from search.protocol import FIELDS, ForwardRecord, TermIds
+from search.packed_records import HashLists, PackedRecords
+from search.protocol import FIELDS, TermIds
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
@@ -30,7 +30,7 @@ class FieldMatches:
     def __init__(
         self,
         understanding: Understanding,
-        records: Sequence[ForwardRecord],
+        records: PackedRecords,
         idf: _Floats,
         statistics: LibraryStatistics,
         weights: ScoringWeights,
@@ -38,16 +38,13 @@ class FieldMatches:
         self._weights = weights
         self._mass = understanding.weights.astype(np.float64) * idf
         self._root = float(np.sqrt(self._mass.sum())) or 1.0
-        self._owners, self._places, rows = find_matches(
-            understanding.ids, [record.terms for record in records]
-        )
-        counts, lengths = stack_fields(records)
-        self._size, self._width = lengths.shape
+        self._owners, self._places, rows = find_matches(understanding.ids, records.terms)
+        self._size, self._width = records.lengths.shape
         norms = np.array(weights.length_norms[: self._width])
         means = statistics.mean_lengths[: self._width].astype(np.float64)
-        damped = 1.0 - norms + norms * lengths / means
+        damped = 1.0 - norms + norms * records.lengths / means
         # An empty field has no terms, so the floor of its length has no effect.
-        self._tf = counts[rows] / np.maximum(damped, 1e-6)[self._owners]
+        self._tf = records.counts[rows] / np.maximum(damped, 1e-6)[self._owners]
 
     def score_text(self, t: float) -> _Floats:
         """Return BM25F over all fields, interpolated between short and long, (records,)."""
@@ -79,13 +76,13 @@ class FieldMatches:
         return np.bincount(self._owners, weights=gains, minlength=self._size) / self._root
 
 
-def find_matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Ints, _Ints]:
+def find_matches(wanted: TermIds, lists: HashLists) -> tuple[_Ints, _Ints, _Ints]:
     """Find wanted hashes in lists of hashes.
 
     Returns three arrays with, for every match, the index of the list, the index in `wanted`, and
-    the row in the concatenation of all lists.
+    the place in `lists.values`.
     """
-    together = np.concatenate(lists)
+    together = lists.values
     # Of a hundred thousand terms a few hundred match: a table of the low bits excludes most.
     likely = np.zeros(_BUCKETS, dtype=np.bool_)
     likely[wanted & (_BUCKETS - 1)] = True
@@ -95,6 +92,5 @@ def find_matches(wanted: TermIds, lists: Sequence[TermIds]) -> tuple[_Ints, _Int
     near = ranked.searchsorted(together[rows])
     near[near == len(ranked)] = 0
     found = ranked[near] == together[rows] if len(ranked) else np.zeros(0, dtype=np.bool_)
-    ends = np.cumsum([len(entry) for entry in lists])
     rows = rows[found]
-    return ends.searchsorted(rows, side="right"), order[near[found]], rows
+    return lists.ends.searchsorted(rows, side="right"), order[near[found]], rows

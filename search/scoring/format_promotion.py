@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import TermIds
+from search.packed_records import HashLists
 from search.scoring.library_statistics import LibraryStatistics
 from search.text.tokens import term_ids
 
@@ -43,7 +43,7 @@ def has_dedicated_skills(words: Sequence[str], library: LibraryStatistics) -> bo
 
 def promote_format_owners(
     formats: Mapping[str, Sequence[str]],
-    names: Sequence[TermIds],
+    names: HashLists,
     scores: npt.NDArray[np.float64],
     library: LibraryStatistics,
     order: list[int],
@@ -79,12 +79,9 @@ def promote_format_owners(
     return [*head, *slots, *(i for i in order if i not in placed)], slots
 
 
-def _owners(
-    words: Sequence[str], names: Sequence[TermIds], library: LibraryStatistics
-) -> dict[int, float]:
+def _owners(words: Sequence[str], names: HashLists, library: LibraryStatistics) -> dict[int, float]:
     """Return the candidates whose name is mostly the format, with the share that is."""
-    terms = np.concatenate(names)
-    owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
+    terms, owners = names.values, names.owners
     is_format = np.isin(terms, term_ids(words))
     named = np.unique(owners[is_format])
     kept = np.isin(owners, named)

@@ -8,13 +8,10 @@ explain why such hubs arise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
-from search.completed_terms import stack_fields
-from search.protocol import ForwardRecord
+from search.packed_records import PackedRecords
 from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import BackgroundFrequencies
 
@@ -26,7 +23,7 @@ They have no completions; a full one has about 60 words.
 
 
 def compute_hubness(
-    records: Sequence[ForwardRecord], background: BackgroundFrequencies, weights: ScoringWeights
+    records: PackedRecords, background: BackgroundFrequencies, weights: ScoringWeights
 ) -> npt.NDArray[np.float64]:
     """Return the expected BM25F of each record for unrelated text, (len(records),).
 
@@ -34,16 +31,15 @@ def compute_hubness(
     sum over terms, so its expectation is the sum of each term's gain times the share of
     background documents that have the term; no texts are sampled.
     """
-    if not records:
+    if not len(records):
         return np.empty(0)
-    counts, lengths = stack_fields(records)
-    width, k = lengths.shape[1], weights.k_long
+    width, k = records.lengths.shape[1], weights.k_long
     norms, means = np.array(weights.length_norms[:width]), np.array(BACKGROUND_MEAN_LENGTHS[:width])
-    damped = np.maximum(1.0 - norms + norms * lengths / means, 1e-6)
-    sizes = [len(record.terms) for record in records]
-    owners = np.repeat(np.arange(len(records)), sizes)
-    tf = np.einsum("tf,tf->t", counts, (np.array(weights.field_weights[:width]) / damped)[owners])
-    worth = expected_idf(background, np.concatenate([record.terms for record in records]))
+    damped = np.maximum(1.0 - norms + norms * records.lengths / means, 1e-6)
+    field_weights = np.array(weights.field_weights[:width]) / damped
+    owners = records.terms.owners
+    tf = np.einsum("tf,tf->t", records.counts, field_weights[owners])
+    worth = expected_idf(background, records.terms.values)
     gains = worth * (k + 1.0) * tf / (tf + k)
     sums = np.bincount(owners, weights=gains, minlength=len(records))
     mass = expected_idf(background, background.terms).sum()

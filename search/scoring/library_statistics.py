@@ -1,42 +1,43 @@
-"""Statistics of the published library: document frequencies, mean field lengths, hubness."""
+"""Statistics of the published library: document frequencies and mean field lengths."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from search.completed_terms import COMPLETED
-from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
-from search.scoring.hubness import compute_hubness
-from search.scoring.weights import ScoringWeights
-from search.text.background_frequencies import load_background
-from skills.record import RevisionKey
+from search.packed_records import PackedRecords
+from search.protocol import FIELDS, TermIds, Vector
 
 _MAX_RECENT_TERMS = 50_000
-_NAME = FIELDS.index("name")
+
+Counts = npt.NDArray[np.int32]
 
 
 class TermCounts:
     """Counts of terms: sorted arrays, plus a dict of recently added terms.
 
-    The cost of `add` depends only on the number of terms given. Not thread-safe.
+    The cost of adding a few terms depends only on their number. Not thread-safe. counts: changed
+    in place, so that of a mapped file only the pages that change are copied.
     """
 
-    def __init__(self, lists: Sequence[TermIds] = ()) -> None:
-        together = np.concatenate(lists) if lists else np.empty(0, dtype=np.uint64)
-        self._terms, counted = np.unique(together, return_counts=True)
-        self._counts = counted.astype(np.int64)
+    def __init__(self, terms: TermIds | None = None, counts: Counts | None = None) -> None:
+        self._terms = np.empty(0, dtype=np.uint64) if terms is None else terms
+        self._counts = np.empty(0, dtype=np.int32) if counts is None else counts
         self._recent: dict[int, int] = {}
 
     def add(self, terms: TermIds, step: int) -> None:
-        """Add `step` to the count of each of the (distinct) terms."""
-        places, known = self._find(terms)
-        self._counts[places[known]] += step
-        for term in terms[~known].tolist():
-            self._recent[term] = self._recent.get(term, 0) + step
+        """Add `step` to the count of each of the terms, as often as it is given."""
+        distinct, times = np.unique(terms, return_counts=True)
+        steps = (step * times).astype(np.int32)
+        places, known = self._find(distinct)
+        self._counts[places[known]] += steps[known]
+        for term, more in zip(distinct[~known].tolist(), steps[~known].tolist(), strict=True):
+            self._recent[term] = self._recent.get(term, 0) + more
         if len(self._recent) > _MAX_RECENT_TERMS:
             self._merge()
 
@@ -50,6 +51,11 @@ class TermCounts:
                 found[place] = self._recent.get(int(terms[place]), 0)
         return found
 
+    def get_all(self) -> tuple[TermIds, Counts]:
+        """Return the terms, sorted, and their counts; they must not be changed."""
+        self._merge()
+        return self._terms, self._counts
+
     def _find(self, terms: TermIds) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
         if not len(self._terms):
             return np.zeros(len(terms), dtype=np.intp), np.zeros(len(terms), dtype=np.bool_)
@@ -58,38 +64,72 @@ class TermCounts:
 
     def _merge(self) -> None:
         """Merge the recently added terms into the sorted arrays."""
+        if not self._recent:
+            return
         recent = np.array(sorted(self._recent), dtype=np.uint64)
-        counted = np.array([self._recent[term] for term in recent.tolist()], dtype=np.int64)
+        counted = np.array([self._recent[term] for term in recent.tolist()], dtype=np.int32)
         places = np.searchsorted(self._terms, recent)
         self._terms = np.insert(self._terms, places, recent)
         self._counts = np.insert(self._counts, places, counted)
         self._recent = {}
 
 
-class LibraryStatistics:
-    """Document frequencies (over any field), lengths and forward records of published revisions.
+@dataclass(frozen=True, slots=True)
+class SavedCounts:
+    """All that statistics consist of, to be stored.
 
-    The numbers depend on which revisions were added, not on their order. The cost of adding or
-    discarding one depends only on its number of terms. Threads may read while one writes.
+    documents, names: terms with the number of revisions that have them anywhere, and in their name.
+    lengths: sum of words per field, float64 (len(FIELDS),). completed: revisions with that field.
     """
 
-    def __init__(self, records: Mapping[RevisionKey, ForwardRecord] | None = None) -> None:
+    documents: tuple[TermIds, Counts]
+    names: tuple[TermIds, Counts]
+    lengths: npt.NDArray[np.float64]
+    completed: int
+    size: int
+
+
+class LibraryStatistics:
+    """Document frequencies (over any field) and lengths of published revisions.
+
+    The numbers depend on which revisions were added, not on their order. The cost of adding or
+    discarding one depends only on its number of terms. The caller keeps account of what was added.
+    Threads may read while one writes.
+    """
+
+    def __init__(self, records: Iterable[PackedRecords] = ()) -> None:
         self._lock = threading.Lock()
-        self._records = dict(records or {})
-        everything = self._records.values()
-        self._documents = TermCounts([record.terms for record in everything])
-        self._names = TermCounts([name_terms(record) for record in everything])
+        self._documents = TermCounts()
+        self._names = TermCounts()
         self._lengths = np.zeros(len(FIELDS), dtype=np.float64)
         self._completed = 0
-        for record in everything:
-            self._measure(record, 1)
-        self._hubs: dict[RevisionKey, float] = {}
+        self._size = 0
+        for some in records:
+            self.add(some)
+
+    @classmethod
+    def restore(cls, saved: SavedCounts) -> LibraryStatistics:
+        """Return the statistics that were saved; their arrays are used, not copied."""
+        restored = cls()
+        restored._documents = TermCounts(*saved.documents)
+        restored._names = TermCounts(*saved.names)
+        restored._lengths = saved.lengths
+        restored._completed, restored._size = saved.completed, saved.size
+        return restored
+
+    def save(self) -> SavedCounts:
+        """Return what `restore` needs; it is valid until the next change."""
+        with self._lock:
+            return SavedCounts(
+                self._documents.get_all(),
+                self._names.get_all(),
+                self._lengths,
+                self._completed,
+                self._size,
+            )
 
     def __len__(self) -> int:
-        return len(self._records)
-
-    def __contains__(self, key: RevisionKey) -> bool:
-        return key in self._records
+        return self._size
 
     @property
     def mean_lengths(self) -> Vector:
@@ -98,35 +138,26 @@ class LibraryStatistics:
         That of `completed` is over the revisions that have it, so that the weight of the field
         does not depend on how many a language model has seen.
         """
-        means = self._lengths / max(len(self._records), 1)
+        means = self._lengths / max(self._size, 1)
         if self._completed:
             means[COMPLETED] = self._lengths[COMPLETED] / self._completed
         return np.where(means > 0, means, 1.0).astype(np.float32)
 
-    def add(self, key: RevisionKey, record: ForwardRecord) -> None:
-        """Add a revision, unless it was added already."""
+    def add(self, records: PackedRecords) -> None:
+        """Add revisions that were not added yet."""
+        self._count(records, 1)
+
+    def discard(self, records: PackedRecords) -> None:
+        """Remove revisions that were added."""
+        self._count(records, -1)
+
+    def _count(self, records: PackedRecords, step: int) -> None:
         with self._lock:
-            if key not in self._records:
-                self._records[key] = record
-                self._count(record, 1)
-
-    def discard(self, key: RevisionKey) -> None:
-        """Remove a revision, if it was added."""
-        with self._lock:
-            record = self._records.pop(key, None)
-            self._hubs.pop(key, None)
-            if record is not None:
-                self._count(record, -1)
-
-    def _count(self, record: ForwardRecord, step: int) -> None:
-        self._measure(record, step)
-        self._documents.add(record.terms, step)
-        self._names.add(name_terms(record), step)
-
-    def _measure(self, record: ForwardRecord, step: int) -> None:
-        width = len(record.lengths)
-        self._lengths[:width] += step * record.lengths.astype(np.float64)
-        self._completed += step * (width > COMPLETED)
+            self._size += step * len(records)
+            self._lengths[: records.lengths.shape[1]] += step * records.lengths.sum(axis=0)
+            self._completed += step * int(records.has_completed.sum())
+            self._documents.add(records.terms.values, step)
+            self._names.add(records.names.values, step)
 
     def document_frequencies(self, terms: TermIds) -> npt.NDArray[np.int64]:
         """Return the number of revisions with each term in any field, int64 (len(terms),)."""
@@ -141,40 +172,5 @@ class LibraryStatistics:
     def idf(self, terms: TermIds) -> Vector:
         """Return ln(1 + (N - df + .5) / (df + .5)) of each term, float32; never negative."""
         with self._lock:  # df and N must be consistent: a df above N would make it negative
-            found, size = self._documents.get_counts(terms), len(self._records)
+            found, size = self._documents.get_counts(terms), self._size
         return np.log1p((size - found + 0.5) / (found + 0.5)).astype(np.float32)
-
-    def get_hubness(
-        self, keys: Sequence[RevisionKey], records: Sequence[ForwardRecord]
-    ) -> npt.NDArray[np.float64]:
-        """Return the hubness of each revision, (len(keys),); computed once per revision."""
-        found = {key: self._hubs.get(key) for key in keys}
-        fresh = [place for place, key in enumerate(keys) if found[key] is None]
-        if fresh:
-            scores = compute_hubness(
-                [records[place] for place in fresh], load_background(), ScoringWeights()
-            )
-            computed = dict(zip([keys[place] for place in fresh], scores.tolist(), strict=True))
-            found |= computed
-            with self._lock:
-                # A revision that was discarded meanwhile would never be removed.
-                self._hubs |= {key: computed[key] for key in computed if key in self._records}
-        return np.array([found[key] for key in keys], dtype=np.float64)
-
-    def get_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
-        """Return the forward records of those of the revisions that were added."""
-        found = {}
-        for key in keys:
-            record = self._records.get(key)
-            if record is not None:
-                found[key] = record
-        return found
-
-    def missing_keys(self, keys: Iterable[RevisionKey]) -> list[RevisionKey]:
-        """Return the keys that were not added."""
-        return [key for key in keys if key not in self._records]
-
-
-def name_terms(record: ForwardRecord) -> TermIds:
-    """Return the terms of a revision's name, sorted."""
-    return record.terms[record.counts[:, _NAME].nonzero()[0]]

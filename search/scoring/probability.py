@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import ForwardRecord
+from search.packed_records import PackedRecords, split_terms
 from search.scoring.library_statistics import LibraryStatistics
 from search.text.query_understanding import Understanding
 
@@ -43,7 +43,6 @@ typical one; 0 where the encoder does not know the language. description: share 
 the skill's description that the task has.
 """
 
-_DESCRIPTION = 1
 _TYPICAL_NEARNESS = 4.0
 _LEAST_EVIDENCE = 0.05
 
@@ -114,13 +113,12 @@ def compute_features(seen: RankedEvidence) -> Floats:
 
 
 def match_descriptions(
-    understanding: Understanding, records: Sequence[ForwardRecord], statistics: LibraryStatistics
+    understanding: Understanding, records: PackedRecords, statistics: LibraryStatistics
 ) -> Floats:
     """The share of the idf mass of each skill's description that the task has, float64 (n,)."""
     wanted = np.sort(understanding.ids)
     shares = np.zeros(len(records))
-    for place, record in enumerate(records):
-        terms = record.terms[record.counts[:, _DESCRIPTION] > 0]
+    for place, terms in enumerate(split_terms(records, "description")):
         mass = statistics.idf(terms).astype(np.float64)
         total = float(mass.sum())
         if total and len(wanted):

@@ -7,37 +7,24 @@ hold in libraries of any size. Weights are interpolated between short queries an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import ForwardRecord, TermIds
+from search.packed_records import HashLists, PackedRecords
 from search.scoring.cosine_scale import DEFAULT_SCALE, CosineScale
 from search.scoring.field_matches import FieldMatches, find_matches
 from search.scoring.format_promotion import promote_format_owners
-from search.scoring.library_statistics import LibraryStatistics, name_terms
+from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.stated_uses import measure_exclusion, score_examples
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
 from search.text.tokens import is_cjk, word_count
 from skills.record import RevisionKey
 
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A revision to score.
-
-    cosines: of the task with its two skill vectors; None without vectors, or if the encoder does
-    not know the language of the task or the skill. section_cosine: of the task with the nearest
-    section; None without section vectors.
-    """
-
-    key: RevisionKey
-    forward: ForwardRecord
-    cosines: tuple[float, float] | None = None
-    section_cosine: float | None = None
+_Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +39,10 @@ class ScoredCandidates:
     """
 
     keys: tuple[RevisionKey, ...]
-    scores: npt.NDArray[np.float64]
-    components: dict[str, npt.NDArray[np.float64]]
-    evidence: npt.NDArray[np.float64]
-    nearness: npt.NDArray[np.float64]
+    scores: _Floats
+    components: dict[str, _Floats]
+    evidence: _Floats
+    nearness: _Floats
     slots: dict[RevisionKey, str] = field(default_factory=dict)
 
 
@@ -67,27 +54,31 @@ def long_task_weight(understanding: Understanding, weights: ScoringWeights) -> f
 
 def score_candidates(
     understanding: Understanding,
-    candidates: Sequence[Candidate],
+    records: PackedRecords,
     statistics: LibraryStatistics,
     weights: ScoringWeights | None = None,
     without: frozenset[str] = frozenset(),
     scale: CosineScale = DEFAULT_SCALE,
     factors: Mapping[str, float] | None = None,
     effects: Mapping[str, float] | None = None,
+    cosines: _Floats | None = None,
 ) -> ScoredCandidates:
     """Score and sort candidates; ties are broken by skill_id, then by the newer revision.
 
-    scale: of the encoder's cosines. without: parts to leave out, of `names`, `bigrams`, `hub`,
-    `dense` and `artifacts`. factors: of the parts, where they were learnt. effects: of past tasks,
-    by skill_id.
+    records: of the candidates, with their hubness. scale: of the encoder's cosines. without: parts
+    to leave out, of `names`, `bigrams`, `hub`, `dense` and `artifacts`. factors: of the parts,
+    where they were learnt. effects: of past tasks, by skill_id. cosines: of the task with both
+    skill vectors of each candidate, (n, 2); NaN without vectors, or if the encoder does not know
+    the language of the task or the skill.
     """
     weights = weights or ScoringWeights()
-    if not candidates:
+    if not len(records):
         empty = np.empty(0, dtype=np.float64)
         return ScoredCandidates((), empty, {}, empty, empty)
     t = long_task_weight(understanding, weights)
     idf = statistics.idf(understanding.ids).astype(np.float64)
-    records = [candidate.forward for candidate in candidates]
+    if cosines is None:
+        cosines = np.full((len(records), 2), np.nan)
     matches = FieldMatches(understanding, records, idf, statistics, weights)
     evidence = matches.score_text(t)
     lexical = evidence / weights.bm25f_spread
@@ -101,7 +92,7 @@ def score_candidates(
             * measure_exclusion(understanding, records, mass, matches.measure_offered()),
         }
         components |= {name: (1.0 - t) * part for name, part in parts.items()}
-    names = [name_terms(record) for record in records]
+    names = records.names
     if "names" not in without:
         components["names"] = _name_scores(understanding, names, idf, statistics, weights, t)
     if "bigrams" not in without:
@@ -109,21 +100,18 @@ def score_candidates(
         share = weights.interpolate(weights.bigrams, t)
         components["bigrams"] = share * pairs / weights.bigrams_spread
     if "hub" not in without:
-        hubs = statistics.get_hubness([candidate.key for candidate in candidates], records)
         share = t * _hub_weight(len(statistics), weights) * _english_share(understanding)
-        components["hub"] = share * (weights.hub_mean - hubs) / weights.hub_spread
+        components["hub"] = share * (weights.hub_mean - records.hubness) / weights.hub_spread
     if "dense" not in without:
-        components["dense"] = _dense_scores(candidates, lexical, weights, t, scale)
+        components["dense"] = _dense_scores(cosines, lexical, weights, t, scale)
     if factors:
         components = {name: part * factors.get(name, 1.0) for name, part in components.items()}
     if effects:
-        found = [effects.get(candidate.key.skill_id, 0.0) for candidate in candidates]
+        found = [effects.get(key.skill_id, 0.0) for key in records.keys]
         components["memory"] = np.array(found, dtype=np.float64)
     total = np.sum(list(components.values()), axis=0)
-    order = sorted(
-        range(len(candidates)),
-        key=lambda i: (-total[i], candidates[i].key.skill_id, -candidates[i].key.seq),
-    )
+    keys, falling = records.keys, (-total).tolist()
+    order = sorted(range(len(keys)), key=lambda i: (falling[i], keys[i].skill_id, -keys[i].seq))
     slots: dict[int, str] = {}
     if "artifacts" not in without:
         formats = understanding.formats
@@ -131,33 +119,32 @@ def score_candidates(
             formats, names, total, statistics, order, weights.slots
         )
     return ScoredCandidates(
-        keys=tuple(candidates[i].key for i in order),
+        keys=tuple(keys[i] for i in order),
         scores=total[order],
         components={name: part[order] for name, part in components.items()},
         evidence=evidence[order],
-        nearness=_nearness([candidates[i] for i in order], scale),
-        slots={candidates[i].key: kind for i, kind in slots.items()},
+        nearness=_nearness(cosines[order], scale),
+        slots={keys[i]: kind for i, kind in slots.items()},
     )
 
 
 def _name_scores(
     understanding: Understanding,
-    names: Sequence[TermIds],
-    idf: npt.NDArray[np.float64],
+    names: HashLists,
+    idf: _Floats,
     statistics: LibraryStatistics,
     weights: ScoringWeights,
     t: float,
-) -> npt.NDArray[np.float64]:
+) -> _Floats:
     """Return the contribution of names that the task mentions.
 
     coverage: the share of the idf mass of the name's terms that the task has. It favours names of
     one common word, so that for short queries its product with the share of the query that the
     name has is added, squared: 1 if query and name are the same.
     """
-    together = np.concatenate(names)
+    together, owners = names.values, names.owners
     if not len(together):
         return np.zeros(len(names))
-    owners = np.repeat(np.arange(len(names)), [len(name) for name in names])
     own = statistics.idf(together).astype(np.float64)
     mentioned_idf = own * np.isin(together, understanding.ids)
     mass = np.bincount(owners, weights=own, minlength=len(names))
@@ -173,16 +160,16 @@ def _name_scores(
 
 def _bigram_scores(
     understanding: Understanding,
-    records: Sequence[ForwardRecord],
-    idf: npt.NDArray[np.float64],
+    records: PackedRecords,
+    idf: _Floats,
     weights: ScoringWeights,
-) -> npt.NDArray[np.float64]:
+) -> _Floats:
     """Return the common bigrams, saturated by field weight, over the root of the task's mass."""
-    owners, places, rows = find_matches(understanding.pairs, [record.bigrams for record in records])
+    owners, places, rows = find_matches(understanding.pairs, records.bigrams)
     if not len(owners):
         return np.zeros(len(records))
     worth = idf[understanding.pair_positions].mean(axis=1)
-    strength = np.concatenate([record.bigram_weights for record in records])[rows]
+    strength = records.bigram_weights[rows]
     gains = worth[places] * strength / (strength + weights.bigrams_half)
     root = float(np.sqrt(worth.sum())) or 1.0
     return np.bincount(owners, weights=gains, minlength=len(records)) / root
@@ -206,40 +193,38 @@ def _english_share(understanding: Understanding) -> float:
     return 1.0 - chinese / max(understanding.words, 1e-9)
 
 
-def _nearness(candidates: Sequence[Candidate], scale: CosineScale) -> npt.NDArray[np.float64]:
-    better = [max(one.cosines) if one.cosines else np.nan for one in candidates]
-    return (np.array(better, dtype=np.float64) - scale.mean) / scale.spread
+def _nearness(cosines: _Floats, scale: CosineScale) -> _Floats:
+    return np.asarray((cosines.max(axis=1) - scale.mean) / scale.spread, dtype=np.float64)
 
 
 def _dense_scores(
-    candidates: Sequence[Candidate],
-    lexical: npt.NDArray[np.float64],
+    cosines: _Floats,
+    lexical: _Floats,
     weights: ScoringWeights,
     t: float,
     scale: CosineScale,
-) -> npt.NDArray[np.float64]:
+) -> _Floats:
     """Return the contribution of cosines, relative to those of unrelated texts.
 
     A candidate without cosines gets the value expected from its lexical score.
     """
-    known = np.array([candidate.cosines is not None for candidate in candidates])
-    scores = np.zeros(len(candidates))
+    known = ~np.isnan(cosines[:, 0])
+    scores = np.zeros(len(cosines))
     if not known.any():
         return scores
-    cosines = np.array([candidate.cosines for candidate in candidates if candidate.cosines])
     parts = (weights.dense_description, weights.dense_head)
     shares = np.array([weights.interpolate(part, t) for part in parts])
-    scores[known] = ((cosines - scale.mean) / scale.spread) @ shares
+    scores[known] = ((cosines[known] - scale.mean) / scale.spread) @ shares
     if not known.all():
         scores[~known] = _regress(lexical[known], scores[known], lexical[~known])
     return scores
 
 
 def _regress(
-    lexical: npt.NDArray[np.float64],
-    dense: npt.NDArray[np.float64],
-    others: npt.NDArray[np.float64],
-) -> npt.NDArray[np.float64]:
+    lexical: _Floats,
+    dense: _Floats,
+    others: _Floats,
+) -> _Floats:
     """Return the least-squares line of `dense` over `lexical`, at `others`."""
     middle = dense.mean()
     deviation = lexical - lexical.mean()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
-
 import numpy as np
 import numpy.typing as npt
 
-from search.protocol import ForwardRecord
+from search.packed_records import PackedRecords
 from search.scoring.field_matches import find_matches
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
@@ -18,7 +15,7 @@ _Floats = npt.NDArray[np.float64]
 
 def score_examples(
     understanding: Understanding,
-    records: Sequence[ForwardRecord],
+    records: PackedRecords,
     mass: _Floats,
     weights: ScoringWeights,
 ) -> _Floats:
@@ -27,9 +24,8 @@ def score_examples(
     mass: query weight x idf of each term of the task; the score is divided by the root of its
     sum. A term counts once, and examples of many words count less.
     """
-    lists = [record.examples for record in records]
-    owners, places, _ = find_matches(understanding.ids, lists)
-    lengths = np.array([len(terms) for terms in lists], dtype=np.float64)
+    owners, places, _ = find_matches(understanding.ids, records.examples)
+    lengths = records.examples.sizes.astype(np.float64)
     norm = weights.examples_norm
     damped = 1.0 - norm + norm * lengths / weights.examples_length
     gains = mass[places] * 2.0 / (1.0 + damped[owners])
@@ -39,7 +35,7 @@ def score_examples(
 
 def measure_exclusion(
     understanding: Understanding,
-    records: Sequence[ForwardRecord],
+    records: PackedRecords,
     mass: _Floats,
     offered: _Floats,
 ) -> _Floats:
@@ -49,12 +45,9 @@ def measure_exclusion(
     `offered`, which name and description have; at least 0.
     """
     excluded = np.zeros(len(records))
-    excluding = [place for place, record in enumerate(records) if record.excluded]
-    if not excluding:
+    if not len(records.excluded):
         return excluded
-    uses = list(chain.from_iterable(records[place].excluded for place in excluding))
-    owners = np.repeat(excluding, [len(records[place].excluded) for place in excluding])
-    clauses, places, _ = find_matches(understanding.ids, uses)
-    shares = np.bincount(clauses, weights=mass[places], minlength=len(uses))
-    np.maximum.at(excluded, owners, shares / max(float(mass.sum()), 1e-9))
+    clauses, places, _ = find_matches(understanding.ids, records.excluded)
+    shares = np.bincount(clauses, weights=mass[places], minlength=len(records.excluded))
+    np.maximum.at(excluded, records.excluding, shares / max(float(mass.sum()), 1e-9))
     return np.maximum(excluded - offered, 0.0)

@@ -69,6 +69,8 @@ def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) ->
 def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
     """Compare catalog and index, and delete data that is no longer reachable."""
     advance_sequence(services)
+    # First, so that few of the revisions that saved statistics count are deleted below.
+    services.library.save()
     orphans, missing = compare_stores(services)
     deletable = [] if services.coordinator.get_pause(DELETION) else orphans
     report: dict[str, object] = {"deleted_revisions": delete_orphans(services, deletable)}
@@ -125,6 +127,7 @@ def resend_stalled_tasks(services: Services) -> int:
 
 def repair_catalog(services: Services) -> None:
     """Repair the catalog after it, or the index, was moved or restored from a backup."""
+    services.library.drop_newer_saved()
     advance_sequence(services)
     _, missing = compare_stores(services)
     request_reingest(services, missing)

@@ -288,8 +288,8 @@ def _estimate_with_withheld(context: QueryContext, ranking: Ranking) -> Ranking:
     """The ranking as it would be without the policy."""
     kept = [one.hit for one in ranking.withheld if one.hit is not None]
     hits = sorted([*ranking.hits, *kept], key=lambda hit: -hit.score)
-    statistics = context.services.library.latest.statistics
-    return estimate_probabilities(replace(ranking, hits=tuple(hits)), statistics)
+    library, everything = context.services.library, replace(ranking, hits=tuple(hits))
+    return estimate_probabilities(everything, library.latest.statistics, library.records)
 
 
 def filter_considered(

@@ -90,8 +90,8 @@ def rank_skills(context: QueryContext) -> Ranking:
     ranking = nudge(context.policy_filter.withhold(ranking))
     ranking = drop_refused(ranking, context.session)
     with context.timings.measure("probability"):
-        statistics = context.services.library.latest.statistics
-        ranking = estimate_probabilities(ranking, statistics)
+        library = context.services.library
+        ranking = estimate_probabilities(ranking, library.latest.statistics, library.records)
     if context.uses_model("select"):
         # Only where a model is configured: building the forms of answers takes time.
         from tasks.query.language_model.select_skills import select_skills

@@ -18,6 +18,7 @@ from search.scoring.probability import (
     load_probability_model,
     match_descriptions,
 )
+from search.scoring.record_source import RecordSource
 from search.scoring.score_candidates import ScoredCandidates, long_task_weight
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
@@ -165,29 +166,40 @@ def build_ranking(query: TaskQuery, scored: ScoredCandidates) -> Ranking:
 
 def list_hits(scored: ScoredCandidates) -> Iterator[RankedSkill]:
     """Scored candidates with some evidence, best first, the first ones with reasons."""
-    for place, key in enumerate(scored.keys):
+    names = tuple(scored.components)
+    rows = zip(
+        scored.keys,
+        scored.scores.tolist(),
+        scored.evidence.tolist(),
+        scored.nearness.tolist(),
+        np.stack(list(scored.components.values()), axis=1).tolist() if names else (),
+        strict=True,
+    )
+    for place, (key, score, evidence, nearness, values) in enumerate(rows):
         # Without a shared term or a near vector there is no evidence, whatever the rank.
-        if not scored.scores[place] > 0:
+        if not score > 0:
             continue
-        parts = {name: float(values[place]) for name, values in scored.components.items()}
+        parts = dict(zip(names, values, strict=True))
         yield RankedSkill(
             key,
-            float(scored.scores[place]),
+            score,
             parts,
             _reasons(scored, key, parts) if place < _EXPLAINED_CANDIDATES else (),
             scored.slots.get(key, ""),
-            float(scored.evidence[place]),
-            None if np.isnan(scored.nearness[place]) else float(scored.nearness[place]),
+            evidence,
+            None if math.isnan(nearness) else nearness,
         )
 
 
-def estimate_probabilities(ranking: Ranking, statistics: LibraryStatistics) -> Ranking:
+def estimate_probabilities(
+    ranking: Ranking, statistics: LibraryStatistics, source: RecordSource
+) -> Ranking:
     """The ranking with the probabilities of its first candidates and of the library.
 
-    Those behind the first 20 get none. `statistics` are those of the library that was searched.
+    Those behind the first 20 get none. statistics, source: of the library that was searched.
     """
     head = ranking.hits[:RIVALS]
-    found = load_probability_model().estimate(collect_evidence(ranking, statistics))
+    found = load_probability_model().estimate(collect_evidence(ranking, statistics, source))
     known = [
         replace(hit, probability=_remember(ranking, hit, probability))
         for hit, probability in zip(head, found.skills.tolist(), strict=True)
@@ -207,12 +219,14 @@ def _remember(ranking: Ranking, hit: RankedSkill, probability: float) -> float:
     return odds / (1.0 + odds)
 
 
-def collect_evidence(ranking: Ranking, statistics: LibraryStatistics) -> RankedEvidence:
+def collect_evidence(
+    ranking: Ranking, statistics: LibraryStatistics, source: RecordSource
+) -> RankedEvidence:
     """What the probabilities of the first candidates are estimated from."""
     head = ranking.hits[:RIVALS]
-    records = statistics.get_records([hit.key for hit in head])
-    shares = match_descriptions(ranking.understanding, list(records.values()), statistics)
-    matched = dict(zip(records, shares.tolist(), strict=True))
+    records = source.pack([hit.key for hit in head])
+    shares = match_descriptions(ranking.understanding, records, statistics)
+    matched = dict(zip(records.keys, shares.tolist(), strict=True))
     return RankedEvidence(
         scores=np.array([hit.score for hit in head]),
         evidence=np.array([hit.evidence for hit in head]),

@@ -16,7 +16,6 @@ from search.scoring.cosine_scale import DEFAULT_SCALE, measure_cosine_scale
 from search.scoring.format_promotion import has_dedicated_skills
 from search.scoring.ranker_factors import load_factors
 from search.scoring.score_candidates import (
-    Candidate,
     ScoredCandidates,
     long_task_weight,
     score_candidates,
@@ -45,6 +44,8 @@ _FORMAT_CANDIDATES = 20
 
 _LONG_TASK_NEIGHBOUR_CUT = 0.75
 """Share of the nearest neighbours that are not searched for a long task, whose words suffice."""
+
+_NO_COSINES = (np.nan, np.nan)
 
 _MIN_MEASURED = 10
 """Least number of candidates from which section cosines are predicted by regression."""
@@ -157,19 +158,17 @@ def score(
     effects = {name: one.effect for name, one in candidates.query.remembered.items()}
 
     def score_some(some: list[RevisionKey]) -> ScoredCandidates:
-        statistics = candidates.query.snapshot.statistics
-        found = [
-            Candidate(key, record, cosines.get(key), sections.get(key))
-            for key, record in statistics.get_records(some).items()
-        ]
+        records = context.services.library.records.pack(some)
+        pairs = [cosines.get(key, _NO_COSINES) for key in records.keys]
         return score_candidates(
             candidates.query.understanding,
-            found,
-            statistics,
+            records,
+            candidates.query.snapshot.statistics,
             without=frozenset(context.request.without),
             scale=scale,
             factors=factors,
             effects=effects,
+            cosines=np.array(pairs, dtype=np.float64).reshape(-1, 2),
         )
 
     ranking = replace(

@@ -28,9 +28,9 @@ import numpy.typing as npt
 from config.load_settings import load_settings
 from config.settings import DiffusionSettings
 from graph.records import Adjacency
+from search.packed_records import PackedRecords
 from search.protocol import (
     Filters,
-    ForwardRecord,
     Hit,
     LexicalSearch,
     Search,
@@ -40,7 +40,7 @@ from search.protocol import (
 )
 from search.scoring.cosine_scale import CosineScale, measure_cosine_scale
 from search.scoring.library_statistics import LibraryStatistics
-from search.scoring.score_candidates import Candidate, score_candidates
+from search.scoring.score_candidates import score_candidates
 from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding, understand
 from skills.events import QueryAsked
@@ -169,7 +169,7 @@ class Draw(NamedTuple):
     """A part of the library, and the candidates of each task in it."""
 
     view: LibrarySnapshot
-    candidates: list[list[Candidate]]
+    candidates: list[tuple[PackedRecords, npt.NDArray[np.float64]]]
     scale: CosineScale
 
 
@@ -178,37 +178,41 @@ def draw(
 ) -> Draw:
     """Statistics and candidates of a part of the library."""
     wide.ids = frozenset(key.skill_id for key in keys)
-    records = services.library.refresh().statistics.get_records(keys)
-    view = LibrarySnapshot({key.skill_id: key.seq for key in keys}, LibraryStatistics(records))
+    services.library.refresh()
+    statistics = LibraryStatistics(services.library.records.read(keys))
+    view = LibrarySnapshot({key.skill_id: key.seq for key in keys}, statistics)
     searched = replace(services, index=cast(SearchIndex, wide))
     found = []
     for task in tasks:
         context = QueryContext.create(searched, QueryAsked(task=task.text), apply_policy=False)
         keys = retrieve(context, TaskQuery(view, task.understanding, task.vector)).keys
-        found.append(list(_with_cosines(services, task, keys, records)))
+        found.append(_with_cosines(services, task, keys))
     return Draw(view, found, measure_cosine_scale(services.encoder.get()))
 
 
 def _with_cosines(
-    services: Services,
-    task: Task,
-    keys: Sequence[RevisionKey],
-    records: Mapping[RevisionKey, ForwardRecord],
-) -> Iterable[Candidate]:
+    services: Services, task: Task, keys: Sequence[RevisionKey]
+) -> tuple[PackedRecords, npt.NDArray[np.float64]]:
     pairs = services.index.get_skill_vectors(keys) if task.vector is not None else {}
-    for key in keys:
+    records = services.library.records.pack(keys)
+    cosines = np.full((len(records), 2), np.nan)
+    for at, key in enumerate(records.keys):
         pair = pairs.get(key)
-        if task.vector is None or pair is None or not pair.any():
-            yield Candidate(key, records[key])
-        else:
-            described, head = (pair @ task.vector).tolist()
-            yield Candidate(key, records[key], (described, head))
+        if task.vector is not None and pair is not None and pair.any():
+            cosines[at] = pair @ task.vector
+    return records, cosines
 
 
 def ranked(task: Task, part: Draw, at: int, weights: ScoringWeights) -> Ranking:
     """The candidates of one task, scored."""
+    records, cosines = part.candidates[at]
     scored = score_candidates(
-        task.understanding, part.candidates[at], part.view.statistics, weights, scale=part.scale
+        task.understanding,
+        records,
+        part.view.statistics,
+        weights,
+        scale=part.scale,
+        cosines=cosines,
     )
     return build_ranking(TaskQuery(part.view, task.understanding, task.vector), scored)
 

@@ -108,7 +108,7 @@ def make_cases(services: Services, row: dict[str, Any], elsewhere: str) -> Itera
         if not asked.hits:
             return None
         marks = tuple(hit.key.skill_id in right for hit in asked.hits[:RIVALS])
-        evidence = collect_evidence(asked, statistics)
+        evidence = collect_evidence(asked, statistics, services.library.records)
         return Case(kind, row["id"], labelled, collection, evidence, marks, judged)
 
     made: list[Case | None] = []

@@ -112,7 +112,7 @@ def recall(home: Path, prompts: Path) -> None:
     """Print what `recall` measures."""
     index, encoder = open_index(home), load_encoder(load_settings(home).encoder)
     keys = index.list_keys()
-    statistics = LibraryStatistics(index.get_forward_records(keys))
+    statistics = LibraryStatistics(index.open_records().read(keys))
     embedded = len(index.get_section_vectors(keys))
     rows = [json.loads(line) for line in prompts.read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row.get("gt_skill_ids")]

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from typing_extensions import override
 
-from config.errors import TransientError
+from config.errors import SkillbusError, TransientError
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
 from skills.events import QueryAsked
@@ -246,8 +246,17 @@ class EmbeddedBackend(StoreBackend):
             worker.thread.join(_STOP_SECONDS)
         self._workers.clear()
         self.services.usage_counter.flush()
+        if self.writable:
+            self._save_library()
         self._stack.close()
         gc.unfreeze()
+
+    def _save_library(self) -> None:
+        """Save the statistics of the library for the processes that come."""
+        try:
+            self.services.library.save()
+        except SkillbusError as error:  # a later process counts the library itself
+            log.warning("the statistics of the library were not saved", reason=str(error))
 
     def _cancel_model_calls(self) -> None:
         """End the calls that refine tasks wait for; they are asked again by a later process."""

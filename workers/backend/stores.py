@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from search.models.batch_encoder import BatchEncoder
 from search.models.identity import EncoderIdentity
 from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
+from search.scoring.record_source import MemoryRecords, RecordSource
+from search.skill_analysis import ANALYSIS_VERSION
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
@@ -23,10 +26,12 @@ from tasks.language_model.skill_pairs.protocol import SkillPairStore
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
+from tasks.policies import QUERY
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.revision_facts import RevisionFactCache
+from tasks.query.process_state.saved_library import SavedLibraryFile
 from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.completion.completions import completion_origins
 from tasks.refine.linking.link_origin import link_kind
@@ -223,6 +228,7 @@ def open_services(
     learned_links = LinksFromUse(outcomes, graph, learning) if learning.links else None
     circuit_breakers = CircuitBreakers() if settings.distributed else None
     facts = RevisionFactCache()
+    origins = completion_origins(settings.language_model)
     loaded = Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures))
     return Services(
         settings=settings,
@@ -230,7 +236,11 @@ def open_services(
         index=index,
         graph=graph,
         library=PublishedLibrary(
-            graph, index, circuit_breakers, facts, completion_origins(settings.language_model)
+            graph,
+            _open_records(index, origins),
+            circuit_breakers,
+            facts,
+            _find_saved_library(settings.home, graph, index, origins),
         ),
         fact_cache=facts,
         circuit_breakers=circuit_breakers,
@@ -250,6 +260,34 @@ def open_services(
         coordinator=coordinator or LocalCoordinator(),
         metrics=measures,
     )
+
+
+def _open_records(index: SearchIndex, origins: Collection[str]) -> RecordSource:
+    """The records of candidates: those of a home from its files, those of servers in memory."""
+    from search.local.index import LocalSearchIndex
+
+    if isinstance(index, LocalSearchIndex):
+        return index.open_records(origins, QUERY.time_limit)
+    return MemoryRecords(index, origins, QUERY.time_limit)
+
+
+def _find_saved_library(
+    home: Path, graph: SkillGraph, index: SearchIndex, origins: Collection[str]
+) -> SavedLibraryFile | None:
+    """Where the statistics of a home are saved; None where they cannot be.
+
+    With the index, since it is replaced by a new one together with them.
+    """
+    from graph.local.store import SqliteSkillGraph
+    from search.local.index import LocalSearchIndex
+
+    if not isinstance(index, LocalSearchIndex) or not isinstance(graph, SqliteSkillGraph):
+        return None
+    of_catalog, of_index = graph.identity, index.get_identity()
+    if of_catalog is None or of_index is None:
+        return None
+    identity = "\n".join((str(ANALYSIS_VERSION), of_catalog, of_index, *sorted(origins)))
+    return SavedLibraryFile(home / "index" / "statistics", identity)
 
 
 def _with_metrics(encoder: Encoder, measures: MetricsRecorder) -> Encoder:

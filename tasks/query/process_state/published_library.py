@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+
+import structlog
 
 from config.errors import TransientError
 from graph.protocol import Catalog
-from search.completed_terms import use_completed
-from search.protocol import ForwardRecord, SearchIndex
+from graph.records import CatalogChanges, SkillState
 from search.scoring.library_statistics import LibraryStatistics
+from search.scoring.record_source import RecordSource
 from skills.record import RevisionKey
-from tasks.policies import QUERY
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.revision_facts import RevisionFactCache
+from tasks.query.process_state.saved_library import SavedLibrary, SavedLibraryFile
+
+log = structlog.get_logger()
 
 _FULL_RELOAD_SECONDS = 86_400.0
+_MIN_UNSAVED = 100
+_MIN_UNSAVED_SHARE = 0.01
+"""Changes since the statistics were saved, from which on they are saved again: each process
+applies them at its start."""
+
+_MANY_CHANGES = 1_000
+_MANY_CHANGES_SHARE = 0.1
+"""Changes at once, from which on the library is counted anew, which takes less memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,31 +51,8 @@ class LibrarySnapshot:
         return [RevisionKey(skill_id, seq) for skill_id, seq in found if seq]
 
 
-class _RetainingStatistics(LibraryStatistics):
-    """Statistics that keep the record of a superseded revision for as long as a query may need it.
-
-    A query keeps the pointers that it started with; another one that runs at the same time may
-    load newer ones meanwhile.
-    """
-
-    def __init__(self, records: Mapping[RevisionKey, ForwardRecord]) -> None:
-        super().__init__(records)
-        self._gone: dict[RevisionKey, tuple[float, ForwardRecord]] = {}
-
-    def discard(self, key: RevisionKey) -> None:
-        """Take a revision out of the statistics; its record stays readable for a while."""
-        now = time.monotonic()
-        gone = {old: kept for old, kept in self._gone.items() if now - kept[0] < QUERY.time_limit}
-        for old, record in super().get_records([key]).items():
-            gone[old] = (now, record)
-        self._gone = gone
-        super().discard(key)
-
-    def get_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
-        """Records of these revisions, superseded ones included."""
-        found, gone = super().get_records(keys), self._gone
-        found |= {key: gone[key][1] for key in keys if key not in found and key in gone}
-        return {key: found[key] for key in keys if key in found}
+class _RecordGoneError(Exception):
+    """The record of a revision that the statistics count was deleted meanwhile."""
 
 
 class PublishedLibrary:
@@ -72,27 +61,32 @@ class PublishedLibrary:
     With `circuit_breakers`, a library that was read once stays usable while the stores do not
     answer: the last snapshot is used. Thread-safe.
 
-    facts: forgets what it knows of skills that the change feed names. origins: of the language
-    model's completions that statistics and scores use.
+    records: of the revisions, with the completions in use. facts: forgets what it knows of skills
+    that the change feed names. saved: statistics that an earlier process counted.
     """
 
     def __init__(
         self,
         graph: Catalog,
-        index: SearchIndex,
+        records: RecordSource,
         circuit_breakers: CircuitBreakers | None = None,
         facts: RevisionFactCache | None = None,
-        origins: Collection[str] = (),
+        saved: SavedLibraryFile | None = None,
     ) -> None:
         self._graph = graph
-        self._index = index
+        self.records = records
         self._circuit_breakers = circuit_breakers
         self._facts = facts
-        self._origins = frozenset(origins)
+        self._saved = saved
         self._read_at = 0.0
         self._lock = threading.Lock()
+        self._empty()
+
+    def _empty(self) -> None:
         self._epoch = 0
         self._snapshot = LibrarySnapshot({}, LibraryStatistics())
+        self._absent: set[RevisionKey] = set()
+        self._unsaved = 0
 
     def refresh(self) -> LibrarySnapshot:
         """The present library: one round trip to the catalog, and one to the index for changes.
@@ -101,7 +95,7 @@ class PublishedLibrary:
         """
         with self._lock:
             try:
-                self._apply_changes()
+                self._follow()
             except TransientError as error:
                 if self._circuit_breakers is None or not self._read_at:
                     raise
@@ -114,38 +108,124 @@ class PublishedLibrary:
         """The snapshot that was read last, without a round trip."""
         return self._snapshot
 
-    def _apply_changes(self) -> None:
-        if time.monotonic() - self._read_at > _FULL_RELOAD_SECONDS:
+    # -- saved statistics
+
+    def save(self) -> None:
+        """Save the statistics for later processes, if much has changed since they were saved.
+
+        Raises TransientError if a store does not answer, or the disk is full.
+        """
+        if self._saved is None:
+            return
+        with self._lock:
+            self._follow()
+            pointers = self._snapshot.pointers
+            least = max(_MIN_UNSAVED, _MIN_UNSAVED_SHARE * len(pointers))
+            # Statistics that lack revisions would never get them.
+            if self._unsaved >= least and not self._absent:
+                self._saved.save(SavedLibrary(self._epoch, pointers, self._snapshot.statistics))
+                self._unsaved = 0
+
+    def drop_newer_saved(self) -> None:
+        """Delete saved statistics that are newer than the catalog, which was then restored from a
+        backup. Called by the writing process before the catalog grows beyond them."""
+        if self._saved is None or (saved := self._saved.load()) is None:
+            return
+        if self._graph.get_changes_since(saved.epoch).epoch < saved.epoch:
+            log.warning("saved statistics were newer than the catalog", epoch=saved.epoch)
+            self._saved.delete()
+
+    def _restore(self) -> bool:
+        """Start from the saved statistics; whether they are of this library.
+
+        The catalog forgets removed skills after a time, which the number of skills shows.
+        """
+        saved = None if self._saved is None else self._saved.load()
+        if saved is None:
+            return False
+        self._epoch = saved.epoch
+        self._snapshot = LibrarySnapshot(saved.pointers, saved.statistics)
+        changes = self._graph.get_changes_since(self._epoch)
+        if changes.epoch < saved.epoch:
+            return False
+        self._apply(changes)
+        return self._count_published() == len(self._snapshot.pointers)
+
+    def _count_published(self) -> int:
+        sources = [source.source_id for source in self._graph.list_sources()]
+        counted = self._graph.count_states_by_source(sources).values()
+        return sum(states.get(SkillState.PUBLISHED, 0) for states in counted)
+
+    # -- following the catalog
+
+    def _follow(self) -> None:
+        if not self._read_at or time.monotonic() - self._read_at > _FULL_RELOAD_SECONDS:
             # The catalog forgets removed skills after a time: changes alone would miss them.
-            self._epoch, self._snapshot = 0, LibrarySnapshot({}, LibraryStatistics())
+            self._start_anew()
+        try:
+            self._apply(self._read_changes())
+        except _RecordGoneError:
+            self._start_anew()
+            self._apply(self._read_changes())
+        self._read_at = time.monotonic()
+
+    def _start_anew(self) -> None:
+        """Start from the saved statistics, or from nothing."""
+        self._empty()
+        try:
+            if self._restore():
+                return
+        except _RecordGoneError:
+            pass
+        self._empty()
+
+    def _read_changes(self) -> CatalogChanges:
         if self._circuit_breakers is None:
-            changes = self._graph.get_changes_since(self._epoch)
-        else:
-            changes = self._circuit_breakers.graph.call(
-                lambda: self._graph.get_changes_since(self._epoch)
-            )
+            return self._graph.get_changes_since(self._epoch)
+        return self._circuit_breakers.graph.call(lambda: self._graph.get_changes_since(self._epoch))
+
+    def _apply(self, changes: CatalogChanges) -> None:
         if self._facts is not None:
             self._facts.forget(changes.relinked)
         if changes.pointers:
             self._snapshot = self._apply_pointers(changes.pointers)
+            self._unsaved += len(changes.pointers)
         self._epoch = changes.epoch
-        self._read_at = time.monotonic()
 
     def _apply_pointers(self, moved: Mapping[str, int]) -> LibrarySnapshot:
         before, statistics = self._snapshot.pointers, self._snapshot.statistics
-        keys = [RevisionKey(skill_id, seq) for skill_id, seq in moved.items() if seq]
-        if not before:
-            statistics = _RetainingStatistics(self._read_records(keys))
-            return LibrarySnapshot({key.skill_id: key.seq for key in keys}, statistics)
-        for key, record in self._read_records(statistics.missing_keys(keys)).items():
-            statistics.add(key, record)
-        for skill_id, seq in moved.items():
-            if skill_id in before and before[skill_id] != seq:
-                statistics.discard(RevisionKey(skill_id, before[skill_id]))
-        pointers = {**before, **moved}
-        return LibrarySnapshot({name: seq for name, seq in pointers.items() if seq}, statistics)
+        moved = {name: seq for name, seq in moved.items() if before.get(name, 0) != seq}
+        pointers = {name: seq for name, seq in {**before, **moved}.items() if seq}
+        if len(moved) > _MANY_CHANGES + _MANY_CHANGES_SHARE * len(before):
+            statistics = self._count(pointers)
+        else:
+            self._recount(before, moved)
+        self.records.release([RevisionKey(name, before[name]) for name in moved if name in before])
+        return LibrarySnapshot(pointers, statistics)
 
-    def _read_records(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, ForwardRecord]:
-        """Forward records with the completions in use."""
-        found = self._index.get_forward_records(keys)
-        return {key: use_completed(record, self._origins) for key, record in found.items()}
+    def _count(self, pointers: Mapping[str, int]) -> LibraryStatistics:
+        """The statistics over these revisions, of which few are in memory at a time."""
+        keys = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items()]
+        statistics, found = LibraryStatistics(), set[RevisionKey]()
+        for some in self.records.read(keys):
+            statistics.add(some)
+            found.update(some.keys)
+        self._absent = set(keys) - found
+        return statistics
+
+    def _recount(self, before: Mapping[str, int], moved: Mapping[str, int]) -> None:
+        """Change the statistics by what was published and superseded."""
+        fresh = [RevisionKey(name, seq) for name, seq in moved.items() if seq]
+        superseded = [RevisionKey(name, before[name]) for name in moved if name in before]
+        counted = [key for key in superseded if key not in self._absent]
+        # All are read before any is counted, so that an error leaves the statistics whole.
+        added = list(self.records.read(fresh)) if fresh else []
+        gone = list(self.records.read(counted)) if counted else []
+        if sum(map(len, gone)) < len(counted):
+            raise _RecordGoneError
+        for some in added:
+            self._snapshot.statistics.add(some)
+        for some in gone:
+            self._snapshot.statistics.discard(some)
+        found = {key for some in added for key in some.keys}
+        self._absent = self._absent.difference(superseded) | (set(fresh) - found)

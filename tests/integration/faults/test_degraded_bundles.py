@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import TransientError
+from search.scoring.record_source import MemoryRecords
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked, SourceChanged
 from tasks.policies import Deadline
@@ -58,12 +59,14 @@ class Distributed:
             reranker=None,
             usage_counter=cast(Any, Uses()),
         )
-        self._library = PublishedLibrary(services.graph, services.index)
+        self._library = PublishedLibrary(services.graph, MemoryRecords(services.index))
 
     def restart(self) -> None:
         """Forget which server failed."""
         services = self._services
-        self._library = PublishedLibrary(services.graph, services.index, CircuitBreakers())
+        self._library = PublishedLibrary(
+            services.graph, MemoryRecords(services.index), CircuitBreakers()
+        )
 
     def ask(self) -> Bundle:
         services = replace(

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from search.blob_codec import pack_forward, unpack_forward
 from search.completed_terms import COMPLETED, origin_tag, stack_fields, tag_terms, use_completed
+from search.packed_records import pack_records
 from search.protocol import FIELDS, TEXT_FIELDS, ForwardRecord
 from search.scoring.hubness import compute_hubness
 from search.scoring.library_statistics import LibraryStatistics
-from search.scoring.score_candidates import Candidate, score_candidates
 from search.scoring.weights import ScoringWeights
 from search.skill_analysis import analyse_skill
 from search.text.background_frequencies import load_background
@@ -26,6 +26,7 @@ from search.text.tokens import term_id
 from skills import record_codec
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, ParsedSkill, RevisionKey
+from tests.support.samples.candidates import Candidate, score, statistics_of
 
 SKILL = """---
 name: kiln-firing
@@ -129,9 +130,9 @@ class TestUse:
 
     def test_records_with_and_without_are_stacked(self) -> None:
         plain, used = forward(), use_completed(forward(SKILL, RECORD), [RECORD.origin])
-        counts, lengths = stack_fields([plain, plain])
+        counts, lengths = stack_fields([plain.counts] * 2, [plain.lengths] * 2)
         assert counts.shape[1] == lengths.shape[1] == len(TEXT_FIELDS)
-        counts, lengths = stack_fields([plain, used])
+        counts, lengths = stack_fields([plain.counts, used.counts], [plain.lengths, used.lengths])
         assert counts.shape == (len(plain.terms) + len(used.terms), len(FIELDS))
         assert lengths[:, COMPLETED].tolist() == [0.0, 3.0]
 
@@ -139,10 +140,10 @@ class TestUse:
         used = use_completed(forward(SKILL, RECORD), [RECORD.origin])
         statistics = LibraryStatistics()
         for number, record in enumerate((forward(), used, forward())):
-            statistics.add(RevisionKey("a:b", number + 1), record)
+            statistics.add(pack_records({RevisionKey("a:b", number + 1): record}))
         assert statistics.mean_lengths[COMPLETED] == 3.0
         assert statistics.document_frequencies(np.array([term_id("clay")])).tolist() == [1]
-        statistics.discard(RevisionKey("a:b", 2))
+        statistics.discard(pack_records({RevisionKey("a:b", 2): used}))
         assert statistics.mean_lengths[COMPLETED] == 1.0
 
 
@@ -151,9 +152,8 @@ class TestScores:
 
     def scores(self, task: str, records: Sequence[ForwardRecord]) -> dict[str, float]:
         keys = [RevisionKey(f"a:{number}", 1) for number in range(len(records))]
-        statistics = LibraryStatistics(dict(zip(keys, records, strict=True)))
         candidates = [Candidate(*one) for one in zip(keys, records, strict=True)]
-        scored = score_candidates(understand(task), candidates, statistics)
+        scored = score(understand(task), candidates, statistics_of(candidates))
         return {
             key.skill_id: score
             for key, score in zip(scored.keys, scored.scores.tolist(), strict=True)
@@ -167,7 +167,11 @@ class TestScores:
         ]
         assert self.scores(task, plain) == self.scores(task, stored)
         hubs = [
-            compute_hubness(records, load_background(), ScoringWeights()).tolist()
+            compute_hubness(
+                pack_records({RevisionKey("a:b", n): one for n, one in enumerate(records)}),
+                load_background(),
+                ScoringWeights(),
+            ).tolist()
             for records in (plain, stored)
         ]
         assert hubs[0] == hubs[1]

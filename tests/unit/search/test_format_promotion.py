@@ -2,20 +2,22 @@ from __future__ import annotations
 
 import numpy as np
 
+from search.packed_records import HashLists, pack_records
 from search.scoring.format_promotion import has_dedicated_skills, promote_format_owners
-from search.scoring.library_statistics import LibraryStatistics, name_terms
+from search.scoring.library_statistics import LibraryStatistics
 from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 
 
-def library(*skills: tuple[str, str]) -> tuple[LibraryStatistics, list[np.ndarray]]:
+def library(*skills: tuple[str, str]) -> tuple[LibraryStatistics, HashLists]:
     records = {}
     for number, (name, body) in enumerate(skills):
         text = f"---\nname: {name}\ndescription: About {name}.\n---\n{body}\n"
         forward = analyse_skill(parse_skill(name, text.encode())).forward
         records[RevisionKey(f"home:{name}-{number}", 1)] = forward
-    return LibraryStatistics(records), [name_terms(record) for record in records.values()]
+    packed = pack_records(records)
+    return LibraryStatistics([packed]), packed.names
 
 
 PLAIN = [(f"subject-{word}", "Plain words.") for word in ("alder", "birch", "cedar", "elm", "fir")]

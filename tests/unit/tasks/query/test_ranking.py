@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from config.settings import ChoiceSettings
+from search.protocol import SearchIndex
 from search.scoring.library_statistics import LibraryStatistics
+from search.scoring.record_source import MemoryRecords
 from search.scoring.score_candidates import ScoredCandidates
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
@@ -16,6 +19,7 @@ from tasks.query.process_state.published_library import LibrarySnapshot
 from tasks.query.ranking import Ranking, TaskQuery, build_ranking, estimate_probabilities
 
 STATISTICS = LibraryStatistics()
+RECORDS = MemoryRecords(cast(SearchIndex, None))
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 
 
@@ -45,7 +49,7 @@ def test_a_candidate_without_evidence_is_no_hit() -> None:
 
 
 def test_the_first_candidates_and_the_library_get_probabilities() -> None:
-    ranking = estimate_probabilities(rank((0.5, 0.4)), STATISTICS)
+    ranking = estimate_probabilities(rank((0.5, 0.4)), STATISTICS, RECORDS)
     assert ranking.probability is not None
     first, second = (hit.probability or 0.0 for hit in ranking.hits)
     assert 0 < second < first <= ranking.probability < 1
@@ -54,4 +58,5 @@ def test_the_first_candidates_and_the_library_get_probabilities() -> None:
 
 
 def test_a_ranking_without_hits_has_the_probability_0() -> None:
-    assert estimate_probabilities(replace(rank((0.5, 0.4)), hits=()), STATISTICS).probability == 0
+    empty = replace(rank((0.5, 0.4)), hits=())
+    assert estimate_probabilities(empty, STATISTICS, RECORDS).probability == 0

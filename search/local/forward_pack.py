@@ -1,0 +1,172 @@
+"""The pack of forward records: term counts of all revisions, mapped into memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from search.batches import batches
+from search.blob_codec import unpack_forward
+from search.local.column_pack import NewRows, PackFormat
+from search.local.mapped_columns import Array, Block, Column, MappedColumns
+from search.packed_records import RecordView, pack_views, view_record
+from search.protocol import TEXT_FIELDS, ForwardRecord, TermIds
+from search.scoring.hubness import BACKGROUND_MEAN_LENGTHS, compute_hubness
+from search.scoring.weights import ScoringWeights
+from search.text.background_frequencies import load_background
+from skills.record import RevisionKey
+
+_FORMAT = 1
+_BATCH_ROWS = 500
+_FIELDS = len(TEXT_FIELDS)
+_COLUMNS = (
+    Column("key_hash", "<u8"),
+    Column("lengths", "<f4", _FIELDS),
+    Column("hubness", "<f8"),
+    # Whether a language model completed the revision; what it wrote is in the store alone.
+    Column("completed", "<u1"),
+    Column("terms", "<u8", lists="terms"),
+    Column("counts", "<u1", _FIELDS, lists="terms"),
+    Column("bigrams", "<u8", lists="bigrams"),
+    Column("bigram_weights", "<f4", lists="bigrams"),
+    Column("names", "<u8", lists="names"),
+    Column("examples", "<u8", lists="examples"),
+    # The terms of all excluded uses of a revision, and how many each of these has.
+    Column("excluded", "<u8", lists="excluded"),
+    Column("excluded_sizes", "<i4", lists="excluded_sizes"),
+)
+
+
+@lru_cache(maxsize=1)
+def forward_format() -> PackFormat:
+    """Return the format of the pack. Its version follows from all that hubness is computed with;
+    the analysis of skills is part of the schema of the index."""
+    background = load_background()
+    digest = blake2b(repr((ScoringWeights(), BACKGROUND_MEAN_LENGTHS)).encode(), digest_size=8)
+    digest.update(background.terms.tobytes() + background.levels.tobytes())
+    digest.update(repr(background.max_idf).encode())
+    return PackFormat("forward", f"{_FORMAT}.{digest.hexdigest()}", _COLUMNS, read_rows)
+
+
+def hash_key(key: RevisionKey) -> bytes:
+    """Return a stable hash of 8 bytes; 64 bits make a collision among millions unlikely."""
+    text = f"{key.seq}@{key.skill_id}"
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def read_rows(connection: sqlite3.Connection, after: int) -> Iterator[NewRows]:
+    """Yield the rows of the store above a row number, in order, some at a time."""
+    rows = connection.execute(
+        "SELECT number, skill_id, seq, forward FROM revisions WHERE number > ? ORDER BY number",
+        (after,),
+    )
+    for batch in batches(rows, _BATCH_ROWS):
+        records = {RevisionKey(name, seq): unpack_forward(blob) for _, name, seq, blob in batch}
+        yield NewRows(_to_block(records), batch[-1][0])
+
+
+def _to_block(records: dict[RevisionKey, ForwardRecord]) -> Block:
+    packed = pack_views([view_record(key, record) for key, record in records.items()])
+    excluded = [[len(use) for use in record.excluded] for record in records.values()]
+    return Block(
+        len(records),
+        {
+            "key_hash": np.frombuffer(b"".join(map(hash_key, records)), dtype="<u8"),
+            "lengths": packed.lengths,
+            "hubness": compute_hubness(packed, load_background(), ScoringWeights()),
+            "completed": np.array([bool(record.completed) for record in records.values()]),
+            "terms": packed.terms.values,
+            "counts": packed.counts,
+            "bigrams": packed.bigrams.values,
+            "bigram_weights": packed.bigram_weights,
+            "names": packed.names.values,
+            "examples": packed.examples.values,
+            "excluded": packed.excluded.values,
+            "excluded_sizes": np.array([size for sizes in excluded for size in sizes]),
+        },
+        {
+            "terms": packed.terms.sizes,
+            "bigrams": packed.bigrams.sizes,
+            "names": packed.names.sizes,
+            "examples": packed.examples.sizes,
+            "excluded": np.array([sum(sizes) for sizes in excluded]),
+            "excluded_sizes": np.array([len(sizes) for sizes in excluded]),
+        },
+    )
+
+
+class ForwardPack:
+    """The mapped rows, found by key. Threads may share it."""
+
+    def __init__(self, columns: MappedColumns) -> None:
+        self._columns = columns
+        hashes = columns.values["key_hash"]
+        # Of a revision that was deleted and added again, the later row.
+        self._order = np.argsort(hashes, kind="stable")
+        self._sorted = hashes[self._order]
+
+    def find(self, keys: Sequence[RevisionKey]) -> npt.NDArray[np.intp]:
+        """Return the place of each revision, -1 for one that is not there."""
+        if not len(self._sorted) or not keys:
+            return np.full(len(keys), -1, dtype=np.intp)
+        wanted = np.frombuffer(b"".join(map(hash_key, keys)), dtype="<u8")
+        near = np.maximum(self._sorted.searchsorted(wanted, side="right") - 1, 0)
+        return np.where(self._sorted[near] == wanted, self._order[near], -1)
+
+    def is_completed(self, places: Array) -> npt.NDArray[np.bool_]:
+        """Return whether the store has more of these rows, which a language model wrote."""
+        return self._columns.values["completed"][places] > 0
+
+    def view(self, keys: Sequence[RevisionKey], places: Array) -> list[RecordView]:
+        """Return the records of these rows, without completions."""
+        values = self._columns.values
+        terms, counts = values["terms"], values["counts"]
+        bigrams, weights = values["bigrams"], values["bigram_weights"]
+        names, examples = values["names"], values["examples"]
+        return [
+            RecordView(
+                key,
+                terms[a:b],
+                counts[a:b],
+                lengths,
+                bigrams[c:d],
+                weights[c:d],
+                names[e:f],
+                examples[g:h],
+                excluded,
+                hubness,
+            )
+            for key, a, b, lengths, c, d, e, f, g, h, excluded, hubness in zip(
+                keys,
+                *self._bounds("terms", places),
+                values["lengths"][places],
+                *self._bounds("bigrams", places),
+                *self._bounds("names", places),
+                *self._bounds("examples", places),
+                self._excluded(places),
+                values["hubness"][places].tolist(),
+                strict=True,
+            )
+        ]
+
+    def _bounds(self, lists: str, places: Array) -> tuple[list[int], list[int]]:
+        starts, ends = self._columns.bounds(lists, places)
+        return starts.tolist(), ends.tolist()
+
+    def _excluded(self, places: Array) -> list[tuple[TermIds, ...]]:
+        """Return the excluded uses of each row; most rows have none."""
+        found: list[tuple[TermIds, ...]] = [()] * len(places)
+        starts, ends = self._columns.bounds("excluded_sizes", places)
+        firsts, _ = self._columns.bounds("excluded", places)
+        for at in np.flatnonzero(ends > starts).tolist():
+            sizes = self._columns.values["excluded_sizes"][starts[at] : ends[at]]
+            edges = [0, *np.cumsum(sizes).tolist()]
+            values = self._columns.values["excluded"][firsts[at] :]
+            found[at] = tuple(values[a:b] for a, b in pairwise(edges))
+        return found
