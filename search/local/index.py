@@ -284,8 +284,9 @@ class LocalSearchIndex(SearchIndex):
     @override
     def close(self) -> None:
         with self._write_lock:
+            writable, self._writable = self._writable, False
             try:
-                if self._writable:
+                if writable:  # not when it is closed again
                     self._forward_pack.write_if_due(_MIN_PACKED)
             finally:
                 self._engine.close()

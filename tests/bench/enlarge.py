@@ -164,6 +164,7 @@ def copy_revision(
             mentions=find_mentions(parsed),
             body_terms=body_terms(analysis, background),
             description_terms=description_terms(analysis, background),
+            has_vectors=True,
         ),
     )
 

@@ -266,6 +266,7 @@ def test_the_index_packs_what_is_worth_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert count_packed() == 10
     with closing(open_index(tmp_path)) as index:
         index.add(DOCUMENTS[12:13])
+        index.close()  # closing it again does nothing
     assert count_packed() == 13
     with closing(open_index(tmp_path, writable=False)) as index:
         assert index.open_records().pack(KEYS).keys == tuple(KEYS[:13])
