@@ -19,7 +19,7 @@ from pathlib import Path
 from config.settings import EncoderSettings
 from graph.local.store import SqliteSkillGraph
 from search.local.index import LocalSearchIndex
-from search.models.encoder import encoder_identity
+from search.models.load_models import encoder_identity
 from tests.bench.enlarge import copy_links, copy_revision, list_turns
 
 _AT_ONCE = 200
