@@ -15,9 +15,9 @@ import numpy as np
 from typing_extensions import override
 
 from config.errors import PermanentError
-from config.extras import check_installed
 from config.settings import EncoderSettings
 from search.models.batch_encoder import BatchEncoder, Ids, Mask, limit_malloc_arenas
+from search.models.extras import check_installed
 from search.models.identity import (
     DEFAULT_MODEL,
     PLAIN_MODEL,

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from config.errors import PermanentError
-from config.extras import check_installed
 from search.models.encoder import has_bfloat16
+from search.models.extras import check_installed
 from search.models.identity import TRAINING_FILE
 from workers.library.user_files import write_atomically
 
