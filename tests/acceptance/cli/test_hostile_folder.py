@@ -62,6 +62,8 @@ RUNS = {
     "consume": (["consume"], CLOSED),
     "worker": (["worker"], CLOSED),
     "reindex": (["reindex"], CLOSED),
+    "backup": (["backup", "copy"], {}),
+    "restore": (["restore", "copy"], {}),
     "eval": (["eval", "routing", "tasks.jsonl"], {}),
     "train": (["train", "roles", "labels.json", "--skills", "s=library"], {}),
 }
