@@ -17,7 +17,7 @@ import numpy as np
 from typing_extensions import override
 
 from config.settings import EncoderSettings
-from search.models.batch_encoder import BatchEncoder
+from search.models.batch_encoder import BatchEncoder, Ids, Mask
 from search.models.identity import processor_has_bfloat16, read_prompts, resolve_prompts
 from search.models.load_models import encoder_identity
 from search.models.packaged_encoder import PackagedEncoder
@@ -75,6 +75,14 @@ class RememberingEncoder(BatchEncoder):
             self.on_encoded(len(texts) - len(missing), 0, 0.0)
         rows = np.frombuffer(b"".join(known[key] for key in keys), dtype=np.float32)
         return rows.reshape(len(texts), self.dimension).copy()
+
+    @override
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        return self._load()._tokenize(texts)
+
+    @override
+    def _run(self, ids: Ids, mask: Mask) -> Vector:
+        return self._load()._run(ids, mask)
 
     def _load(self) -> BatchEncoder:
         with self._loading:
