@@ -36,6 +36,7 @@ def library(
     uploaded.parent.mkdir()
     uploaded.write_text(UPLOAD, encoding="utf-8")
     made("upload", str(uploaded.parent), "--source", "sent")
+    made("sync", str(crafts))  # also embeds the sections of what was uploaded
     return made
 
 

@@ -91,16 +91,20 @@ class ForkServer:
         self._asking = threading.Lock()
         self._socket = folder / "forkserver.sock"
         program = Path(__file__).with_name("forkserver.py")
-        self._server = subprocess.Popen(
-            [sys.executable, str(program), str(self._socket), str(vectors)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env={**clean_environment(), "PYTHONPATH": str(ROOT)},
-        )
+        errors = folder / "forkserver.err"
+        with errors.open("wb") as stderr:
+            self._server = subprocess.Popen(
+                [sys.executable, str(program), str(self._socket), str(vectors)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=ROOT,
+                env={**clean_environment(), "PYTHONPATH": str(ROOT)},
+            )
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
-        self._started.get(timeout=START_SECONDS)
+        if self._started.get(timeout=START_SECONDS) < 0:
+            raise RuntimeError(f"the fork server ended: {errors.read_text()}")
 
     def _listen(self) -> None:
         assert self._server.stdout is not None
@@ -116,6 +120,7 @@ class ForkServer:
                     continue
             process.code = answer["code"]
             process.ended.set()
+        self._started.put(-1)
 
     def start(
         self, *args: str, env: Mapping[str, str], cwd: Path | None = None, stdin: str | None = None

@@ -6,6 +6,7 @@ any process of the run has encoded before is looked up in a file instead of bein
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,11 +50,15 @@ class RememberingEncoder(BatchEncoder):
         self._path = path
         self._loading = threading.Lock()
         self._loaded: BatchEncoder | None = None
-        with self._open() as file:
-            file.execute("PRAGMA journal_mode = WAL")
-            file.execute(
-                "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, vector BLOB NOT NULL)"
-            )
+        # SQLite does not wait for another process that changes the mode of a file.
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with self._open() as file:
+                file.execute("PRAGMA journal_mode = WAL")
+                file.execute(
+                    "CREATE TABLE IF NOT EXISTS vectors"
+                    " (text BLOB PRIMARY KEY, vector BLOB NOT NULL)"
+                )
 
     @override
     def _encode(

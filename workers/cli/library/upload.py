@@ -89,7 +89,10 @@ def _wait_for_upload(backend: Backend, staged: StagedUpload) -> dict[str, Any]:
 
 
 def _is_waiting(entry: CatalogEntry) -> bool:
-    return entry.requested_seq > entry.seq
+    """Whether the skill is not yet searchable, by words and meaning."""
+    if entry.requested_seq > entry.seq:
+        return True
+    return entry.state is SkillState.PUBLISHED and not entry.has_vectors
 
 
 def _print(report: dict[str, Any], as_json: bool) -> None:
