@@ -21,7 +21,7 @@ from skills.filtered_pattern import FilteredPattern
 from skills.required_words import replace_white_space
 
 MAX_PARTS = 64
-"""Parts of a text that are told apart, one bit each."""
+"""Number of parts that a text is divided into, one bit each."""
 
 ANYWHERE = (1 << MAX_PARTS) - 1
 """The bits of all parts."""

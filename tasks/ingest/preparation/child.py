@@ -33,7 +33,7 @@ def main() -> None:
             for request in requests:
                 try:
                     outcome: object = prepare_skill(request, settings)
-                except Exception:
+                except Exception:  # the other side decides what a broken skill means
                     outcome = BrokenPreparation(traceback.format_exc())
                 connection.send(outcome)
         except (EOFError, ConnectionError):
