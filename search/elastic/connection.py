@@ -165,22 +165,35 @@ class ElasticsearchConnection:
     # -- bulk
 
     def bulk(self, operations: Sequence[BulkOperation], *, wait: bool = False) -> int:
-        """Execute operations in requests of about BULK_BYTES; returns how many documents existed.
+        """Execute operations as `bulk_unless_refused` does; returns how many documents existed.
 
-        Creating a document that exists and deleting one that does not succeed without effect.
-        wait: return when searches see the changes.
-
-        Raises TransientError if a busy server still rejects items after some retries, and
-        PermanentError for the first document that it will never accept, once all others are
-        written.
+        Raises PermanentError for the first document that the server will never accept, once all
+        others are written.
         """
-        existed, refused = 0, []
+        existed, refused = self.bulk_unless_refused(operations, wait=wait)
+        for error in refused.values():
+            raise error
+        return existed
+
+    def bulk_unless_refused(
+        self, operations: Sequence[BulkOperation], *, wait: bool = False
+    ) -> tuple[int, dict[str, SkillbusError]]:
+        """Execute operations in requests of about BULK_BYTES.
+
+        Returns how many documents existed, and the errors of those that the server will never
+        accept, by document id. Creating a document that exists and deleting one that does not
+        succeed without effect. wait: return when searches see the changes.
+
+        Raises TransientError if a busy server still rejects items after some retries.
+        """
+        existed = 0
+        refused: dict[str, SkillbusError] = {}
         for chunk in _chunks(operations):
             left = list(chunk)
             for delay in (*_RETRY_DELAYS_SECONDS, None):
                 left, known, errors = self._bulk_once(left, wait)
                 existed += known
-                refused += errors
+                refused.update(errors)
                 if not left:
                     break
                 if delay is None:
@@ -190,17 +203,15 @@ class ElasticsearchConnection:
                         public_message=_PUBLIC_BUSY,
                     )
                 time.sleep(delay)
-        if refused:
-            raise refused[0]
-        return existed
+        return existed, refused
 
     def _bulk_once(
         self, operations: Sequence[BulkOperation], wait: bool
-    ) -> tuple[list[BulkOperation], int, list[SkillbusError]]:
+    ) -> tuple[list[BulkOperation], int, dict[str, SkillbusError]]:
         """Send one bulk request.
 
         Returns the operations to retry, the number of documents that existed, and the errors of
-        the items that are never accepted.
+        the documents that are never accepted, by id.
         """
         lines: list[Any] = []
         for one in operations:
@@ -217,8 +228,8 @@ class ElasticsearchConnection:
                 filter_path=["errors", "items.*.status", "items.*.error"],
             )
         if not answer["errors"] and all(one.document is not None for one in operations):
-            return [], 0, []
-        retry, known, refused = [], 0, []
+            return [], 0, {}
+        retry, known, refused = [], 0, {}
         for one, item in zip(operations, answer["items"], strict=True):
             result = next(iter(item.values()))
             status = int(result["status"])
@@ -229,7 +240,7 @@ class ElasticsearchConnection:
             elif status in _BUSY and "cluster_block_exception" not in _kinds(result["error"]):
                 retry.append(one)
             else:
-                refused.append(self._item_error(one, status, result["error"]))
+                refused[one.id] = self._item_error(one, status, result["error"])
         return retry, known, refused
 
     def _item_error(self, one: BulkOperation, status: int, cause: Any) -> SkillbusError:

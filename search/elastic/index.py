@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 from typing_extensions import override
 
-from config.errors import PermanentError
+from config.errors import PermanentError, SkillbusError
 from config.server_settings import ServerSettings
 from search.blob_codec import unpack_filters
 from search.elastic.caches import LRUCache, VectorCache
@@ -140,18 +140,26 @@ class ElasticsearchIndex(SearchIndex):
                     vectors.append(self._create_vectors(index_set, document, document.vectors))
                 searchable.append(_create(index_set, "skills", key, skill_record(document)))
             self._connection.bulk(read_by_key)
-            self._write_searchable(index_set, "vectors", vectors)
+            refused = self._write_searchable(index_set, "vectors", vectors)
             # `skills` is written last, so that whatever a search finds is complete.
-            self._write_searchable(index_set, "skills", searchable)
+            complete = [one for one in searchable if one.id not in refused]
+            refused |= self._write_searchable(index_set, "skills", complete)
+            for error in refused.values():
+                raise error
 
     def _write_searchable(
         self, index_set: IndexSet, kind: str, operations: Sequence[BulkOperation]
-    ) -> None:
-        """Write documents and wait until searches find them."""
-        if operations and self._connection.bulk(operations, wait=True):
+    ) -> dict[str, SkillbusError]:
+        """Write documents and wait until searches find them; returns the errors of those that the
+        server will never accept, by document id."""
+        if not operations:
+            return {}
+        existed, refused = self._connection.bulk_unless_refused(operations, wait=True)
+        if existed:
             # `wait` does not cover documents that another process wrote a moment ago.
             with self._connection.translate_errors() as client:
                 client.indices.refresh(index=index_set.index_name(kind))
+        return refused
 
     def _create_vectors(
         self, index_set: IndexSet, revision: SkillDocument | StoredRevision, vectors: Vector

@@ -19,6 +19,7 @@ from config.server_settings import ServerSettings
 from search.completed_terms import origin_tag
 from search.elastic import index as elastic_index
 from search.elastic import index_sets
+from search.elastic.connection import BulkOperation
 from search.elastic.document_codec import document_id
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
@@ -221,16 +222,15 @@ class TestWriting:
     def test_a_kill_between_the_writes_leaves_what_can_be_swept(
         self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def killed(*args: object) -> bytes:
-            raise KeyboardInterrupt
-
         index.add([document("loom")])
-        bulk, calls = index._connection.bulk, iter([1, 2])
+        write, calls = index._connection.bulk_unless_refused, iter(range(2))
 
-        def once(operations: Sequence[object], **how: bool) -> int:
-            return bulk(operations, **how) if next(calls) == 1 else killed()
+        def once(operations: Sequence[BulkOperation], **how: bool) -> object:
+            if next(calls):
+                raise KeyboardInterrupt
+            return write(operations, **how)
 
-        monkeypatch.setattr(index._connection, "bulk", once)
+        monkeypatch.setattr(index._connection, "bulk_unless_refused", once)
         with pytest.raises(KeyboardInterrupt):
             index.add([document("kiln")])
         monkeypatch.undo()

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -237,18 +237,23 @@ def test_an_interrupt_ends_a_call_as_itself(settings: ServerSettings) -> None:
     def leave(signum: int, frame: object) -> None:
         sys.exit(3)
 
+    def signalled(call: Callable[[], object], alarm: threading.Timer) -> None:
+        alarm.start()
+        call()
+
     neo4j_client = client.Neo4jClient(settings)
-    rows = "UNWIND range(1, 200000) AS n RETURN n"
+    endless = "UNWIND range(1, 1000000000) AS n RETURN n"
     previous = signal.signal(signal.SIGUSR1, leave)
     try:
         for call in (
-            lambda: neo4j_client.read(rows),
-            lambda: neo4j_client.run_transaction(lambda run, _: run(rows)),
+            lambda: neo4j_client.read(endless),
+            lambda: neo4j_client.run_transaction(lambda run, _: run(endless)),
         ):
             neo4j_client.read("RETURN 1")  # connected
-            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            alarm = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
             with pytest.raises(SystemExit):
-                call()
+                signalled(call, alarm)
+            alarm.join()
             assert neo4j_client.read("RETURN 1") == [[1]]
     finally:
         signal.signal(signal.SIGUSR1, previous)
