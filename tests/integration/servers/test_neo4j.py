@@ -237,9 +237,13 @@ def test_an_interrupt_ends_a_call_as_itself(settings: ServerSettings) -> None:
     def leave(signum: int, frame: object) -> None:
         sys.exit(3)
 
-    def signalled(call: Callable[[], object], alarm: threading.Timer) -> None:
-        alarm.start()
-        call()
+    def interrupted(call: Callable[[], object]) -> None:
+        alarm = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
+        try:
+            alarm.start()
+            call()
+        finally:  # without the handler, a late signal would end the whole process
+            alarm.join()
 
     neo4j_client = client.Neo4jClient(settings)
     endless = "UNWIND range(1, 1000000000) AS n RETURN n"
@@ -250,10 +254,8 @@ def test_an_interrupt_ends_a_call_as_itself(settings: ServerSettings) -> None:
             lambda: neo4j_client.run_transaction(lambda run, _: run(endless)),
         ):
             neo4j_client.read("RETURN 1")  # connected
-            alarm = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1))
             with pytest.raises(SystemExit):
-                signalled(call, alarm)
-            alarm.join()
+                interrupted(call)
             assert neo4j_client.read("RETURN 1") == [[1]]
     finally:
         signal.signal(signal.SIGUSR1, previous)
