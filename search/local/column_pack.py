@@ -1,6 +1,6 @@
 """Packs: column files next to the store that repeat data of its rows, and the record of them.
 
-The store stays the truth. A pack covers its rows up to a row number; a table of the store says
+The store stays the truth. A pack covers the rows of a table up to a number; the store records
 which number, how many rows of the files count, and in which folder they are. That record is
 committed after the files are on disk, so that a kill at any point leaves the pack that was recorded
 before. A pack that is missing, short or of another version is as good as none: readers then read
@@ -32,8 +32,7 @@ MAX_DELETED_SHARE = 0.25
 
 
 class PackRecord(NamedTuple):
-    """Which rows of which files count. last: the row number up to which the pack covers the
-    store."""
+    """Which rows of which files count. last: the number up to which the pack covers its table."""
 
     folder: str
     rows: int
@@ -41,7 +40,7 @@ class PackRecord(NamedTuple):
 
 
 class NewRows(NamedTuple):
-    """A block of the rows to append. last: the highest of their row numbers."""
+    """A block of the rows to append. last: the highest of their numbers."""
 
     block: Block
     last: int
@@ -50,12 +49,15 @@ class NewRows(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PackFormat:
     """What a pack is of. version: of all that decides what is in its files. read_rows: yields the
-    rows of the store above a row number, in order."""
+    rows of the store above a number, in order. table, number: the table of these rows, and its
+    column of numbers, which only grow."""
 
     name: str
     version: str
     columns: Sequence[Column]
     read_rows: Callable[[sqlite3.Connection, int], Iterator[NewRows]]
+    table: str = "revisions"
+    number: str = "number"
 
 
 def read_record(connection: sqlite3.Connection, pack: PackFormat) -> PackRecord | None:
@@ -99,9 +101,10 @@ class PackWriter:
             if map_pack(self._folder, self._pack, record) is None:
                 record = None
             last = record.last if record else 0
+            table, number = self._pack.table, self._pack.number
             stored, tail = connection.execute(
-                "SELECT (SELECT COUNT(*) FROM revisions),"
-                " (SELECT COUNT(*) FROM (SELECT 1 FROM revisions WHERE number > ? LIMIT ?))",
+                f"SELECT (SELECT COUNT(*) FROM {table}),"  # noqa: S608 - constants
+                f" (SELECT COUNT(*) FROM (SELECT 1 FROM {table} WHERE {number} > ? LIMIT ?))",
                 (last, least),
             ).fetchone()
         if record is not None and record.rows + tail - stored > MAX_DELETED_SHARE * record.rows:

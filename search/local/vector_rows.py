@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,19 +35,33 @@ class RevisionVectors(NamedTuple, Generic[V]):
 
 
 def read_removed(
-    connection: sqlite3.Connection, table: Table, known: Mapping[int, object], last: int
+    connection: sqlite3.Connection,
+    table: Table,
+    known: Collection[int],
+    last: int,
+    after: int = 0,
 ) -> list[int]:
     """Return the row numbers of those of the revisions that were deleted since.
 
-    last: the position up to which `known` was read.
+    after, last: the positions beyond and up to which `known` was read.
     """
-    rows = _rows_of(connection, table)
-    left = connection.execute(f"SELECT COUNT(*) FROM {rows} WHERE position <= ?", (last,))  # noqa: S608 - a constant
-    if left.fetchone()[0] == len(known):
+    numbers = list_numbers(connection, table, last, after, unless=len(known))
+    if numbers is None:
         return []
-    numbers = connection.execute(f"SELECT number FROM {rows} WHERE position <= ?", (last,))  # noqa: S608 - a constant
-    present = {number for (number,) in numbers}
+    present = set(numbers)
     return [number for number in known if number not in present]
+
+
+def list_numbers(
+    connection: sqlite3.Connection, table: Table, last: int, after: int = 0, *, unless: int
+) -> list[int] | None:
+    """Return the row numbers at positions beyond `after` and up to `last`; None, which is faster,
+    if there are as many as `unless`."""
+    between = f"FROM {_rows_of(connection, table)} WHERE position > ? AND position <= ?"
+    count = connection.execute(f"SELECT COUNT(*) {between}", (after, last)).fetchone()[0]
+    if count == unless:
+        return None
+    return [number for (number,) in connection.execute(f"SELECT number {between}", (after, last))]
 
 
 def read_skill_vectors(
