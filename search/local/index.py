@@ -28,6 +28,7 @@ from search.local.forward_pack import forward_format
 from search.local.local_records import LocalRecords
 from search.local.revision_store import SQL_BATCH, RevisionStore
 from search.local.section_matrix import SectionMatrix
+from search.local.section_pack import section_format
 from search.local.tantivy_engine import TantivyEngine
 from search.local.vector_matrix import VectorMatrix
 from search.local.vector_pack import vector_format
@@ -86,9 +87,10 @@ class LocalSearchIndex(SearchIndex):
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._packs = folder / "packs"
         self._matrix = VectorMatrix(self._store, self._packs, dimension)
-        self._sections = SectionMatrix(self._store, dimension)
+        self._sections = SectionMatrix(self._store, self._packs, dimension)
         self._forward_pack = PackWriter(self._store, self._packs, forward_format())
         self._vector_pack = PackWriter(self._store, self._packs, vector_format(dimension))
+        self._section_pack = PackWriter(self._store, self._packs, section_format(dimension))
         if writable:
             self._repair()
             self._write_packs(_MAX_UNPACKED)
@@ -97,6 +99,7 @@ class LocalSearchIndex(SearchIndex):
         """Write the packs that lack at least so many rows."""
         self._forward_pack.write_if_due(least)
         self._vector_pack.write_if_due(least)
+        self._section_pack.write_if_due(least)
 
     def _repair(self) -> None:
         """Make the lexical engine hold exactly the revisions that have a row."""
@@ -158,6 +161,8 @@ class LocalSearchIndex(SearchIndex):
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
         self._store.put_vectors(key, hashes, vectors)
+        with self._write_lock:
+            self._section_pack.write_if_due(_MAX_UNPACKED)
 
     @override
     def delete(self, keys: Sequence[RevisionKey]) -> None:

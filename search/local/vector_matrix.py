@@ -67,10 +67,9 @@ class _View(NamedTuple):
         ]
         if self.pack is not None:
             inside = np.flatnonzero(places < packed)
-            numbers = self.pack.get_numbers(places[inside])
-            known = store.keys_of(numbers)
-            for at, number in zip(inside.tolist(), numbers, strict=True):
-                found[at] = known.get(number)
+            known = self.pack.keys(places[inside], store)
+            for at, key in zip(inside.tolist(), known, strict=True):
+                found[at] = key
         return found
 
 
@@ -137,7 +136,7 @@ class VectorMatrix(StoreFollower):
         record = read_record(connection, self._format)
         if record != self._record:
             columns = map_pack(self._packs, self._format, record)
-            pack = None if columns is None else VectorPack(columns)
+            pack = None if columns is None else VectorPack(columns, "with_vectors")
             self._record, self._view = record, _View(pack, self._empty(0))
             self._position = record.last if record and pack else 0
         pack, table = self._view

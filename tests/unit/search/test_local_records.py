@@ -193,12 +193,11 @@ def test_a_pack_is_written_anew_when_much_was_deleted(packed: tuple[RevisionStor
     assert reader.pack(KEYS).keys == tuple(KEYS)
     mapped = reader._pack
     assert mapped is not None
-    writer = PackWriter(store, packs, forward_format())
     store.delete(list(store.row_numbers(KEYS[:6]).values()))
-    writer.write_if_due(1)
+    PackWriter(store, packs, forward_format()).write_if_due(1)
     assert folders(packs) == before
     store.delete(list(store.row_numbers(KEYS[6:8]).values()))
-    writer.write_if_due(1)
+    PackWriter(store, packs, forward_format()).write_if_due(1)
     assert len(folders(packs)) == 1
     assert folders(packs) != before
     assert_complete(store, packs, reader)
