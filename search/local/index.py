@@ -22,16 +22,16 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
-from search.local.column_pack import PackWriter
 from search.local.completed_engine import CompletedEngine
-from search.local.forward_pack import forward_format
 from search.local.local_records import LocalRecords
+from search.local.packs.column_pack import PackWriter
+from search.local.packs.forward_pack import forward_format
+from search.local.packs.section_pack import section_format
+from search.local.packs.vector_pack import vector_format
 from search.local.revision_store import SQL_BATCH, RevisionStore
 from search.local.section_matrix import SectionMatrix
-from search.local.section_pack import section_format
 from search.local.tantivy_engine import TantivyEngine
 from search.local.vector_matrix import VectorMatrix
-from search.local.vector_pack import vector_format
 from search.protocol import (
     TEXT_FIELDS,
     Filters,

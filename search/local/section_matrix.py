@@ -16,9 +16,9 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from search.binary_codes import BinaryCodes
-from search.local.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.section_pack import SectionPack, section_format
 from search.local.revision_store import RevisionStore
-from search.local.section_pack import SectionPack, section_format
 from search.local.section_table import SectionTable, exact_cosines
 from search.local.store_follower import StoreFollower
 from search.local.vector_rows import read_removed, read_section_vectors

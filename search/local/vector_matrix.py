@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from search.local.column_pack import PackRecord, map_pack, read_record
 from search.local.filter_places import FilterPlaces
+from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.vector_pack import VectorPack, vector_format
 from search.local.revision_store import RevisionStore
 from search.local.store_follower import StoreFollower
-from search.local.vector_pack import VectorPack, vector_format
 from search.local.vector_rows import RevisionVectors, read_removed, read_skill_vectors
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey

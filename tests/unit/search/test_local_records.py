@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import TransientError
-from search.local import column_pack
-from search.local.column_pack import PackWriter
-from search.local.forward_pack import forward_format
 from search.local.index import LocalSearchIndex, index_identity
 from search.local.local_records import LocalRecords
+from search.local.packs import column_pack
+from search.local.packs.column_pack import PackWriter
+from search.local.packs.forward_pack import forward_format
 from search.local.revision_store import RevisionStore
 from search.packed_records import HashLists, PackedRecords
 from search.protocol import Filters, SkillDocument

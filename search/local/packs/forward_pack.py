@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from search.batches import batches
 from search.blob_codec import unpack_forward
-from search.local.column_pack import NewRows, PackFormat
-from search.local.key_index import KeyIndex, hash_key
-from search.local.mapped_columns import Array, Block, Column, MappedColumns
+from search.local.packs.column_pack import NewRows, PackFormat
+from search.local.packs.key_index import KeyIndex, hash_key
+from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from search.packed_records import RecordView, pack_views, view_record
 from search.protocol import TEXT_FIELDS, ForwardRecord, TermIds
 from search.scoring.hubness import BACKGROUND_MEAN_LENGTHS, compute_hubness

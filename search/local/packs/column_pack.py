@@ -21,7 +21,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from config.errors import TransientError
-from search.local.mapped_columns import (
+from search.local.packs.mapped_columns import (
     Array,
     Block,
     Column,

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from search.local.column_pack import NewRows, PackFormat
-from search.local.mapped_columns import Block, Column
-from search.local.packed_revisions import REVISION_COLUMNS, PackedRevisions, to_block
+from search.local.packs.column_pack import NewRows, PackFormat
+from search.local.packs.mapped_columns import Block, Column
+from search.local.packs.packed_revisions import REVISION_COLUMNS, PackedRevisions, to_block
 from search.local.vector_rows import RevisionVectors, read_skill_vectors
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from search.blob_codec import pack_filters, unpack_filters
 from search.local.filter_places import FilterPlaces
-from search.local.key_index import KeyIndex, hash_key
-from search.local.mapped_columns import Array, Block, Column, MappedColumns
+from search.local.packs.key_index import KeyIndex, hash_key
+from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from search.local.revision_store import RevisionStore
 from search.local.vector_rows import RevisionVectors, Table, list_numbers
 from search.protocol import Filters

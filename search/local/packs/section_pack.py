@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from search.binary_codes import BinaryCodes, count_words
-from search.local.column_pack import Derivation, NewRows, PackFormat
-from search.local.mapped_columns import Array, Block, Column, MappedColumns
-from search.local.packed_revisions import REVISION_COLUMNS, PackedRevisions, to_block
+from search.local.packs.column_pack import Derivation, NewRows, PackFormat
+from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
+from search.local.packs.packed_revisions import REVISION_COLUMNS, PackedRevisions, to_block
 from search.local.section_table import Int8Vectors, exact_cosines, inverse_norms, sum_units
 from search.local.vector_rows import (
     RevisionVectors,
