@@ -22,10 +22,12 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
-from search.local.column_pack import PackWriter
 from search.local.completed_engine import CompletedEngine
-from search.local.forward_pack import forward_format
 from search.local.local_records import LocalRecords
+from search.local.packs.column_pack import PackWriter
+from search.local.packs.forward_pack import forward_format
+from search.local.packs.section_pack import section_format
+from search.local.packs.vector_pack import vector_format
 from search.local.revision_store import SQL_BATCH, RevisionStore
 from search.local.section_matrix import SectionMatrix
 from search.local.tantivy_engine import TantivyEngine
@@ -83,13 +85,21 @@ class LocalSearchIndex(SearchIndex):
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
         self._engine = TantivyEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
-        self._matrix = VectorMatrix(self._store, dimension)
-        self._sections = SectionMatrix(self._store, dimension)
         self._packs = folder / "packs"
+        self._matrix = VectorMatrix(self._store, self._packs, dimension)
+        self._sections = SectionMatrix(self._store, self._packs, dimension)
         self._forward_pack = PackWriter(self._store, self._packs, forward_format())
+        self._vector_pack = PackWriter(self._store, self._packs, vector_format(dimension))
+        self._section_pack = PackWriter(self._store, self._packs, section_format(dimension))
         if writable:
             self._repair()
-            self._forward_pack.write_if_due(_MAX_UNPACKED)
+            self._write_packs(_MAX_UNPACKED)
+
+    def _write_packs(self, least: int) -> None:
+        """Write the packs that lack at least so many rows."""
+        self._forward_pack.write_if_due(least)
+        self._vector_pack.write_if_due(least)
+        self._section_pack.write_if_due(least)
 
     def _repair(self) -> None:
         """Make the lexical engine hold exactly the revisions that have a row."""
@@ -133,7 +143,7 @@ class LocalSearchIndex(SearchIndex):
                 self._engine.write(fresh)
             if len(fresh) < len(documents):
                 self._complete([document.key for document in documents])
-            self._forward_pack.write_if_due(_MAX_UNPACKED)
+            self._write_packs(_MAX_UNPACKED)
 
     def _complete(self, keys: Sequence[RevisionKey]) -> None:
         """Write those of the revisions to the engine that only the store has."""
@@ -143,12 +153,16 @@ class LocalSearchIndex(SearchIndex):
     @override
     def save_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:
         self._store.put_skill_vectors(vectors)
+        with self._write_lock:
+            self._vector_pack.write_if_due(_MAX_UNPACKED)
 
     @override
     def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
         self._store.put_vectors(key, hashes, vectors)
+        with self._write_lock:
+            self._section_pack.write_if_due(_MAX_UNPACKED)
 
     @override
     def delete(self, keys: Sequence[RevisionKey]) -> None:
@@ -287,7 +301,7 @@ class LocalSearchIndex(SearchIndex):
             writable, self._writable = self._writable, False
             try:
                 if writable:  # not when it is closed again
-                    self._forward_pack.write_if_due(_MIN_PACKED)
+                    self._write_packs(_MIN_PACKED)
             finally:
                 self._engine.close()
                 self._completed.close()

@@ -12,8 +12,8 @@ from typing_extensions import override
 from search.batches import batches
 from search.blob_codec import unpack_forward
 from search.completed_terms import use_completed
-from search.local.column_pack import PackRecord, map_pack, read_record
-from search.local.forward_pack import ForwardPack, forward_format
+from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.forward_pack import ForwardPack, forward_format
 from search.local.revision_store import RevisionStore
 from search.local.store_follower import StoreFollower
 from search.packed_records import PackedRecords, RecordView, pack_views, view_record

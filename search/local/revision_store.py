@@ -353,9 +353,9 @@ class RevisionStore:
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}
 
     def keys(self) -> dict[int, RevisionKey]:
-        """Return every revision by its row number."""
+        """Return every revision by its row number, in no order: so the index of keys suffices."""
         with self.read_connection() as connection:
-            rows = connection.execute("SELECT number, skill_id, seq FROM revisions ORDER BY number")
+            rows = connection.execute("SELECT number, skill_id, seq FROM revisions")
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}
 
 

@@ -7,18 +7,21 @@ vectors, so that every score is exact. Up to EXACT_ROWS sections all are compare
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
 from search.binary_codes import BinaryCodes
-from search.local.filter_places import FilterPlaces
+from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.section_pack import SectionPack, section_format
 from search.local.revision_store import RevisionStore
+from search.local.section_table import SectionTable, exact_cosines
 from search.local.store_follower import StoreFollower
-from search.local.vector_rows import RevisionVectors, read_removed, read_section_vectors
+from search.local.vector_rows import read_removed, read_section_vectors
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
@@ -26,232 +29,225 @@ EXACT_ROWS = 8192
 """Sections whose cosines are computed in a search, at least. Of 197,000 they hold .99 of the
 nearest 50 skills and .96 of the nearest 300 (`tests/bench/sections.py`)."""
 
-_BLOCK_ROWS = 256
 _ROWS_PER_HIT = 10
 _WIDEN = 4
-_GROWTH = 1.25
 _MAX_DEAD_SHARE = 0.25
 _RECODE_GROWTH = 2
 """The mean of the codes is computed again when there are this many times the rows."""
 
+_SAMPLE_STEP = 32
 
-@dataclass(slots=True)
-class _Table:
-    """A snapshot of the sections in memory, those of a revision together.
 
-    Rows below `size` never change, but that those of removed revisions get the norm 0. owners:
-    row -> place in `keys`. blocks: key -> first row and number of rows. coded: rows when the mean
-    of the codes was computed.
-    """
+class _Nearest(NamedTuple):
+    """The best cosine of each of some revisions. places: in a view. complete: whether they are all
+    that pass the filters."""
 
-    vectors: npt.NDArray[np.int8]
-    inverse_norms: Vector
-    owners: npt.NDArray[np.int32]
-    keys: list[RevisionKey] = field(default_factory=list)
-    filters: FilterPlaces = field(default_factory=FilterPlaces)
-    numbers: dict[int, RevisionKey] = field(default_factory=dict)
-    blocks: dict[RevisionKey, tuple[int, int]] = field(default_factory=dict)
-    codes: BinaryCodes | None = None
-    coded: int = 0
-    size: int = 0
-    dead: int = 0
+    places: npt.NDArray[np.intp]
+    cosines: Vector
+    complete: bool
 
-    def cosines(self, rows: npt.NDArray[np.intp], vector: Vector) -> Vector:
-        """Exact cosines of a unit vector with these rows; 0 for those of removed revisions."""
-        products = np.empty(len(rows), dtype=np.float32)
-        # Few rows at a time, which stay in the processor's cache.
-        exact = np.empty((min(_BLOCK_ROWS, len(rows)), len(vector)), dtype=np.float32)
-        for start in range(0, len(rows), _BLOCK_ROWS):
-            some = rows[start : start + _BLOCK_ROWS]
-            part = exact[: len(some)]
-            np.copyto(part, self.vectors[some])
-            # vecdot, not a matrix product: it leaves no BLAS threads spinning.
-            np.vecdot(part, vector, out=products[start : start + len(some)])
-        return np.asarray(products * self.inverse_norms[rows], dtype=np.float32)
+
+class _View(NamedTuple):
+    """What a search sees: the sections of the pack, and behind them those in memory."""
+
+    pack: SectionPack | None
+    table: SectionTable
+
+    @property
+    def packed(self) -> int:
+        """Number of revisions in the pack."""
+        return 0 if self.pack is None else len(self.pack)
+
+    def find_nearest(self, vector: Vector, count: int, filters: Filters) -> _Nearest:
+        """Compare at least `count` likely nearest sections, best first, as far as there are."""
+        parts = [self._nearest_in_memory(vector, count, filters)]
+        if self.pack is not None:
+            passing = self.pack.passing_sections(filters)
+            rows = _likely_nearest(self.pack.codes, vector, self.pack.sections, count, passing)
+            cosines = self.pack.cosines(rows, vector)
+            owners = self.pack.owners(rows)
+            parts.append(_Nearest(*_best_by_owner(owners, cosines), len(rows) < count))
+        places = np.concatenate([part.places for part in parts])
+        cosines = np.concatenate([part.cosines for part in parts])
+        order = np.lexsort((places, -cosines))
+        order = order[cosines[order] > 0.0]
+        return _Nearest(places[order], cosines[order], all(part.complete for part in parts))
+
+    def _nearest_in_memory(self, vector: Vector, count: int, filters: Filters) -> _Nearest:
+        table = self.table
+        allowed = table.filters.allowed(len(table.keys), filters)
+        passing = None if allowed is None else allowed[table.owners[: table.size]]
+        rows = _likely_nearest(table.codes, vector, table.size, count, passing)
+        cosines = exact_cosines(table.vectors, table.inverse_norms, rows, vector)
+        owners, best = _best_by_owner(table.owners[rows], cosines)
+        return _Nearest(owners + self.packed, best, len(rows) < count)
+
+    def keys(
+        self, places: npt.NDArray[np.intp], store: RevisionStore
+    ) -> Iterator[RevisionKey | None]:
+        """Yield the revisions at places; None for one that was deleted meanwhile."""
+        packed = places[places < self.packed]
+        known = iter([] if self.pack is None else self.pack.keys(packed, store))
+        for place in places.tolist():
+            yield next(known) if place < self.packed else self.table.keys[place - self.packed]
+
+    def best_cosines(self, keys: Sequence[RevisionKey], vector: Vector) -> dict[RevisionKey, float]:
+        """Return the best cosine of a section of each revision that has section vectors."""
+        table = self.table
+        recent = {
+            key: block
+            for key in keys
+            if (block := table.blocks.get(key)) is not None and sum(block) <= table.size
+        }
+        rows = _rows_of(recent)
+        cosines = exact_cosines(table.vectors, table.inverse_norms, rows, vector)
+        found = _best_of_blocks(recent, cosines)
+        if self.pack is not None:
+            blocks = self.pack.blocks([key for key in keys if key not in recent])
+            found |= _best_of_blocks(blocks, self.pack.cosines(_rows_of(blocks), vector))
+        return found
 
 
 class SectionMatrix(StoreFollower):
-    """The section vectors of the revisions that have them."""
+    """The section vectors of the revisions that have them.
 
-    def __init__(self, store: RevisionStore, dimension: int) -> None:
+    Those of the pack are mapped; in memory are those that it lacks, or all where there is none
+    that can be used. packs: folder of the packs.
+    """
+
+    def __init__(self, store: RevisionStore, packs: Path, dimension: int) -> None:
         super().__init__(store)
+        self._packs = packs
+        self._format = section_format(dimension)
         self._dimension = dimension
-        self._table = self._empty(0)
+        self._record: PackRecord | None = None
+        self._view = _View(None, SectionTable.create(0, dimension))
         self._position = 0
-
-    def _empty(self, room: int) -> _Table:
-        return _Table(
-            vectors=np.empty((room, self._dimension), dtype=np.int8),
-            inverse_norms=np.zeros(room, dtype=np.float32),
-            owners=np.empty(room, dtype=np.int32),
-        )
 
     def find_nearest(
         self, vector: Vector, limit: int, filters: Filters
     ) -> list[tuple[RevisionKey, float]]:
         """Return (revision, best cosine of a section) of the `limit` nearest skills, best first."""
-        table, vector = self._table, np.asarray(vector, dtype=np.float32)
-        if limit < 1 or not table.size:
+        if limit < 1:
             return []
-        allowed = table.filters.allowed(len(table.keys), filters)
+        view, vector = self._view, np.asarray(vector, dtype=np.float32)
         rows = max(EXACT_ROWS, _ROWS_PER_HIT * limit)
         while True:
-            near = _likely_nearest(table, vector, rows, allowed)
-            found, skills = _best_of_skills(table, near, vector, limit)
-            if skills >= limit or len(near) < rows:
+            near = view.find_nearest(vector, rows, filters)
+            found, skills = self._take_skills(view, near, limit)
+            if skills >= limit or near.complete:
                 return found
             rows *= _WIDEN
 
+    def _take_skills(
+        self, view: _View, near: _Nearest, limit: int
+    ) -> tuple[list[tuple[RevisionKey, float]], int]:
+        """The revisions of the first `limit` skills, and how many skills these are.
+
+        Revisions of one skill do not take each other's place.
+        """
+        found: list[tuple[RevisionKey, float]] = []
+        skills: set[str] = set()
+        for start in range(0, len(near.places), limit):
+            part = slice(start, start + limit)
+            keys = view.keys(near.places[part], self._store)
+            for key, cosine in zip(keys, near.cosines[part].tolist(), strict=True):
+                if key is None:
+                    continue
+                if key.skill_id not in skills and len(skills) == limit:
+                    return found, limit
+                skills.add(key.skill_id)
+                found.append((key, cosine))
+        return found, len(skills)
+
     def best_cosines(self, keys: Sequence[RevisionKey], vector: Vector) -> dict[RevisionKey, float]:
-        """Return the best cosine of a section of each revision that is in memory."""
-        table, vector = self._table, np.asarray(vector, dtype=np.float32)
-        blocks = {
-            key: block
-            for key in keys
-            if (block := table.blocks.get(key)) is not None and sum(block) <= table.size
-        }
-        if not blocks:
-            return {}
-        starts, counts = np.array(list(blocks.values())).T
-        offsets = np.cumsum(counts) - counts
-        rows = np.repeat(starts - offsets, counts) + np.arange(counts.sum())
-        best = np.maximum.reduceat(table.cosines(rows, vector), offsets)
-        return dict(zip(blocks, best.tolist(), strict=True))
+        """Return the best cosine of a section of each revision that has section vectors."""
+        return self._view.best_cosines(keys, np.asarray(vector, dtype=np.float32))
 
     # -- following the store
 
     @override
     def _load_changes(self) -> None:
         super()._load_changes()
-        self._compact()
-        self._code()
+        table = self._view.table
+        if table.dead > max(_MAX_DEAD_SHARE * table.size, EXACT_ROWS):
+            table = table.compacted()
+        # Codes are made once there are more rows than are compared anyway.
+        if table.size > max(EXACT_ROWS, _RECODE_GROWTH * table.coded):
+            table = table.with_codes()
+        self._view = self._view._replace(table=table)
 
     @override
     def _read(self, connection: sqlite3.Connection) -> None:
-        for number in read_removed(connection, "embedded", self._table.numbers, self._position):
-            self._remove(number)
+        record = read_record(connection, self._format)
+        if record != self._record:
+            columns = map_pack(self._packs, self._format, record)
+            pack = None if columns is None else SectionPack(columns)
+            self._record = record
+            self._view = _View(pack, SectionTable.create(0, self._dimension))
+            self._position = record.last if record and pack else 0
+        pack, table = self._view
+        packed = self._record.last if self._record and pack else 0
+        if pack is not None:
+            pack.read_removed(connection, packed)
+        for number in read_removed(connection, "embedded", table.numbers, self._position, packed):
+            table.remove(number)
         for some in read_section_vectors(connection, self._position, self._dimension):
-            self._append(some)
+            self._view = _View(pack, self._view.table.extended(some))
             self._position = some[-1].position
-
-    def _remove(self, number: int) -> None:
-        table = self._table
-        start, count = table.blocks.pop(table.numbers.pop(number))
-        table.inverse_norms[start : start + count] = 0.0
-        if table.codes is not None:
-            table.codes.offsets[start : start + count] = -np.inf
-        table.dead += count
-
-    def _append(self, revisions: Sequence[RevisionVectors[npt.NDArray[np.int8]]]) -> None:
-        """Add the rows of revisions; arrays are shared with the table before, unless they grow."""
-        added = sum(len(one.vectors) for one in revisions)
-        table = _with_room(self._table, added)
-        first = table.size
-        for one in revisions:
-            rows = slice(table.size, table.size + len(one.vectors))
-            table.vectors[rows] = one.vectors
-            table.owners[rows] = len(table.keys)
-            table.filters.add(len(table.keys), one.filters)
-            table.keys.append(one.key)
-            table.numbers[one.number] = one.key
-            table.blocks[one.key] = (table.size, len(one.vectors))
-            table.size = rows.stop
-        fresh = slice(first, table.size)
-        norms = np.linalg.norm(table.vectors[fresh].astype(np.float32), axis=1)
-        np.divide(1.0, norms, out=table.inverse_norms[fresh], where=norms > 0)
-        if table.codes is not None:
-            table.codes.encode(first, table.vectors[fresh], table.inverse_norms[fresh])
-        self._table = table
-
-    def _compact(self) -> None:
-        """Move the rows together when many are of removed revisions."""
-        table = self._table
-        if table.dead <= max(_MAX_DEAD_SHARE * table.size, EXACT_ROWS):
-            return
-        fresh = self._empty(int((table.size - table.dead) * _GROWTH))
-        for number, key in table.numbers.items():
-            start, count = table.blocks[key]
-            rows, old = slice(fresh.size, fresh.size + count), slice(start, start + count)
-            fresh.vectors[rows] = table.vectors[old]
-            fresh.inverse_norms[rows] = table.inverse_norms[old]
-            fresh.owners[rows] = len(fresh.keys)
-            fresh.filters.add(len(fresh.keys), table.filters.of(int(table.owners[start])))
-            fresh.keys.append(key)
-            fresh.numbers[number] = key
-            fresh.blocks[key] = (fresh.size, count)
-            fresh.size = rows.stop
-        self._table = fresh
-
-    def _code(self) -> None:
-        """Make the codes, once there are more rows than are compared anyway."""
-        table = self._table
-        if table.size <= max(EXACT_ROWS, _RECODE_GROWTH * table.coded):
-            return
-        total = np.zeros(self._dimension)
-        for start in range(0, table.size, EXACT_ROWS):
-            rows = slice(start, min(start + EXACT_ROWS, table.size))
-            total += table.inverse_norms[rows] @ table.vectors[rows].astype(np.float32)
-        codes = BinaryCodes.create((total / table.size).astype(np.float32), len(table.vectors))
-        codes.encode(0, table.vectors[: table.size], table.inverse_norms[: table.size])
-        self._table = replace(table, codes=codes, coded=table.size)
-
-
-def _with_room(old: _Table, added: int) -> _Table:
-    """A table that has room for more rows; shares what it can with the old one."""
-    needed, room = old.size + added, len(old.vectors)
-    if needed <= room:
-        return replace(old)
-    more = (int(needed * _GROWTH) if old.size else needed) - room
-    codes = old.codes
-    if codes is not None:
-        codes = replace(
-            codes,
-            bits=np.pad(codes.bits, ((0, 0), (0, more))),
-            offsets=np.pad(codes.offsets, (0, more)),
-            lengths=np.pad(codes.lengths, (0, more)),
-        )
-    return replace(
-        old,
-        vectors=np.concatenate([old.vectors, np.empty((more, old.vectors.shape[1]), np.int8)]),
-        inverse_norms=np.pad(old.inverse_norms, (0, more)),
-        owners=np.pad(old.owners, (0, more)),
-        codes=codes,
-    )
 
 
 def _likely_nearest(
-    table: _Table, vector: Vector, count: int, allowed: npt.NDArray[np.bool_] | None
+    codes: BinaryCodes | None,
+    vector: Vector,
+    size: int,
+    count: int,
+    passing: npt.NDArray[np.bool_] | None,
 ) -> npt.NDArray[np.intp]:
-    """The `count` allowed rows with the best estimates, or all of them if there are fewer."""
-    size = table.size
-    passing = None if allowed is None else allowed[table.owners[:size]]
-    total = size if passing is None else int(passing.sum())
-    if total < count or table.codes is None:
+    """The `count` passing rows with the best estimates, or all of them if there are fewer."""
+    total = size if passing is None else int(np.count_nonzero(passing))
+    if total < count or codes is None:
         return np.arange(size) if passing is None else np.flatnonzero(passing)
-    estimates = table.codes.estimate(vector, size)
+    estimates = codes.estimate(vector, size)
     if passing is not None:
         estimates[~passing] = -np.inf
-    return np.argpartition(-estimates, count - 1)[:count]
+    return _largest(estimates, count)
 
 
-def _best_of_skills(
-    table: _Table, rows: npt.NDArray[np.intp], vector: Vector, limit: int
-) -> tuple[list[tuple[RevisionKey, float]], int]:
-    """The best cosine of each revision of the first `limit` skills, and how many skills these are.
+def _largest(values: Vector, count: int) -> npt.NDArray[np.intp]:
+    """The places of the `count` largest values, in any order."""
+    sample = values[::_SAMPLE_STEP]
+    # A partition of all takes longer than one of the few above a bound, which a sample gives.
+    likely = 2 * count // _SAMPLE_STEP + 1
+    if likely < len(sample):
+        bound = np.partition(sample, len(sample) - likely)[len(sample) - likely]
+        places = np.flatnonzero(values >= bound)
+        if len(places) >= count:
+            return places[np.argpartition(-values[places], count - 1)[:count]]
+    return np.argpartition(-values, count - 1)[:count]
 
-    Revisions of one skill do not take each other's place.
-    """
-    cosines = table.cosines(rows, vector)
-    found: dict[RevisionKey, float] = {}
-    skills: set[str] = set()
-    for at in np.lexsort((rows, -cosines)).tolist():
-        cosine = float(cosines[at])
-        key = table.keys[table.owners[rows[at]]]
-        if cosine <= 0.0:
-            break
-        if key.skill_id not in skills:
-            if len(skills) == limit:
-                break
-            skills.add(key.skill_id)
-        found.setdefault(key, cosine)
-    return list(found.items()), len(skills)
+
+def _best_by_owner(
+    owners: npt.NDArray[np.integer], cosines: Vector
+) -> tuple[npt.NDArray[np.intp], Vector]:
+    """Each owner once, with the best of its cosines."""
+    order = np.lexsort((-cosines, owners))
+    first = np.flatnonzero(np.diff(owners[order], prepend=-1))
+    return owners[order[first]].astype(np.intp), cosines[order[first]]
+
+
+def _rows_of(blocks: Mapping[RevisionKey, tuple[int, int]]) -> npt.NDArray[np.intp]:
+    """The rows of blocks (first row, number of rows), one block after the other."""
+    starts, counts = np.array(list(blocks.values()), dtype=np.intp).reshape(-1, 2).T
+    offsets = np.cumsum(counts) - counts
+    return np.repeat(starts - offsets, counts) + np.arange(counts.sum())
+
+
+def _best_of_blocks(
+    blocks: Mapping[RevisionKey, tuple[int, int]], cosines: Vector
+) -> dict[RevisionKey, float]:
+    if not blocks:
+        return {}
+    counts = np.array([count for _, count in blocks.values()])
+    best = np.maximum.reduceat(cosines, np.cumsum(counts) - counts)
+    return dict(zip(blocks, best.tolist(), strict=True))

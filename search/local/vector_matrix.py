@@ -1,16 +1,20 @@
-"""Exact nearest neighbours of the embedded index: all skill vectors in one float32 matrix."""
+"""Exact nearest neighbours of the embedded index by skill vectors, mapped or in memory."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
 from search.local.filter_places import FilterPlaces
+from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.vector_pack import VectorPack, vector_format
 from search.local.revision_store import RevisionStore
 from search.local.store_follower import StoreFollower
 from search.local.vector_rows import RevisionVectors, read_removed, read_skill_vectors
@@ -38,22 +42,60 @@ class _Table:
     size: int = 0
 
 
-class VectorMatrix(StoreFollower):
-    """The skill vectors of the revisions that have them."""
+class _View(NamedTuple):
+    """What a search sees: the rows of the pack, and behind them those in memory."""
 
-    def __init__(self, store: RevisionStore, dimension: int) -> None:
+    pack: VectorPack | None
+    table: _Table
+
+    def cosines(self, vector: Vector, vector_field: int, filters: Filters) -> Vector:
+        """Cosines with all rows; -inf for those that are removed or do not pass the filters."""
+        table = self.table
+        scores: Vector = np.vecdot(table.vectors[vector_field, : table.size], vector)
+        allowed = table.filters.allowed(table.size, filters)
+        if allowed is not None:
+            scores = np.where(allowed, scores, np.float32(-np.inf))
+        if self.pack is None:
+            return scores
+        return np.concatenate([self.pack.cosines(vector, vector_field, filters), scores])
+
+    def keys(self, places: npt.NDArray[np.intp], store: RevisionStore) -> list[RevisionKey | None]:
+        """The revisions of rows; None for one that was deleted meanwhile."""
+        packed = 0 if self.pack is None else len(self.pack)
+        found: list[RevisionKey | None] = [
+            None if place < packed else self.table.keys[place - packed] for place in places.tolist()
+        ]
+        if self.pack is not None:
+            inside = np.flatnonzero(places < packed)
+            known = self.pack.keys(places[inside], store)
+            for at, key in zip(inside.tolist(), known, strict=True):
+                found[at] = key
+        return found
+
+
+class VectorMatrix(StoreFollower):
+    """The skill vectors of the revisions that have them.
+
+    Those of the pack are mapped; in memory are those that it lacks, or all where there is none
+    that can be used. packs: folder of the packs.
+    """
+
+    def __init__(self, store: RevisionStore, packs: Path, dimension: int) -> None:
         super().__init__(store)
+        self._packs = packs
+        self._format = vector_format(dimension)
         self._dimension = dimension
-        self._table = self._empty(0)
+        self._record: PackRecord | None = None
+        self._view = _View(None, self._empty(0))
         self._position = 0
 
     def _empty(self, room: int) -> _Table:
         return _Table(np.zeros((2, room, self._dimension), dtype=np.float32))
 
-    def vectors(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Return both vectors (2, dimension) of each revision that is in memory."""
-        table = self._table
-        found = {}
+    def vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Return both vectors (2, dimension) of each revision that has them."""
+        pack, table = self._view
+        found = {} if pack is None else pack.vectors(keys)
         for key in keys:
             place = table.places.get(key, table.size)
             if place < table.size:
@@ -67,19 +109,20 @@ class VectorMatrix(StoreFollower):
 
         Zero vectors (text in a language that the encoder does not know) are never found.
         """
-        table = self._table
-        size = table.size
-        if limit < 1 or not size:
+        view, vector = self._view, np.asarray(vector, dtype=np.float32)
+        scores = view.cosines(vector, vector_field, filters)
+        count = min(limit, len(scores))
+        if count < 1:
             return []
-        # vecdot, not a matrix product: as fast, and leaves no BLAS threads spinning.
-        scores = np.vecdot(table.vectors[vector_field, :size], np.asarray(vector, dtype=np.float32))
-        allowed = table.filters.allowed(size, filters)
-        if allowed is not None:
-            scores = np.where(allowed, scores, -np.inf)
-        count = min(limit, size)
         best = np.argpartition(-scores, count - 1)[:count]
         best = best[np.lexsort((best, -scores[best]))]
-        return [(table.keys[i], float(scores[i])) for i in best.tolist() if scores[i] > 0.0]
+        best = best[scores[best] > 0.0]
+        keys = view.keys(best, self._store)
+        return [
+            (key, float(scores[place]))
+            for key, place in zip(keys, best.tolist(), strict=True)
+            if key is not None
+        ]
 
     # -- following the store
 
@@ -90,8 +133,19 @@ class VectorMatrix(StoreFollower):
 
     @override
     def _read(self, connection: sqlite3.Connection) -> None:
-        table = self._table
-        for number in read_removed(connection, "with_vectors", table.numbers, self._position):
+        record = read_record(connection, self._format)
+        if record != self._record:
+            columns = map_pack(self._packs, self._format, record)
+            pack = None if columns is None else VectorPack(columns, "with_vectors")
+            self._record, self._view = record, _View(pack, self._empty(0))
+            self._position = record.last if record and pack else 0
+        pack, table = self._view
+        packed = self._record.last if self._record and pack else 0
+        if pack is not None:
+            pack.read_removed(connection, packed)
+        for number in read_removed(
+            connection, "with_vectors", table.numbers, self._position, packed
+        ):
             place = table.numbers.pop(number)
             del table.places[table.keys[place]]
             table.vectors[:, place] = 0.0
@@ -101,7 +155,7 @@ class VectorMatrix(StoreFollower):
 
     def _append(self, revisions: Sequence[RevisionVectors[Vector]]) -> None:
         """Add the rows of revisions; arrays are shared with the table before, unless they grow."""
-        table = _with_room(self._table, len(revisions))
+        table = _with_room(self._view.table, len(revisions))
         for one in revisions:
             place = table.size
             table.vectors[:, place] = one.vectors
@@ -110,11 +164,11 @@ class VectorMatrix(StoreFollower):
             table.places[one.key] = place
             table.filters.add(place, one.filters)
             table.size += 1
-        self._table = table
+        self._view = self._view._replace(table=table)
 
     def _compact(self) -> None:
         """Move the rows together when many are of removed revisions."""
-        table = self._table
+        table = self._view.table
         dead = table.size - len(table.numbers)
         if dead <= max(_MAX_DEAD_SHARE * table.size, _MIN_COMPACTED):
             return
@@ -126,7 +180,7 @@ class VectorMatrix(StoreFollower):
             fresh.numbers[number] = fresh.places[key] = fresh.size
             fresh.filters.add(fresh.size, table.filters.of(place))
             fresh.size += 1
-        self._table = fresh
+        self._view = self._view._replace(table=fresh)
 
 
 def _with_room(old: _Table, added: int) -> _Table:

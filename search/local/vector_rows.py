@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -35,19 +35,33 @@ class RevisionVectors(NamedTuple, Generic[V]):
 
 
 def read_removed(
-    connection: sqlite3.Connection, table: Table, known: Mapping[int, object], last: int
+    connection: sqlite3.Connection,
+    table: Table,
+    known: Collection[int],
+    last: int,
+    after: int = 0,
 ) -> list[int]:
     """Return the row numbers of those of the revisions that were deleted since.
 
-    last: the position up to which `known` was read.
+    after, last: the positions beyond and up to which `known` was read.
     """
-    rows = _rows_of(connection, table)
-    left = connection.execute(f"SELECT COUNT(*) FROM {rows} WHERE position <= ?", (last,))  # noqa: S608 - a constant
-    if left.fetchone()[0] == len(known):
+    numbers = list_numbers(connection, table, last, after, unless=len(known))
+    if numbers is None:
         return []
-    numbers = connection.execute(f"SELECT number FROM {rows} WHERE position <= ?", (last,))  # noqa: S608 - a constant
-    present = {number for (number,) in numbers}
+    present = set(numbers)
     return [number for number in known if number not in present]
+
+
+def list_numbers(
+    connection: sqlite3.Connection, table: Table, last: int, after: int = 0, *, unless: int
+) -> list[int] | None:
+    """Return the row numbers at positions beyond `after` and up to `last`; None, which is faster,
+    if there are as many as `unless`."""
+    between = f"FROM {_rows_of(connection, table)} WHERE position > ? AND position <= ?"
+    count = connection.execute(f"SELECT COUNT(*) {between}", (after, last)).fetchone()[0]
+    if count == unless:
+        return None
+    return [number for (number,) in connection.execute(f"SELECT number {between}", (after, last))]
 
 
 def read_skill_vectors(
@@ -66,11 +80,11 @@ def read_skill_vectors(
 
 
 def read_section_vectors(
-    connection: sqlite3.Connection, after: int, dimension: int
+    connection: sqlite3.Connection, after: int, dimension: int, step: int = 1
 ) -> Iterator[list[RevisionVectors[npt.NDArray[np.int8]]]]:
     """Yield the revisions that got section vectors after a position, some at a time; int8, in any
-    scale."""
-    for rows, hashes in _read_rows(connection, "embedded", "section_hashes", after):
+    scale. step: one of so many revisions only."""
+    for rows, hashes in _read_rows(connection, "embedded", "section_hashes", after, step):
         known = _read_int8(connection, _flatten(hashes))
         yield [
             RevisionVectors(
@@ -83,18 +97,28 @@ def read_section_vectors(
         ]
 
 
+def sample_section_vectors(
+    connection: sqlite3.Connection, count: int, dimension: int
+) -> Iterator[list[RevisionVectors[npt.NDArray[np.int8]]]]:
+    """Yield about `count` of the revisions with section vectors, spread over all of them."""
+    (stored,) = connection.execute("SELECT COUNT(*) FROM embedded").fetchone()
+    step = max(stored // count, 1)
+    return read_section_vectors(connection, 0, dimension, step)
+
+
 def _flatten(hashes: Iterable[Iterable[bytes]]) -> set[bytes]:
     return {text for texts in hashes for text in texts}
 
 
 def _read_rows(
-    connection: sqlite3.Connection, table: Table, column: str, after: int
+    connection: sqlite3.Connection, table: Table, column: str, after: int, step: int = 1
 ) -> Iterator[tuple[list[tuple[int, int, RevisionKey, Filters]], list[tuple[bytes, ...]]]]:
     """Yield some rows (position, number, key, filters) at a time, and the hashes of each."""
+    sampled = f" AND {_sampled(table, step)}" if step > 1 else ""
     statement = (
         f"SELECT position, number, skill_id, seq, filters, {column}"  # noqa: S608 - constants
         f" FROM {_rows_of(connection, table)} JOIN revisions USING (number)"
-        " WHERE position > ? ORDER BY position"
+        f" WHERE position > ?{sampled} ORDER BY position"
     )
     known: dict[str, Filters] = {}
     for batch in batches(connection.execute(statement, (after,)), SQL_BATCH):
@@ -104,6 +128,12 @@ def _read_rows(
             shared = known.get(filters) or known.setdefault(filters, unpack_filters(filters))
             rows.append((position, number, RevisionKey(skill_id, seq), shared))
         yield rows, [unpack_hashes(blob) for *_, blob in batch]
+
+
+def _sampled(table: Table, step: int) -> str:
+    """A condition that one of `step` rows fulfils, whatever their positions."""
+    places = f"SELECT position, ROW_NUMBER() OVER (ORDER BY position) AS place FROM {table}"  # noqa: S608 - constants
+    return f"position IN (SELECT position FROM ({places}) WHERE place % {step} = 0)"  # noqa: S608 - constants
 
 
 def _read_int8(connection: sqlite3.Connection, hashes: set[bytes]) -> dict[bytes, bytes]:

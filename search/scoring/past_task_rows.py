@@ -168,7 +168,8 @@ class PastTaskRows:
         self._vectors[:size], self._scales[:size] = vectors, scales
         self._with_vector[:size] = with_vector
         if self._coded:
-            self._codes.bits[:, :size] = codes.bits
+            for word, known in zip(self._codes.bits, codes.bits, strict=True):
+                word[:size] = known
             self._codes.offsets[:size], self._codes.lengths[:size] = codes.offsets, codes.lengths
 
     def find_near_vector(self, vector: Int8Vector, count: int = COMPARED_ROWS) -> FoundRows:

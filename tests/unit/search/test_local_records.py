@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import TransientError
-from search.local import column_pack
-from search.local.column_pack import PackWriter
-from search.local.forward_pack import forward_format
 from search.local.index import LocalSearchIndex, index_identity
 from search.local.local_records import LocalRecords
+from search.local.packs import column_pack
+from search.local.packs.column_pack import PackWriter
+from search.local.packs.forward_pack import forward_format
 from search.local.revision_store import RevisionStore
 from search.packed_records import HashLists, PackedRecords
 from search.protocol import Filters, SkillDocument
@@ -193,12 +193,11 @@ def test_a_pack_is_written_anew_when_much_was_deleted(packed: tuple[RevisionStor
     assert reader.pack(KEYS).keys == tuple(KEYS)
     mapped = reader._pack
     assert mapped is not None
-    writer = PackWriter(store, packs, forward_format())
     store.delete(list(store.row_numbers(KEYS[:6]).values()))
-    writer.write_if_due(1)
+    PackWriter(store, packs, forward_format()).write_if_due(1)
     assert folders(packs) == before
     store.delete(list(store.row_numbers(KEYS[6:8]).values()))
-    writer.write_if_due(1)
+    PackWriter(store, packs, forward_format()).write_if_due(1)
     assert len(folders(packs)) == 1
     assert folders(packs) != before
     assert_complete(store, packs, reader)
@@ -255,7 +254,9 @@ def test_the_index_packs_what_is_worth_it(tmp_path: Path, monkeypatch: pytest.Mo
 
     def count_packed() -> int:
         with closing(open_store(tmp_path, writable=False)) as store, store.read_connection() as db:
-            return sum(rows for (rows,) in db.execute("SELECT rows FROM packs"))
+            return sum(
+                rows for (rows,) in db.execute("SELECT rows FROM packs WHERE name = 'forward'")
+            )
 
     with closing(open_index(tmp_path)) as index:
         index.add(DOCUMENTS[:9])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from search.local.mapped_columns import Block, Column, MappedColumns, append_rows, map_columns
+from search.local.packs.mapped_columns import Block, Column, MappedColumns, append_rows, map_columns
 
 COLUMNS = (
     Column("number", "<i8"),

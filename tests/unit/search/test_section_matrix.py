@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -139,6 +141,52 @@ def test_replaced_and_removed_skills_are_followed(library: Library) -> None:
         )
 
 
+def test_mapped_sections_are_found_as_those_in_memory(
+    tmp_path: Path,
+    template: SkillDocument,
+    topics: np.ndarray,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some sections are in the pack and some are not; some of each are removed later."""
+    monkeypatch.setattr("search.local.section_matrix.EXACT_ROWS", EXACT_ROWS)
+    monkeypatch.setattr("search.local.index._MAX_UNPACKED", SKILLS // 2)
+    made = Library(tmp_path, template, topics)
+    made.add(range(SKILLS - 10), 1)
+    made.add(range(0, SKILLS - 10, 9), 2)
+    (pack,) = (tmp_path / "packs").glob("sections-*")
+    packed = (pack / "sections").stat().st_size // DIMENSION
+    assert 0 < packed < len(made.vectors) * SECTIONS
+    queries = vectors_around(topics, 7, 10)
+    assert np.mean([made.overlap(query, 30) for query in queries]) > 0.97
+    made.delete([RevisionKey(key.skill_id, 1) for key in made.vectors if key.seq == 2][1:])
+    made.delete([key for key in made.vectors if key.seq == 2][-3:])
+    with closing(LocalSearchIndex(tmp_path, "m", DIMENSION, writable=False)) as reading:
+        for index in (made.index, reading):
+            made.index, written = index, made.index
+            assert np.mean([made.overlap(query, 30) for query in queries]) > 0.97
+            assert np.mean([made.overlap(query, 30, "odd") for query in queries]) > 0.97
+            found = index.get_section_cosines(list(made.vectors), queries[0])
+            made.index = written
+            assert found.keys() == made.vectors.keys()
+            for key, cosine in found.items():
+                exact = float((made.vectors[key] @ queries[0]).max())
+                assert cosine == pytest.approx(exact, abs=5e-3)
+    made.index.close()
+
+
+def test_the_mean_of_codes_is_chosen_again_when_there_are_twice_the_sections(
+    tmp_path: Path, template: SkillDocument, topics: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("search.local.index._MAX_UNPACKED", 5)
+    made = Library(tmp_path, template, topics)
+    folders = []
+    for start in (0, 5, 10):
+        made.add(range(start, start + 5), 1)
+        folders += (path.name for path in (tmp_path / "packs").glob("sections-*"))
+    assert folders[0] == folders[1] != folders[2]
+    made.index.close()
+
+
 def test_estimates_of_codes_follow_the_cosines(topics: np.ndarray) -> None:
     vectors = vectors_around(topics, 3, 500)
     scale = np.abs(vectors).max(axis=1, keepdims=True) / 127
@@ -156,12 +204,12 @@ def test_a_store_without_a_list_of_embedded_revisions_gets_one(
 ) -> None:
     made = Library(tmp_path, template, topics)
     made.add(range(3), 1)
-    with made.index._store.write_transaction() as connection:
+    made.index.close()
+    with closing(sqlite3.connect(tmp_path / "revisions.sqlite")) as connection:
         connection.execute("DROP TABLE embedded")
     reading = LocalSearchIndex(tmp_path, "m", DIMENSION, writable=False)
     query = vectors_around(topics, 6, 1)[0]
     assert reading.search_many([SectionSearch(query, 5, Filters())]) == [[]]
-    made.index.close()
     again = LocalSearchIndex(tmp_path, "m", DIMENSION, writable=True)
     for index in (again, reading):
         found = index.search_many([SectionSearch(query, 5, Filters())])[0]

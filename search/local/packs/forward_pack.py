@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from search.batches import batches
 from search.blob_codec import unpack_forward
-from search.local.column_pack import NewRows, PackFormat
-from search.local.mapped_columns import Array, Block, Column, MappedColumns
+from search.local.packs.column_pack import NewRows, PackFormat
+from search.local.packs.key_index import KeyIndex, hash_key
+from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from search.packed_records import RecordView, pack_views, view_record
 from search.protocol import TEXT_FIELDS, ForwardRecord, TermIds
 from search.scoring.hubness import BACKGROUND_MEAN_LENGTHS, compute_hubness
@@ -52,12 +53,6 @@ def forward_format() -> PackFormat:
     digest.update(background.terms.tobytes() + background.levels.tobytes())
     digest.update(repr(background.max_idf).encode())
     return PackFormat("forward", f"{_FORMAT}.{digest.hexdigest()}", _COLUMNS, read_rows)
-
-
-def hash_key(key: RevisionKey) -> bytes:
-    """Return a stable hash of 8 bytes; 64 bits make a collision among millions unlikely."""
-    text = f"{key.seq}@{key.skill_id}"
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def read_rows(connection: sqlite3.Connection, after: int) -> Iterator[NewRows]:
@@ -106,18 +101,11 @@ class ForwardPack:
 
     def __init__(self, columns: MappedColumns) -> None:
         self._columns = columns
-        hashes = columns.values["key_hash"]
-        # Of a revision that was deleted and added again, the later row.
-        self._order = np.argsort(hashes, kind="stable")
-        self._sorted = hashes[self._order]
+        self._keys = KeyIndex(columns.values["key_hash"])
 
     def find(self, keys: Sequence[RevisionKey]) -> npt.NDArray[np.intp]:
         """Return the place of each revision, -1 for one that is not there."""
-        if not len(self._sorted) or not keys:
-            return np.full(len(keys), -1, dtype=np.intp)
-        wanted = np.frombuffer(b"".join(map(hash_key, keys)), dtype="<u8")
-        near = np.maximum(self._sorted.searchsorted(wanted, side="right") - 1, 0)
-        return np.where(self._sorted[near] == wanted, self._order[near], -1)
+        return self._keys.find(keys)
 
     def is_completed(self, places: Array) -> npt.NDArray[np.bool_]:
         """Return whether the store has more of these rows, which a language model wrote."""

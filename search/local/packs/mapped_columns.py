@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,12 +58,13 @@ class MappedColumns:
     """The first `rows` rows, read-only.
 
     values: the entries of each column. ends: of each of the lists, the place behind the last
-    entry of every row, int64 (rows,).
+    entry of every row, int64 (rows,). constants: with which columns were computed.
     """
 
     rows: int
     values: Mapping[str, Array]
     ends: Mapping[str, npt.NDArray[np.int64]]
+    constants: Mapping[str, Array] = field(default_factory=dict)
 
     def bounds(self, lists: str, places: Array) -> tuple[Array, Array]:
         """Return where the entries of these rows start and end."""

@@ -1,0 +1,1 @@
+"""Packs: what the store has, repeated in files that processes map into memory."""

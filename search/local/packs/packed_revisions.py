@@ -1,0 +1,104 @@
+"""The revisions of a pack of vectors: which rows are theirs, still there and pass filters."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from search.blob_codec import pack_filters, unpack_filters
+from search.local.filter_places import FilterPlaces
+from search.local.packs.key_index import KeyIndex, hash_key
+from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
+from search.local.revision_store import RevisionStore
+from search.local.vector_rows import RevisionVectors, Table, list_numbers
+from search.protocol import Filters
+from skills.record import RevisionKey
+
+REVISION_COLUMNS = (
+    Column("number", "<i8"),
+    Column("key_hash", "<u8"),
+    Column("filters", "<u1", lists="filters"),
+)
+
+
+def to_block(revisions: Sequence[RevisionVectors[Any]]) -> Block:
+    """Return the values of REVISION_COLUMNS."""
+    filters = [pack_filters(one.filters).encode() for one in revisions]
+    return Block(
+        len(revisions),
+        {
+            "number": np.array([one.number for one in revisions]),
+            "key_hash": np.frombuffer(b"".join(hash_key(one.key) for one in revisions), "<u8"),
+            "filters": np.frombuffer(b"".join(filters), np.uint8),
+        },
+        {"filters": np.array([len(one) for one in filters])},
+    )
+
+
+class PackedRevisions:
+    """The mapped rows, found by key. Threads may share it; one of them reads removals.
+
+    table: whose revisions the pack holds.
+    """
+
+    def __init__(self, columns: MappedColumns, table: Table) -> None:
+        self._columns = columns
+        self._table = table
+        self._keys = KeyIndex(columns.values["key_hash"])
+        self._filters: FilterPlaces | None = None
+        self._live = np.ones(columns.rows, dtype=np.bool_)
+        self._count = columns.rows
+
+    def __len__(self) -> int:
+        return self._columns.rows
+
+    def read_removed(self, connection: sqlite3.Connection, last: int) -> None:
+        """Leave the rows of deleted revisions out from now on. last: position of the last row."""
+        present = list_numbers(connection, self._table, last, unless=self._count)
+        if present is not None:
+            self._live = np.isin(self._columns.values["number"], present)
+            self._count = len(present)
+
+    def keys(self, places: Array, store: RevisionStore) -> list[RevisionKey | None]:
+        """Return the revisions of rows; None for one that was deleted meanwhile."""
+        numbers = self._columns.values["number"][places].tolist()
+        known = store.keys_of(numbers)
+        return [known.get(number) for number in numbers]
+
+    def find(self, keys: Sequence[RevisionKey]) -> tuple[list[RevisionKey], Array]:
+        """Return those of the revisions that are there, and the place of each."""
+        places = self._keys.find(keys)
+        found = np.flatnonzero(places >= 0)
+        found = found[self._live[places[found]]]
+        return [keys[at] for at in found.tolist()], places[found]
+
+    def passing(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
+        """Return which rows are there and pass the filters, (rows,); None if all do."""
+        live = None if self._count == len(self) else self._live
+        if filters == Filters():
+            return live
+        allowed = self._read_filters().allowed(len(self), filters)
+        if allowed is None or live is None:
+            return live if allowed is None else allowed
+        return allowed & live
+
+    def _read_filters(self) -> FilterPlaces:
+        """The filter values of all rows, read at the first search with filters."""
+        if self._filters is None:
+            found = FilterPlaces()
+            known: dict[str, Filters] = {}
+            for place, one in enumerate(self._iterate_filters()):
+                found.add(place, known.get(one) or known.setdefault(one, unpack_filters(one)))
+            self._filters = found
+        return self._filters
+
+    def _iterate_filters(self) -> Iterator[str]:
+        text = self._columns.values["filters"].tobytes().decode()
+        start = 0
+        for end in self._columns.ends["filters"].tolist():
+            yield text[start:end]
+            start = end

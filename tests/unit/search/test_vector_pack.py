@@ -1,0 +1,121 @@
+"""Searches by vector find the same whether vectors are mapped or in memory."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from search.local.index import LocalSearchIndex
+from search.protocol import Filters, SkillDocument
+from search.skill_analysis import analyse_skill
+from skills.parsing.parse_skill import parse_skill
+from skills.record import RevisionKey
+
+MODEL, DIMENSION = "hashing:1", 8
+SOURCES = ("home", "team")
+
+
+def unit(seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).normal(size=(2, DIMENSION)).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def document(number: int) -> SkillDocument:
+    name = f"loom-{number}"
+    # Each text has a vector of its own: those of the same text are stored once.
+    text = f"---\nname: {name}\ndescription: Warps {number}\n---\nWarp it {number} times.\n"
+    parsed = parse_skill(name, text.encode())
+    analysis = analyse_skill(parsed)
+    return SkillDocument(
+        key=RevisionKey(f"{SOURCES[number % 2]}:{name}", number + 1),
+        content_hash=str(number),
+        parsed=parsed,
+        fields=analysis.fields,
+        forward=analysis.forward,
+        passage_terms=analysis.passage_terms,
+        vectors=None,
+        section_hashes=(),
+        filters=Filters(source=(SOURCES[number % 2],)),
+    )
+
+
+DOCUMENTS = [document(number) for number in range(12)]
+KEYS = [one.key for one in DOCUMENTS]
+VECTORS = {key: unit(number) for number, key in enumerate(KEYS)}
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("save", "delete", "reopen")), st.sets(st.sampled_from(KEYS))),
+    max_size=8,
+)
+
+
+def open_index(folder: Path, *, writable: bool = True) -> LocalSearchIndex:
+    return LocalSearchIndex(folder, MODEL, DIMENSION, writable=writable)
+
+
+def check(index: LocalSearchIndex, present: Sequence[RevisionKey]) -> None:
+    """The index answers as a comparison with every stored vector does."""
+    stored = index.get_skill_vectors(KEYS)
+    assert set(stored) == set(present)
+    assert all(np.array_equal(stored[key], VECTORS[key]) for key in present)
+    for field in (0, 1):
+        for filters in (Filters(), Filters(source=("team",))):
+            asked = unit(99)[field]
+            passing = [key for key in present if not filters.source or "team:" in key.skill_id]
+            cosines = {key: float(VECTORS[key][field] @ asked) for key in passing}
+            wanted = sorted((-cosine, key) for key, cosine in cosines.items() if cosine > 0)
+            found = index.search_vectors(asked, field, 5, filters)
+            assert [hit.key for hit in found] == [key for _, key in wanted[:5]]
+            assert np.allclose([hit.score for hit in found], [-one for one, _ in wanted[:5]])
+
+
+@settings(max_examples=30, deadline=None)
+@given(STEPS)
+def test_mapped_and_recent_vectors_answer_as_all_in_memory(
+    steps: list[tuple[str, set[RevisionKey]]],
+) -> None:
+    with (
+        TemporaryDirectory() as folder,
+        mock.patch("search.local.index._MAX_UNPACKED", 3),
+        mock.patch("search.local.index._MIN_PACKED", 1),
+    ):
+        index = open_index(Path(folder))
+        index.add(DOCUMENTS)
+        there, present = set(KEYS), set[RevisionKey]()
+        with closing(open_index(Path(folder), writable=False)) as reader:
+            for action, keys in steps:
+                if action == "save":
+                    index.save_skill_vectors({key: VECTORS[key] for key in sorted(keys)})
+                    present |= keys & there
+                elif action == "delete":
+                    index.delete(sorted(keys))
+                    there -= keys
+                    present -= keys
+                else:
+                    index.close()
+                    index = open_index(Path(folder))
+                check(index, sorted(present))
+                check(reader, sorted(present))
+        index.close()
+
+
+def test_without_files_the_vectors_are_read_from_the_store(tmp_path: Path) -> None:
+    with (
+        mock.patch("search.local.index._MIN_PACKED", 1),
+        closing(open_index(tmp_path)) as index,
+    ):
+        index.add(DOCUMENTS)
+        index.save_skill_vectors(VECTORS)
+        index.close()
+    (pack,) = (tmp_path / "packs").glob("vectors-*")
+    assert (pack / "described").stat().st_size == len(KEYS) * DIMENSION * 4
+    shutil.rmtree(pack)
+    with closing(open_index(tmp_path, writable=False)) as index:
+        check(index, KEYS)
