@@ -106,7 +106,7 @@ def _bare(backend: EmbeddedBackend, roots: Sequence[Path]) -> dict[str, float]:
     encoder = backend.services.encoder.get()
     started = time.monotonic()
     workers = [
-        threading.Thread(target=encoder.encode, args=(texts[part::threads],))
+        threading.Thread(target=encoder.encode_texts, args=(texts[part::threads],))
         for part in range(threads)
     ]
     for worker in workers:
