@@ -3,7 +3,7 @@
 A revision is written to SQLite first and to tantivy second. What a language model wrote
 about it has a tantivy engine of its own. A kill between the two leaves a row that tantivy does not
 have; adding the revision again or opening the index for writing repairs it.
-Deletes run in the same order, so that every hit has its row.
+Deletes run in the same order, so that only a hit of the last moment can be without its row.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from search.local.packs.forward_pack import forward_format
 from search.local.packs.section_pack import section_format
 from search.local.packs.vector_pack import vector_format
 from search.local.revision_store import SQL_BATCH, RevisionStore
+from search.local.row_keys import RowKeys
 from search.local.section_matrix import SectionMatrix
 from search.local.tantivy_engine import TantivyEngine
 from search.local.vector_matrix import VectorMatrix
@@ -86,6 +87,7 @@ class LocalSearchIndex(SearchIndex):
         self._engine = TantivyEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._packs = folder / "packs"
+        self._keys = RowKeys(self._store, self._packs)
         self._matrix = VectorMatrix(self._store, self._packs, dimension)
         self._sections = SectionMatrix(self._store, self._packs, dimension)
         self._forward_pack = PackWriter(self._store, self._packs, forward_format())
@@ -180,7 +182,7 @@ class LocalSearchIndex(SearchIndex):
         return self._to_hits(self._engine.search(terms, limit, filters))
 
     def _to_hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
-        keys = self._store.keys_of([number for number, _ in found])
+        keys = self._keys.find([number for number, _ in found])
         return [Hit(keys[number], score) for number, score in found if number in keys]
 
     @override
@@ -237,18 +239,11 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        rows = self._store.columns(keys, ("section_hashes",))
-        hashes = {key: unpack_hashes(blob) for key, (blob,) in rows.items()}
-        known = self._store.vectors(text for texts in hashes.values() for text in texts)
-        found = {}
-        for key, texts in hashes.items():
-            if all(text in known for text in texts):
-                found[key] = (
-                    np.stack([known[text] for text in texts])
-                    if texts
-                    else np.empty((0, self._dimension), dtype=np.float32)
-                )
-        return found
+        self._sections.refresh()
+        found = self._sections.vectors(keys)
+        rows = self._store.columns([key for key in keys if key not in found], ("section_hashes",))
+        without = np.empty((0, self._dimension), dtype=np.float32)
+        return found | {key: without for key, (hashes,) in rows.items() if not hashes}
 
     @override
     def get_section_cosines(

@@ -7,7 +7,7 @@ vectors, so that every score is exact. Up to EXACT_ROWS sections all are compare
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,10 @@ from typing_extensions import override
 
 from search.binary_codes import BinaryCodes
 from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.packed_revisions import read_keys
 from search.local.packs.section_pack import SectionPack, section_format
 from search.local.revision_store import RevisionStore
-from search.local.section_table import SectionTable, exact_cosines
+from search.local.section_table import Blocks, SectionTable, exact_cosines, unit_vectors
 from search.local.store_follower import StoreFollower
 from search.local.vector_rows import read_removed, read_section_vectors
 from search.protocol import Filters, Vector
@@ -82,29 +83,40 @@ class _View(NamedTuple):
         owners, best = _best_by_owner(table.owners[rows], cosines)
         return _Nearest(owners + self.packed, best, len(rows) < count)
 
-    def keys(
-        self, places: npt.NDArray[np.intp], store: RevisionStore
-    ) -> Iterator[RevisionKey | None]:
-        """Yield the revisions at places; None for one that was deleted meanwhile."""
-        packed = places[places < self.packed]
-        known = iter([] if self.pack is None else self.pack.keys(packed, store))
-        for place in places.tolist():
-            yield next(known) if place < self.packed else self.table.keys[place - self.packed]
+    def keys(self, places: npt.NDArray[np.intp]) -> list[RevisionKey]:
+        """The revisions at places."""
+        return read_keys(self.pack, self.table.keys, places)
 
-    def best_cosines(self, keys: Sequence[RevisionKey], vector: Vector) -> dict[RevisionKey, float]:
-        """Return the best cosine of a section of each revision that has section vectors."""
+    def blocks(self, keys: Sequence[RevisionKey]) -> tuple[Blocks, Blocks]:
+        """The rows of those of the revisions that have sections: in memory, and in the pack."""
         table = self.table
         recent = {
             key: block
             for key in keys
             if (block := table.blocks.get(key)) is not None and sum(block) <= table.size
         }
-        rows = _rows_of(recent)
-        cosines = exact_cosines(table.vectors, table.inverse_norms, rows, vector)
+        if self.pack is None:
+            return recent, {}
+        return recent, self.pack.blocks([key for key in keys if key not in recent])
+
+    def vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Return the unit vectors of the sections of each revision that has them."""
+        recent, packed = self.blocks(keys)
+        table = self.table
+        rows = unit_vectors(table.vectors, table.inverse_norms, _rows_of(recent))
+        found = _split(recent, rows)
+        if self.pack is not None:
+            found |= _split(packed, self.pack.vectors(_rows_of(packed)))
+        return found
+
+    def best_cosines(self, keys: Sequence[RevisionKey], vector: Vector) -> dict[RevisionKey, float]:
+        """Return the best cosine of a section of each revision that has section vectors."""
+        recent, packed = self.blocks(keys)
+        table = self.table
+        cosines = exact_cosines(table.vectors, table.inverse_norms, _rows_of(recent), vector)
         found = _best_of_blocks(recent, cosines)
         if self.pack is not None:
-            blocks = self.pack.blocks([key for key in keys if key not in recent])
-            found |= _best_of_blocks(blocks, self.pack.cosines(_rows_of(blocks), vector))
+            found |= _best_of_blocks(packed, self.pack.cosines(_rows_of(packed), vector))
         return found
 
 
@@ -150,10 +162,8 @@ class SectionMatrix(StoreFollower):
         skills: set[str] = set()
         for start in range(0, len(near.places), limit):
             part = slice(start, start + limit)
-            keys = view.keys(near.places[part], self._store)
+            keys = view.keys(near.places[part])
             for key, cosine in zip(keys, near.cosines[part].tolist(), strict=True):
-                if key is None:
-                    continue
                 if key.skill_id not in skills and len(skills) == limit:
                     return found, limit
                 skills.add(key.skill_id)
@@ -163,6 +173,10 @@ class SectionMatrix(StoreFollower):
     def best_cosines(self, keys: Sequence[RevisionKey], vector: Vector) -> dict[RevisionKey, float]:
         """Return the best cosine of a section of each revision that has section vectors."""
         return self._view.best_cosines(keys, np.asarray(vector, dtype=np.float32))
+
+    def vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+        """Return the unit vectors (sections, dimension) of each revision that has them."""
+        return self._view.vectors(keys)
 
     # -- following the store
 
@@ -236,16 +250,20 @@ def _best_by_owner(
     return owners[order[first]].astype(np.intp), cosines[order[first]]
 
 
-def _rows_of(blocks: Mapping[RevisionKey, tuple[int, int]]) -> npt.NDArray[np.intp]:
+def _rows_of(blocks: Blocks) -> npt.NDArray[np.intp]:
     """The rows of blocks (first row, number of rows), one block after the other."""
     starts, counts = np.array(list(blocks.values()), dtype=np.intp).reshape(-1, 2).T
     offsets = np.cumsum(counts) - counts
     return np.repeat(starts - offsets, counts) + np.arange(counts.sum())
 
 
-def _best_of_blocks(
-    blocks: Mapping[RevisionKey, tuple[int, int]], cosines: Vector
-) -> dict[RevisionKey, float]:
+def _split(blocks: Blocks, rows: Vector) -> dict[RevisionKey, Vector]:
+    """The rows of each block, of those of all blocks."""
+    counts = np.array([count for _, count in blocks.values()], dtype=np.intp)
+    return dict(zip(blocks, np.split(rows, np.cumsum(counts)), strict=False))
+
+
+def _best_of_blocks(blocks: Blocks, cosines: Vector) -> dict[RevisionKey, float]:
     if not blocks:
         return {}
     counts = np.array([count for _, count in blocks.values()])

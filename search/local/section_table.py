@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +15,9 @@ from search.protocol import Vector
 from skills.record import RevisionKey
 
 Int8Vectors = npt.NDArray[np.int8]
+
+Blocks = Mapping[RevisionKey, tuple[int, int]]
+"""By revision, the first row of its sections and how many there are."""
 
 _BLOCK_ROWS = 256
 _GROWTH = 1.25
@@ -139,6 +142,11 @@ def sum_units(vectors: Int8Vectors, norms: Vector) -> npt.NDArray[np.float64]:
         rows = slice(start, start + 8192)
         total += norms[rows] @ vectors[rows].astype(np.float32)
     return total
+
+
+def unit_vectors(vectors: Int8Vectors, norms: Vector, rows: npt.NDArray[np.intp]) -> Vector:
+    """Return these rows at unit length, float32; zero rows stay so. norms: 1 / the norm of each."""
+    return np.asarray(vectors[rows] * norms[rows, np.newaxis], dtype=np.float32)
 
 
 def exact_cosines(

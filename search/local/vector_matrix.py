@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from search.local.filter_places import FilterPlaces
 from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.packed_revisions import read_keys
 from search.local.packs.vector_pack import VectorPack, vector_format
 from search.local.revision_store import RevisionStore
 from search.local.store_follower import StoreFollower
@@ -59,18 +60,9 @@ class _View(NamedTuple):
             return scores
         return np.concatenate([self.pack.cosines(vector, vector_field, filters), scores])
 
-    def keys(self, places: npt.NDArray[np.intp], store: RevisionStore) -> list[RevisionKey | None]:
-        """The revisions of rows; None for one that was deleted meanwhile."""
-        packed = 0 if self.pack is None else len(self.pack)
-        found: list[RevisionKey | None] = [
-            None if place < packed else self.table.keys[place - packed] for place in places.tolist()
-        ]
-        if self.pack is not None:
-            inside = np.flatnonzero(places < packed)
-            known = self.pack.keys(places[inside], store)
-            for at, key in zip(inside.tolist(), known, strict=True):
-                found[at] = key
-        return found
+    def keys(self, places: npt.NDArray[np.intp]) -> list[RevisionKey]:
+        """The revisions of rows."""
+        return read_keys(self.pack, self.table.keys, places)
 
 
 class VectorMatrix(StoreFollower):
@@ -117,12 +109,7 @@ class VectorMatrix(StoreFollower):
         best = np.argpartition(-scores, count - 1)[:count]
         best = best[np.lexsort((best, -scores[best]))]
         best = best[scores[best] > 0.0]
-        keys = view.keys(best, self._store)
-        return [
-            (key, float(scores[place]))
-            for key, place in zip(keys, best.tolist(), strict=True)
-            if key is not None
-        ]
+        return list(zip(view.keys(best), scores[best].tolist(), strict=True))
 
     # -- following the store
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from search.batches import batches
 from search.blob_codec import unpack_forward
 from search.local.packs.column_pack import NewRows, PackFormat
-from search.local.packs.key_index import KeyIndex, hash_key
+from search.local.packs.key_index import KEY_COLUMNS, KeyIndex, key_block
 from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from search.packed_records import RecordView, pack_views, view_record
 from search.protocol import TEXT_FIELDS, ForwardRecord, TermIds
@@ -23,11 +23,12 @@ from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import load_background
 from skills.record import RevisionKey
 
-_FORMAT = 1
+_FORMAT = 2
 _BATCH_ROWS = 500
 _FIELDS = len(TEXT_FIELDS)
 _COLUMNS = (
-    Column("key_hash", "<u8"),
+    Column("number", "<i8"),
+    *KEY_COLUMNS,
     Column("lengths", "<f4", _FIELDS),
     Column("hubness", "<f8"),
     # Whether a language model completed the revision; what it wrote is in the store alone.
@@ -62,17 +63,20 @@ def read_rows(connection: sqlite3.Connection, after: int) -> Iterator[NewRows]:
         (after,),
     )
     for batch in batches(rows, _BATCH_ROWS):
+        numbers = [number for number, *_ in batch]
         records = {RevisionKey(name, seq): unpack_forward(blob) for _, name, seq, blob in batch}
-        yield NewRows(_to_block(records), batch[-1][0])
+        yield NewRows(_to_block(numbers, records), numbers[-1])
 
 
-def _to_block(records: dict[RevisionKey, ForwardRecord]) -> Block:
+def _to_block(numbers: Sequence[int], records: dict[RevisionKey, ForwardRecord]) -> Block:
+    keys = key_block(list(records))
     packed = pack_views([view_record(key, record) for key, record in records.items()])
     excluded = [[len(use) for use in record.excluded] for record in records.values()]
     return Block(
         len(records),
         {
-            "key_hash": np.frombuffer(b"".join(map(hash_key, records)), dtype="<u8"),
+            **keys.values,
+            "number": np.array(numbers),
             "lengths": packed.lengths,
             "hubness": compute_hubness(packed, load_background(), ScoringWeights()),
             "completed": np.array([bool(record.completed) for record in records.values()]),
@@ -86,6 +90,7 @@ def _to_block(records: dict[RevisionKey, ForwardRecord]) -> Block:
             "excluded_sizes": np.array([size for sizes in excluded for size in sizes]),
         },
         {
+            **keys.lengths,
             "terms": packed.terms.sizes,
             "bigrams": packed.bigrams.sizes,
             "names": packed.names.sizes,
@@ -101,11 +106,20 @@ class ForwardPack:
 
     def __init__(self, columns: MappedColumns) -> None:
         self._columns = columns
-        self._keys = KeyIndex(columns.values["key_hash"])
+        self._keys = KeyIndex(columns)
 
     def find(self, keys: Sequence[RevisionKey]) -> npt.NDArray[np.intp]:
         """Return the place of each revision, -1 for one that is not there."""
         return self._keys.find(keys)
+
+    def keys_of(self, numbers: Sequence[int]) -> dict[int, RevisionKey]:
+        """Return the revisions under row numbers of the store, as far as they are there."""
+        known, wanted = self._columns.values["number"], np.array(numbers, dtype=np.int64)
+        places = known.searchsorted(wanted)
+        inside = places < len(known)
+        places, wanted = places[inside], wanted[inside]
+        places = places[known[places] == wanted]
+        return dict(zip(known[places].tolist(), self._keys.keys(places), strict=True))
 
     def is_completed(self, places: Array) -> npt.NDArray[np.bool_]:
         """Return whether the store has more of these rows, which a language model wrote."""

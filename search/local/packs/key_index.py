@@ -1,37 +1,78 @@
-"""Finds the rows of revisions in a pack by hashes of their keys."""
+"""The keys of the revisions in a pack: found by hash, and read by row."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
+from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from skills.record import RevisionKey
 
+KEY_COLUMNS = (
+    Column("key_hash", "<u8"),
+    Column("seq", "<i8"),
+    Column("skill_id", "<u1", lists="skill_id"),
+)
 
-def hash_key(key: RevisionKey) -> bytes:
-    """Return a stable hash of 8 bytes; 64 bits make a collision among millions unlikely."""
-    text = f"{key.seq}@{key.skill_id}"
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+def key_block(keys: Sequence[RevisionKey]) -> Block:
+    """Return the values of KEY_COLUMNS."""
+    names = [_encode(key.skill_id) for key in keys]
+    return Block(
+        len(keys),
+        {
+            "key_hash": _hash_keys(keys),
+            "seq": np.array([key.seq for key in keys], dtype=np.int64),
+            "skill_id": np.frombuffer(b"".join(names), np.uint8),
+        },
+        {"skill_id": np.array([len(name) for name in names])},
+    )
+
+
+def _hash_keys(keys: Sequence[RevisionKey]) -> npt.NDArray[np.uint64]:
+    """Stable hashes of 64 bits, which make a collision among millions unlikely."""
+    texts = (_encode(f"{key.seq}@{key.skill_id}") for key in keys)
+    return np.frombuffer(b"".join(blake2b(one, digest_size=8).digest() for one in texts), "<u8")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 class KeyIndex:
-    """Rows by key. Threads may share it.
+    """Rows by key, and keys by row. Threads may share it.
 
-    hashes: of the key of each row (`hash_key`), uint64 (rows,).
+    columns: with KEY_COLUMNS.
     """
 
-    def __init__(self, hashes: npt.NDArray[np.uint64]) -> None:
+    def __init__(self, columns: MappedColumns) -> None:
+        self._columns = columns
+
+    @cached_property
+    def _order(self) -> tuple[Array, Array]:
+        """The hashes in ascending order, and their rows."""
+        hashes = self._columns.values["key_hash"]
         # Of a revision that was deleted and added again, the later row.
-        self._order = np.argsort(hashes, kind="stable")
-        self._sorted = hashes[self._order]
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
 
     def find(self, keys: Sequence[RevisionKey]) -> npt.NDArray[np.intp]:
         """Return the place of each revision, -1 for one that is not there."""
-        if not len(self._sorted) or not keys:
+        hashes, order = self._order
+        if not len(hashes) or not keys:
             return np.full(len(keys), -1, dtype=np.intp)
-        wanted = np.frombuffer(b"".join(map(hash_key, keys)), dtype="<u8")
-        near = np.maximum(self._sorted.searchsorted(wanted, side="right") - 1, 0)
-        return np.where(self._sorted[near] == wanted, self._order[near], -1)
+        wanted = _hash_keys(keys)
+        near = np.maximum(hashes.searchsorted(wanted, side="right") - 1, 0)
+        return np.where(hashes[near] == wanted, order[near], -1)
+
+    def keys(self, places: Array) -> Iterator[RevisionKey]:
+        """Yield the keys of rows."""
+        names, sequence = self._columns.values["skill_id"], self._columns.values["seq"][places]
+        bounds = (edges.tolist() for edges in self._columns.bounds("skill_id", places))
+        for start, end, seq in zip(*bounds, sequence.tolist(), strict=True):
+            name = names[start:end].tobytes().decode("utf-8", "surrogatepass")
+            yield RevisionKey(name, seq)

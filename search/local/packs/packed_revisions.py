@@ -11,31 +11,31 @@ import numpy.typing as npt
 
 from search.blob_codec import pack_filters, unpack_filters
 from search.local.filter_places import FilterPlaces
-from search.local.packs.key_index import KeyIndex, hash_key
+from search.local.packs.key_index import KEY_COLUMNS, KeyIndex, key_block
 from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
-from search.local.revision_store import RevisionStore
 from search.local.vector_rows import RevisionVectors, Table, list_numbers
 from search.protocol import Filters
 from skills.record import RevisionKey
 
 REVISION_COLUMNS = (
     Column("number", "<i8"),
-    Column("key_hash", "<u8"),
+    *KEY_COLUMNS,
     Column("filters", "<u1", lists="filters"),
 )
 
 
 def to_block(revisions: Sequence[RevisionVectors[Any]]) -> Block:
     """Return the values of REVISION_COLUMNS."""
+    keys = key_block([one.key for one in revisions])
     filters = [pack_filters(one.filters).encode() for one in revisions]
     return Block(
         len(revisions),
         {
+            **keys.values,
             "number": np.array([one.number for one in revisions]),
-            "key_hash": np.frombuffer(b"".join(hash_key(one.key) for one in revisions), "<u8"),
             "filters": np.frombuffer(b"".join(filters), np.uint8),
         },
-        {"filters": np.array([len(one) for one in filters])},
+        {**keys.lengths, "filters": np.array([len(one) for one in filters])},
     )
 
 
@@ -48,7 +48,7 @@ class PackedRevisions:
     def __init__(self, columns: MappedColumns, table: Table) -> None:
         self._columns = columns
         self._table = table
-        self._keys = KeyIndex(columns.values["key_hash"])
+        self._keys = KeyIndex(columns)
         self._filters: FilterPlaces | None = None
         self._live = np.ones(columns.rows, dtype=np.bool_)
         self._count = columns.rows
@@ -63,11 +63,9 @@ class PackedRevisions:
             self._live = np.isin(self._columns.values["number"], present)
             self._count = len(present)
 
-    def keys(self, places: Array, store: RevisionStore) -> list[RevisionKey | None]:
-        """Return the revisions of rows; None for one that was deleted meanwhile."""
-        numbers = self._columns.values["number"][places].tolist()
-        known = store.keys_of(numbers)
-        return [known.get(number) for number in numbers]
+    def keys(self, places: Array) -> Iterator[RevisionKey]:
+        """Yield the revisions of rows."""
+        return self._keys.keys(places)
 
     def find(self, keys: Sequence[RevisionKey]) -> tuple[list[RevisionKey], Array]:
         """Return those of the revisions that are there, and the place of each."""
@@ -102,3 +100,12 @@ class PackedRevisions:
         for end in self._columns.ends["filters"].tolist():
             yield text[start:end]
             start = end
+
+
+def read_keys(
+    pack: PackedRevisions | None, recent: Sequence[RevisionKey], places: Array
+) -> list[RevisionKey]:
+    """Return the revisions at places: of the pack first, then of those in memory behind it."""
+    packed = 0 if pack is None else len(pack)
+    mapped = iter(()) if pack is None else pack.keys(places[places < packed])
+    return [next(mapped) if place < packed else recent[place - packed] for place in places.tolist()]

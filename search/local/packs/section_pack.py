@@ -13,7 +13,14 @@ from search.binary_codes import BinaryCodes, count_words
 from search.local.packs.column_pack import Derivation, NewRows, PackFormat
 from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from search.local.packs.packed_revisions import REVISION_COLUMNS, PackedRevisions, to_block
-from search.local.section_table import Int8Vectors, exact_cosines, inverse_norms, sum_units
+from search.local.section_table import (
+    Blocks,
+    Int8Vectors,
+    exact_cosines,
+    inverse_norms,
+    sum_units,
+    unit_vectors,
+)
 from search.local.vector_rows import (
     RevisionVectors,
     read_section_vectors,
@@ -22,7 +29,7 @@ from search.local.vector_rows import (
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
-_FORMAT = 1
+_FORMAT = 2
 _SAMPLED_REVISIONS = 1_000
 _MAX_GROWTH = 2.0
 """The mean of the codes is computed again when there are this many times the revisions."""
@@ -107,6 +114,10 @@ class SectionPack(PackedRevisions):
             return None
         return np.repeat(passing, np.diff(self._columns.ends["sections"], prepend=0))
 
+    def vectors(self, rows: npt.NDArray[np.intp]) -> Vector:
+        """Return the unit vectors of these sections, float32; zero where they have none."""
+        return unit_vectors(self._vectors, self._norms, rows)
+
     def cosines(self, rows: npt.NDArray[np.intp], vector: Vector) -> Vector:
         """Return the cosines of a unit vector with these sections, float32."""
         return exact_cosines(self._vectors, self._norms, rows, vector)
@@ -115,9 +126,8 @@ class SectionPack(PackedRevisions):
         """Return the place of the revision of each section."""
         return self._columns.ends["sections"].searchsorted(rows, side="right")
 
-    def blocks(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, tuple[int, int]]:
-        """Return the first section and the number of sections of those of the revisions that are
-        there."""
+    def blocks(self, keys: Sequence[RevisionKey]) -> Blocks:
+        """Return the sections of those of the revisions that are there."""
         found, places = self.find(keys)
         starts, ends = self._columns.bounds("sections", places)
         blocks = np.stack([starts, ends - starts], axis=1).tolist()

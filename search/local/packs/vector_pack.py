@@ -14,7 +14,7 @@ from search.local.vector_rows import RevisionVectors, read_skill_vectors
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
-_FORMAT = 1
+_FORMAT = 2
 _FIELDS = ("described", "head")
 
 

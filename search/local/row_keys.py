@@ -1,0 +1,44 @@
+"""Which revisions are in the rows of the store that the lexical engines find."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from typing_extensions import override
+
+from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.forward_pack import ForwardPack, forward_format
+from search.local.revision_store import RevisionStore
+from search.local.store_follower import StoreFollower
+from skills.record import RevisionKey
+
+
+class RowKeys(StoreFollower):
+    """Reads keys from the pack of forward records, and those of newer rows from the store.
+
+    A row of the store has kilobytes, so that each one read there is a page of its own. packs:
+    folder of the packs.
+    """
+
+    def __init__(self, store: RevisionStore, packs: Path) -> None:
+        super().__init__(store)
+        self._packs = packs
+        self._record: PackRecord | None = None
+        self._pack: ForwardPack | None = None
+
+    @override
+    def _read(self, connection: sqlite3.Connection) -> None:
+        record = read_record(connection, forward_format())
+        if record == self._record and self._pack is not None:
+            return
+        columns = map_pack(self._packs, forward_format(), record)
+        self._record, self._pack = record, None if columns is None else ForwardPack(columns)
+
+    def find(self, numbers: Sequence[int]) -> dict[int, RevisionKey]:
+        """Return the revisions under row numbers. One that was deleted is left out, unless it still
+        is in the pack."""
+        self.refresh()
+        found = {} if self._pack is None else self._pack.keys_of(numbers)
+        return found | self._store.keys_of([number for number in numbers if number not in found])
