@@ -192,7 +192,8 @@ def test_a_call_of_a_tool_is_traced(served: Process, port: int, collector: Colle
     assert (tool.parent_id, tool.kind) == (PARENT, "server")
     assert tool.attributes["gen_ai.tool.name"] == "find_skills"
     ((trace, span),) = tool.links
-    assert [one.name for one in collector if one.span_id == span] == ["POST /mcp"], trace
+    request = collector.get(span)
+    assert (request.name, request.trace_id) == ("POST /mcp", trace)
     stage = collector.find("query retrieve", TOOL_TRACE)
     assert collector.path(stage) == [
         "query retrieve",
@@ -224,11 +225,10 @@ def test_a_command_and_the_serve_it_asks_are_one_trace(
 def test_a_change_that_the_watcher_sees_begins_a_trace(
     traced: Skillbus, served: Process, collector: Collector
 ) -> None:
-    wait_for(lambda: collector.named("record skillbus.source.changed.v1"))
-    before = {one.trace_id for one in collector}
+    synced = collector.find("skillbus sync").trace_id
     write_skill(traced.home.parent / "crafts", "inlay", "# Inlay\n\nCut the walnut first.\n")
     published = wait_for(
-        lambda: [one for one in collector.named("ingest publish") if one.trace_id not in before]
+        lambda: [one for one in collector.named("ingest publish") if one.trace_id != synced]
     )
     assert collector.path(published[0])[-1] == "record skillbus.source.changed.v1"
 

@@ -91,6 +91,7 @@ def test_a_query_is_one_trace_from_the_gateway_to_the_servers(
     # The reconciler, which runs each second here, may have sent it once more.
     task = collector.named("process skillbus.query", TRACE)[0]
     assert task.attributes["messaging.system"] == "redis"
+    request = collector.find("POST /v1/queries", TRACE)
     calls = [one for one in collector if one.trace_id == TRACE and one.kind == "client"]
     assert {one.attributes["db.system.name"] for one in calls} == DATABASES
     assert all(one.attributes["server.address"] == "127.0.0.1" for one in calls)
@@ -99,7 +100,6 @@ def test_a_query_is_one_trace_from_the_gateway_to_the_servers(
     assert {one.attributes["db.response.status_code"] for one in search} == {"200"}
     instances = {one.resource["service.instance.id"] for one in collector if one.trace_id == TRACE}
     assert len(instances) == 2, "the gateway and a child of the worker"
-    request = collector.find("POST /v1/queries", TRACE)
     polls = [one for one in calls if one.parent_id == request.span_id]
     assert len(polls) < 10, "waiting for the answer is no part of the trace"
     lines = [line for line in distributed.log("query") if line["event"] == "task done"]

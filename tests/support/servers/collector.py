@@ -3,7 +3,10 @@
 with Collector() as collector:
     settings = collector.settings(sample_ratio=0.5)
     ...
-    assert collector.find("query retrieve").parent == collector.find("process skillbus.query")
+    assert collector.find("query retrieve").parent_id == collector.find("task").span_id
+
+Spans come some time after they ended, those of one process in the order in which they ended: where
+one is there, so are those below it of its process. For any other, wait with `find` or `get`.
 """
 
 from __future__ import annotations
@@ -107,17 +110,19 @@ class Collector:
         """The names from a span up to the first of its trace; waits for those that are missing."""
         names = [span.name]
         while span.parent_id and span.parent_id != PARENT:
-            span = self._get(span.parent_id)
+            span = self.get(span.parent_id)
             names.append(span.name)
         return names
 
-    def _get(self, span_id: str) -> ReceivedSpan:
+    def get(self, span_id: str) -> ReceivedSpan:
+        """The span of an id; waits until it has come."""
         found: list[ReceivedSpan] = wait_for(
             lambda: [one for one in list(self.spans) if one.span_id == span_id]
         )
         return found[0]
 
     def __iter__(self) -> Iterator[ReceivedSpan]:
+        """Those that have come so far."""
         return iter(list(self.spans))
 
 
