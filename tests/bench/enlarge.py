@@ -132,11 +132,6 @@ def copy_revision(
         return  # too odd a text to be taken apart and put together again
     analysis, key = analyse_skill(parsed), RevisionKey(skill_id, seq)
     model = encoder_identity(load_settings().encoder).model
-    moved = vectors
-    if vectors.any():
-        noise = np.random.default_rng(seq).normal(0, _NOISE, vectors.shape)
-        moved = (vectors + noise).astype(np.float32)
-        moved /= np.linalg.norm(moved, axis=1, keepdims=True)
     document = SkillDocument(
         key=key,
         content_hash=f"{original.content_hash}-{turn}",
@@ -144,7 +139,7 @@ def copy_revision(
         fields=analysis.fields,
         forward=analysis.forward,
         passage_terms=analysis.passage_terms,
-        vectors=moved,
+        vectors=with_noise(vectors, seq) if vectors.any() else vectors,
         section_hashes=section_text_hashes(model, parsed),
         filters=replace(original.filters, source=(source_id,)),
     )
@@ -167,6 +162,13 @@ def copy_revision(
             has_vectors=True,
         ),
     )
+
+
+def with_noise(vectors: Vector, seed: int) -> Vector:
+    """Unit vectors near these."""
+    noise = np.random.default_rng(seed).normal(0, _NOISE, vectors.shape)
+    moved = (vectors + noise).astype(np.float32)
+    return np.asarray(moved / np.linalg.norm(moved, axis=1, keepdims=True))
 
 
 def copy_links(catalog: SkillGraph, graph: SkillGraph, ids: Sequence[str], skills: int) -> int:

@@ -16,11 +16,14 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+
 from config.settings import EncoderSettings
 from graph.local.store import SqliteSkillGraph
 from search.local.index import LocalSearchIndex
 from search.models.load_models import encoder_identity
-from tests.bench.enlarge import copy_links, copy_revision, list_turns
+from search.protocol import SkillDocument, Vector
+from tests.bench.enlarge import copy_links, copy_revision, list_turns, renamed, with_noise
 
 _AT_ONCE = 200
 
@@ -32,6 +35,7 @@ def enlarge(index: LocalSearchIndex, graph: SqliteSkillGraph, skills: int) -> in
         for start in range(0, count, _AT_ONCE):
             batch = keys[start : min(start + _AT_ONCE, count)]
             revisions, vectors = index.get_revisions(batch), index.get_skill_vectors(batch)
+            sections = index.get_section_vectors(batch)
             copies = [
                 pair
                 for key, seq in zip(batch, graph.allocate_sequence(len(batch)), strict=True)
@@ -39,8 +43,24 @@ def enlarge(index: LocalSearchIndex, graph: SqliteSkillGraph, skills: int) -> in
             ]
             index.add([document for document, _ in copies])
             graph.publish([publication for _, publication in copies])
+            originals = {renamed(key.skill_id, turn): sections.get(key) for key in batch}
+            for document, _ in copies:
+                save_sections(index, graph, document, originals[document.key.skill_id])
             made += len(copies)
     return made
+
+
+def save_sections(
+    index: LocalSearchIndex, graph: SqliteSkillGraph, copy: SkillDocument, vectors: Vector | None
+) -> None:
+    """Give a copy the section vectors of the original, with noise, in any order; nothing if there
+    are none."""
+    count = len(copy.section_hashes)
+    if vectors is None or not len(vectors) or not count:
+        return
+    moved = with_noise(np.resize(vectors, (count, vectors.shape[1])), copy.key.seq)
+    index.save_section_vectors(copy.key, copy.section_hashes, moved)
+    graph.mark_embedded([copy.key])
 
 
 def main() -> None:
