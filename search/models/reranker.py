@@ -15,8 +15,8 @@ from typing_extensions import override
 
 from config.errors import PermanentError
 from search.models.encoder import has_bfloat16, model_load_errors, silence_libraries
-from search.models.extras import check_installed
 from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, SMALL_MODEL, trained_languages
+from search.models.installed import check_installed
 from search.models.model_families import with_mixtures
 from search.protocol import Reranker, Vector
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import UsageError
-from search.models.extras import check_installed
+from search.models.installed import check_installed
 from search.scoring.ranker_factors import PARTS
 from skills.events import QueryAsked
 from tasks.query.context import QueryContext

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import UsageError
-from search.models.extras import check_installed
+from search.models.installed import check_installed
 from skills.record import ParsedSkill, Role
 from skills.roles.classifier import ROLES, Probabilities, RoleClassifier, blend_probabilities
 from skills.roles.features import FEATURE_COUNT, Features, extract_features

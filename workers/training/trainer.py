@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 from config.errors import PermanentError
 from search.models.encoder import has_bfloat16
-from search.models.extras import check_installed
 from search.models.identity import TRAINING_FILE
+from search.models.installed import check_installed
 from workers.library.user_files import write_atomically
 
 CHECKPOINT = "checkpoint.safetensors"

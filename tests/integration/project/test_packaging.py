@@ -70,7 +70,7 @@ def test_the_lock_pins_everything_that_is_asked_for() -> None:
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     asked = [
         *pyproject["project"]["dependencies"],
-        *pyproject["project"]["optional-dependencies"]["models"],
+        *pyproject["project"]["optional-dependencies"]["tracing"],
         *pyproject["dependency-groups"]["dev"],
     ]
     names = {re.split(r"[^A-Za-z0-9_.-]", line)[0].lower().replace("_", "-") for line in asked}

@@ -1,4 +1,4 @@
-"""Makes the packages of the extra `models` fail to import, as where they are not installed."""
+"""Makes packages fail to import that the light installation leaves out, with what they bring."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from typing_extensions import override
 from config.errors import UsageError
 from config.settings import EncoderSettings
 from search.models.encoder import load_network, transformer_of
-from search.models.extras import check_installed
 from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, base_model, resolve_prompts
+from search.models.installed import check_installed
 from search.models.load_models import encoder_identity
 from search.models.low_rank import ADAPTER_FILE, add_adapter, save_adapter, take_adapter
 from workers.training.trainer import Trainer

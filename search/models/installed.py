@@ -6,9 +6,6 @@ from importlib.util import find_spec
 
 from config.errors import PermanentError
 
-EXTRA = "models"
-"""The extra of pyproject.toml that installs them."""
-
 
 def check_installed(*packages: str, purpose: str) -> None:
     """Raise PermanentError, which says how to get them, unless all packages are installed.
@@ -19,8 +16,8 @@ def check_installed(*packages: str, purpose: str) -> None:
     if missing:
         raise PermanentError(
             f"{purpose} needs {' and '.join(missing)}, which the light installation leaves out; "
-            f'install skillbus with its extra {EXTRA!r}: pip install "skillbus[{EXTRA}]", or '
-            "`make install` in a clone"
+            "install all that skillbus depends on: `pip install skillbus`, or `make install` "
+            "in a clone"
         )
 
 
