@@ -1,14 +1,15 @@
-"""Queries of an embedded library by stage, and the bytes that it takes on disk.
+"""Queries of a library by stage, and the bytes that it takes.
 
-    python -m tests.bench.stages HOME TASKS.jsonl [--tasks N]
+    python -m tests.bench.stages TASKS.jsonl [--home HOME] [--tasks N]
 
 TASKS    objects with `instruction`, as `eval routing` reads them; N of them are asked, in random
          order (60 unless given), each once, by a process that has just started
-HOME     a library that is not changed; no `serve` of it need run
+HOME     an embedded library, which is not changed; no `serve` of it need run. Without it the
+         servers that the settings name are asked, as a worker does it
 
 Prints JSON: the seconds until the process is warm; p50 and p95 of the milliseconds of each stage,
 of a query and of all but the encoding of its task (`beyond_encoding`); the peak RSS in MB; and the
-bytes a skill by file or folder of the home.
+bytes a skill by file or folder of the home; `skillbus status` has those of servers.
 """
 
 from __future__ import annotations
@@ -19,32 +20,36 @@ import random
 import resource
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from config.load_settings import load_settings
 from config.logging import configure_logging
 from skills.events import QueryAsked
-from tasks.policies import Deadline
+from tasks.policies import QUERY_QUEUE, Deadline
 from tasks.query.context import StageTimings
 from tasks.query.pipeline import answer_query
+from tasks.services import Services
 from tests.bench.run import percentiles
-from workers.backend.embedded import EmbeddedBackend
+from workers.backend.stores import open_services
 from workers.evaluation.predictions import read_jsonl
+from workers.processes.warm_up import warm_up
 
 _SECONDS = 60.0
 _SEED = 7
 _STORES = ("graph.db", "index/revisions.sqlite", "index/terms", "index/packs", "index/statistics")
 
 
-def measure_queries(backend: EmbeddedBackend, tasks: list[str]) -> dict[str, dict[str, float]]:
+def measure_queries(services: Services, tasks: list[str]) -> dict[str, dict[str, float]]:
     """p50, p95 and maximum in milliseconds, by stage."""
     spent: defaultdict[str, list[float]] = defaultdict(list)
     for number, task in enumerate(tasks):
         timings = StageTimings()
         started = time.perf_counter()
         request = QueryAsked(task=task)
-        answer_query(backend.services, Deadline(_SECONDS), str(number), request, timings)
+        answer_query(services, Deadline(_SECONDS), str(number), request, timings)
         total = (time.perf_counter() - started) * 1000
         stages = timings.milliseconds
         for stage, milliseconds in stages.items():
@@ -60,28 +65,36 @@ def size_of(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
+def _send_nothing(name: str, ids: Sequence[object]) -> None:
+    """What is found missing meanwhile is left to the library's own processes."""
+
+
 def main() -> None:
     """Print what was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("home", type=Path)
     parser.add_argument("file", type=Path, metavar="TASKS.jsonl")
+    parser.add_argument("--home", type=Path)
     parser.add_argument("--tasks", type=int, default=60)
     arguments = parser.parse_args()
     configure_logging("ERROR")
     tasks = [row["instruction"] for row in read_jsonl(arguments.file, ["instruction"])]
     random.Random(_SEED).shuffle(tasks)
     settings = load_settings(arguments.home)
+    if settings.distributed is (arguments.home is not None):
+        parser.error("name a home, or servers in the settings")
+    found: dict[str, Any] = {}
     started = time.monotonic()
-    with EmbeddedBackend(settings, writable=False, embeds="nothing") as backend:
-        backend.warm_up()
-        found: dict[str, Any] = {"warm_s": round(time.monotonic() - started, 2)}
-        found["ms"] = measure_queries(backend, tasks[: arguments.tasks])
-        skills = backend.get_status()["skills"]["published"]
+    with ExitStack() as stack:
+        services = open_services(settings, stack, _send_nothing, writable=False)
+        warm_up(services, [QUERY_QUEUE])
+        found["warm_s"] = round(time.monotonic() - started, 2)
+        found["ms"] = measure_queries(services, tasks[: arguments.tasks])
+        found["skills"] = skills = len(services.index.list_keys())
     found["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-    found["skills"] = skills
-    found["bytes_per_skill"] = {
-        name: round(size_of(arguments.home / name) / max(skills, 1)) for name in _STORES
-    }
+    if arguments.home:
+        found["bytes_per_skill"] = {
+            name: round(size_of(arguments.home / name) / max(skills, 1)) for name in _STORES
+        }
     print(json.dumps(found, indent=1))
 
 
