@@ -65,7 +65,7 @@ class Outside(Protocol):
         ...
 
     def listen(self, name: str) -> None:
-        """Make a queue for replies."""
+        """Make an empty queue for replies; workers of earlier tests may have left another."""
         ...
 
     def replies(self, name: str, count: int, seconds: float = 60.0) -> list[Reply]:
@@ -173,6 +173,7 @@ class OnRabbit:
 
     def listen(self, name: str) -> None:
         with self.channel() as channel:
+            channel.queue_delete(name)
             channel.queue_declare(name, durable=True)
 
     def replies(self, name: str, count: int, seconds: float = 60.0) -> list[Reply]:
