@@ -96,11 +96,11 @@ def stack_fields(
         fields = len(TEXT_FIELDS)
         return np.empty((0, fields), dtype=np.uint8), np.empty((0, fields))
     if len({len(one) for one in lengths}) > 1:
-        counts, lengths = [*map(_widen, counts)], [*map(_widen, lengths)]
+        counts, lengths = [*map(widen, counts)], [*map(widen, lengths)]
     return np.concatenate(counts), np.stack(lengths).astype(np.float64)
 
 
-def _widen(fields: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+def widen(fields: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
     """Return an array whose last axis is all FIELDS, the added one zero."""
     added = len(FIELDS) - fields.shape[-1]
     return np.pad(fields, [(0, 0)] * (fields.ndim - 1) + [(0, added)])

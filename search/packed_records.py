@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from search.completed_terms import COMPLETED, stack_fields
+from search.completed_terms import COMPLETED, stack_fields, widen
 from search.protocol import FIELDS, ForwardRecord, TermIds, Vector
 from skills.record import RevisionKey
 
@@ -72,6 +72,13 @@ class HashLists:
         values = np.concatenate(lists) if lists else np.empty(0, dtype=np.uint64)
         return cls(values, np.cumsum([len(one) for one in lists], dtype=np.intp))
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[HashLists]) -> HashLists:
+        """Return the lists of all parts, one part behind the other."""
+        firsts = np.cumsum([0, *(len(one.values) for one in parts)])
+        ends = [one.ends + first for one, first in zip(parts, firsts, strict=False)]
+        return cls(np.concatenate([one.values for one in parts]), np.concatenate(ends))
+
     def __len__(self) -> int:
         return len(self.ends)
 
@@ -110,6 +117,32 @@ class PackedRecords:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+
+def join_records(parts: Sequence[PackedRecords]) -> PackedRecords:
+    """Return packed records as one, one part behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    counts, lengths = [one.counts for one in parts], [one.lengths for one in parts]
+    if len({one.shape[1] for one in lengths}) > 1:
+        counts, lengths = [*map(widen, counts)], [*map(widen, lengths)]
+    firsts = np.cumsum([0, *(len(one) for one in parts)])
+    return PackedRecords(
+        keys=tuple(chain.from_iterable(one.keys for one in parts)),
+        terms=HashLists.concatenate([one.terms for one in parts]),
+        counts=np.concatenate(counts),
+        lengths=np.concatenate(lengths),
+        has_completed=np.concatenate([one.has_completed for one in parts]),
+        bigrams=HashLists.concatenate([one.bigrams for one in parts]),
+        bigram_weights=np.concatenate([one.bigram_weights for one in parts]),
+        names=HashLists.concatenate([one.names for one in parts]),
+        examples=HashLists.concatenate([one.examples for one in parts]),
+        excluded=HashLists.concatenate([one.excluded for one in parts]),
+        excluding=np.concatenate(
+            [one.excluding + first for one, first in zip(parts, firsts, strict=False)]
+        ),
+        hubness=np.concatenate([one.hubness for one in parts]),
+    )
 
 
 def pack_views(views: Sequence[RecordView]) -> PackedRecords:

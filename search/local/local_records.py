@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import override
 
 from search.batches import batches
@@ -16,7 +17,13 @@ from search.local.packs.column_pack import PackRecord, map_pack, read_record
 from search.local.packs.forward_pack import ForwardPack, forward_format
 from search.local.revision_store import RevisionStore
 from search.local.store_follower import StoreFollower
-from search.packed_records import PackedRecords, RecordView, pack_views, view_record
+from search.packed_records import (
+    PackedRecords,
+    RecordView,
+    join_records,
+    pack_views,
+    view_record,
+)
 from search.scoring.record_source import BATCH_RECORDS, KeptViews, RecordSource
 from skills.record import RevisionKey
 
@@ -51,42 +58,52 @@ class LocalRecords(StoreFollower, RecordSource):
         columns = map_pack(self._packs, forward_format(), record)
         self._record, self._pack = record, None if columns is None else ForwardPack(columns)
         # What was deleted before it was packed stays: statistics may still count it.
-        self._kept.drop(self._view_packed(self._kept.list_keys()))
+        kept = self._kept.list_keys()
+        places = self._find_packed(self._pack, kept)
+        self._kept.drop(key for key, place in zip(kept, places.tolist(), strict=True) if place >= 0)
 
     @override
     def pack(self, keys: Sequence[RevisionKey]) -> PackedRecords:
-        return pack_views(self._kept.complete(self._find(keys)))
+        packed, views = self._find(keys)
+        return join_records([packed, pack_views(self._kept.complete(views))])
 
     @override
     def read(self, keys: Sequence[RevisionKey]) -> Iterator[PackedRecords]:
         for batch in batches(keys, BATCH_RECORDS):
-            yield pack_views(self._find(batch))
+            packed, views = self._find(batch)
+            yield join_records([packed, pack_views(views)])
 
     @override
     def release(self, keys: Sequence[RevisionKey]) -> None:
         self._kept.release(keys)
 
-    def _find(self, keys: Sequence[RevisionKey]) -> list[RecordView]:
-        """Return the records of those of the revisions that are there, in order."""
+    def _find(self, keys: Sequence[RevisionKey]) -> tuple[PackedRecords, list[RecordView]]:
+        """Return the records of those of the revisions that are there: of the pack, and others."""
         self.refresh()
-        found = self._view_packed(keys)
-        if len(found) < len(keys):
-            rest = [key for key in keys if key not in found]
-            found |= {key: view for key in rest if (view := self._kept.get(key)) is not None}
-            if missing := [key for key in rest if key not in found]:
-                found |= self._read_store(missing)
-        return [found[key] for key in keys if key in found]
-
-    def _view_packed(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, RecordView]:
         pack = self._pack
-        if pack is None or not keys:
-            return {}
+        places = self._find_packed(pack, keys)
+        if pack is None:
+            packed = pack_views(())
+        else:
+            inside = np.flatnonzero(places >= 0)
+            packed = pack.pack([keys[at] for at in inside.tolist()], places[inside])
+        rest = [keys[at] for at in np.flatnonzero(places < 0).tolist()]
+        found = {key: view for key in rest if (view := self._kept.get(key)) is not None}
+        if missing := [key for key in rest if key not in found]:
+            found |= self._read_store(missing)
+        return packed, [found[key] for key in rest if key in found]
+
+    def _find_packed(
+        self, pack: ForwardPack | None, keys: Sequence[RevisionKey]
+    ) -> npt.NDArray[np.intp]:
+        """Return the place in the pack of each revision that can be used from there, else -1."""
+        if pack is None:
+            return np.full(len(keys), -1, dtype=np.intp)
         places = pack.find(keys)
-        usable = places >= 0
         if self._origins:
-            usable[usable] = ~pack.is_completed(places[usable])
-        chosen = [keys[at] for at in np.flatnonzero(usable).tolist()]
-        return dict(zip(chosen, pack.view(chosen, places[usable]), strict=True))
+            inside = np.flatnonzero(places >= 0)
+            places[inside[pack.is_completed(places[inside])]] = -1
+        return places
 
     def _read_store(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, RecordView]:
         rows = self._store.columns(keys, ("forward",))

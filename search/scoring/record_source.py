@@ -26,7 +26,8 @@ class RecordSource(Protocol):
     """Records of revisions, with the completions in use. Threads may share it."""
 
     def pack(self, keys: Sequence[RevisionKey]) -> PackedRecords:
-        """Return the records of those of the revisions that are there, with hubness, in order."""
+        """Return the records of those of the revisions that are there, in any order, with
+        hubness."""
         ...
 
     def read(self, keys: Sequence[RevisionKey]) -> Iterator[PackedRecords]:

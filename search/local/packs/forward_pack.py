@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,8 @@ from search.blob_codec import unpack_forward
 from search.local.packs.column_pack import NewRows, PackFormat
 from search.local.packs.key_index import KEY_COLUMNS, KeyIndex, key_block
 from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
-from search.packed_records import RecordView, pack_views, view_record
-from search.protocol import TEXT_FIELDS, ForwardRecord, TermIds
+from search.packed_records import HashLists, PackedRecords, pack_views, view_record
+from search.protocol import TEXT_FIELDS, ForwardRecord
 from search.scoring.hubness import BACKGROUND_MEAN_LENGTHS, compute_hubness
 from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import load_background
@@ -125,50 +124,36 @@ class ForwardPack:
         """Return whether the store has more of these rows, which a language model wrote."""
         return self._columns.values["completed"][places] > 0
 
-    def view(self, keys: Sequence[RevisionKey], places: Array) -> list[RecordView]:
+    def pack(self, keys: Sequence[RevisionKey], places: Array) -> PackedRecords:
         """Return the records of these rows, without completions."""
         values = self._columns.values
-        terms, counts = values["terms"], values["counts"]
-        bigrams, weights = values["bigrams"], values["bigram_weights"]
-        names, examples = values["names"], values["examples"]
-        return [
-            RecordView(
-                key,
-                terms[a:b],
-                counts[a:b],
-                lengths,
-                bigrams[c:d],
-                weights[c:d],
-                names[e:f],
-                examples[g:h],
-                excluded,
-                hubness,
-            )
-            for key, a, b, lengths, c, d, e, f, g, h, excluded, hubness in zip(
-                keys,
-                *self._bounds("terms", places),
-                values["lengths"][places],
-                *self._bounds("bigrams", places),
-                *self._bounds("names", places),
-                *self._bounds("examples", places),
-                self._excluded(places),
-                values["hubness"][places].tolist(),
-                strict=True,
-            )
-        ]
+        starts, ends = (edges.tolist() for edges in self._columns.bounds("terms", places))
+        # Whole stretches, since most of what is read are terms and their counts.
+        stretches = list(map(slice, starts, ends))
+        terms = HashLists.join([values["terms"][one] for one in stretches])
+        counts = [values["counts"][one] for one in stretches]
+        bigrams, entries = self._gather("bigrams", places)
+        excluded, _ = self._gather("excluded", places)
+        uses, _ = self._gather("excluded_sizes", places)
+        return PackedRecords(
+            keys=tuple(keys),
+            terms=terms,
+            counts=np.concatenate(counts) if counts else values["counts"][:0],
+            lengths=values["lengths"][places].astype(np.float64),
+            has_completed=np.zeros(len(places), dtype=np.bool_),
+            bigrams=bigrams,
+            bigram_weights=values["bigram_weights"][entries],
+            names=self._gather("names", places)[0],
+            examples=self._gather("examples", places)[0],
+            excluded=HashLists(excluded.values, np.cumsum(uses.values, dtype=np.intp)),
+            excluding=uses.owners,
+            hubness=values["hubness"][places],
+        )
 
-    def _bounds(self, lists: str, places: Array) -> tuple[list[int], list[int]]:
+    def _gather(self, lists: str, places: Array) -> tuple[HashLists, Array]:
+        """Return the lists of rows, of the column of that name, and where their entries are."""
         starts, ends = self._columns.bounds(lists, places)
-        return starts.tolist(), ends.tolist()
-
-    def _excluded(self, places: Array) -> list[tuple[TermIds, ...]]:
-        """Return the excluded uses of each row; most rows have none."""
-        found: list[tuple[TermIds, ...]] = [()] * len(places)
-        starts, ends = self._columns.bounds("excluded_sizes", places)
-        firsts, _ = self._columns.bounds("excluded", places)
-        for at in np.flatnonzero(ends > starts).tolist():
-            sizes = self._columns.values["excluded_sizes"][starts[at] : ends[at]]
-            edges = [0, *np.cumsum(sizes).tolist()]
-            values = self._columns.values["excluded"][firsts[at] :]
-            found[at] = tuple(values[a:b] for a, b in pairwise(edges))
-        return found
+        sizes = ends - starts
+        behind = np.cumsum(sizes, dtype=np.intp)
+        entries = np.repeat(starts - behind + sizes, sizes) + np.arange(int(sizes.sum()))
+        return HashLists(self._columns.values[lists][entries], behind), entries
