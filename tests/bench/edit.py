@@ -9,9 +9,9 @@ SCRATCH   has the made libraries, by size, and keeps them: one that is there alr
           is, with the edits of earlier runs. `--prepare` makes them only
 
 In a library that is made every skill is linked anew, so that its links are those of the library.
-Then N skills (100 unless given), the same ones in every library, get lines of one another, one at a
-time: the tasks `plan`, `ingest` and `link` run in one process without workers. Vectors are left out,
-as encoding an edit takes the same time in any library.
+Then N skills (100 unless given), the same ones in every library, get lines of one another, one at
+a time: the tasks `plan`, `ingest` and `link` run in one process without workers. Vectors are left
+out, as encoding an edit takes the same time in any library.
 
 Prints JSON, by size:
 
@@ -146,7 +146,9 @@ def _point_to_text(home: Path) -> None:
         for (source_id,) in db.execute("SELECT source_id FROM sources").fetchall():
             root = (home.with_name(home.name.removesuffix(".part")) / "text" / source_id).resolve()
             values = (f"{root}", source_id)
-            db.execute("UPDATE sources SET kind = 'directory', root = ? WHERE source_id = ?", values)
+            db.execute(
+                "UPDATE sources SET kind = 'directory', root = ? WHERE source_id = ?", values
+            )
 
 
 def measure_edits(home: Path, edited: Sequence[str]) -> dict[str, Any]:
