@@ -23,7 +23,6 @@ from graph.links.learned_links import (
 from graph.links.link_rules import (
     DEFAULT_LINK_SETTINGS,
     SIMILARITY_LINK_TYPES,
-    Booleans,
     LinkSettings,
     ResolvedNames,
     ScoredLink,
@@ -108,7 +107,6 @@ class Linker:
         pending = {
             skill_id for skill_id, _ in self._graph.list_awaiting_linking(_NO_LIMIT)
         } | marked.keys()
-        waiting = self._index.mask(pending)
         resolve = self._resolve(marked.values())
         self._dismissed = DismissedLinks(self._graph.list_dismissed_links())
         current_links = self._graph.get_links(list(marked))
@@ -124,7 +122,7 @@ class Linker:
             )
             links[skill_id] = self._adapt(own)
             links[skill_id] += (one for one in found[skill_id] if one.owner == skill_id)
-            for owner, now in _list_changes(skill_id, scores, listed, waiting).items():
+            for owner, now in _list_changes(skill_id, scores, listed, pending).items():
                 if now is None or not self._dismissed.covers(owner, skill_id, now.type):
                     moves[owner][skill_id] = now
                 elif owner in listed:
@@ -282,11 +280,11 @@ def _list_changes(
     skill_id: str,
     scores: SimilarityScores,
     listed: Mapping[str, tuple[LinkType, float, str]],
-    waiting: Booleans,
+    pending: Set[str],
 ) -> _Moves:
     """By owner, this skill's link in the owner's lists, if it differs from the stored one; None if
     it is not in the lists any more."""
-    now = scores.links_entering(waiting) | scores.links_with(listed)
+    now = scores.links_entering(pending) | scores.links_with(listed)
     turned = {owner: one._replace(skill_id=skill_id) for owner, one in now.items()}
     return {
         owner: turned.get(owner)

@@ -1,0 +1,209 @@
+"""A part of the similarity index: the term vectors of some skills, to find those like another one.
+
+Body terms are kept by term, since few of them are read for a skill; description terms by skill,
+since they are compared only where bodies are alike or names equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from graph.links.link_rules import (
+    WEIGHT_STEPS,
+    Booleans,
+    Floats,
+    QuantisedVector,
+    quantise_vector,
+)
+from graph.records import LinkFeatures
+from graph.skill_names import normalise_name
+
+Rows = npt.NDArray[np.int64]
+"""Rows of a block."""
+
+MAX_ROWS = 8192
+"""The most rows of a block, so that none takes long to build; they fit the type of `_owners`."""
+
+
+class Member:
+    """Name and quantised vectors of one skill."""
+
+    __slots__ = ("body", "description", "name", "skill_id")
+
+    def __init__(self, features: LinkFeatures) -> None:
+        self.skill_id = features.skill_id
+        self.name = normalise_name(features.name)
+        self.body = quantise_vector(features.body_terms)
+        self.description = quantise_vector(features.description_terms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """Terms of several vectors: of each the term, the vector's number, and the weight in steps."""
+
+    terms: npt.NDArray[np.uint64]
+    owners: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.uint16]
+
+    @staticmethod
+    def of(vectors: Sequence[QuantisedVector]) -> _Terms:
+        """Of vectors in this order."""
+        lengths = [len(terms) for terms, _ in vectors]
+        return _Terms(
+            np.concatenate([np.empty(0, np.uint64), *(terms for terms, _ in vectors)]),
+            np.repeat(np.arange(len(vectors)), lengths),
+            np.concatenate([np.empty(0, np.uint16), *(weights for _, weights in vectors)]),
+        )
+
+    @staticmethod
+    def join(parts: Sequence[_Terms]) -> _Terms:
+        """All terms of all parts."""
+        return _Terms(
+            np.concatenate([part.terms for part in parts]),
+            np.concatenate([part.owners for part in parts]),
+            np.concatenate([part.weights for part in parts]),
+        )
+
+    def moved(self, rows: Rows) -> _Terms:
+        """With the vectors' new numbers; those below 0 are dropped."""
+        owners = rows[self.owners]
+        kept = owners >= 0
+        return _Terms(self.terms[kept], owners[kept], self.weights[kept])
+
+
+class Block:
+    """Names and vectors of some skills, one a row; a dropped row is not found any more."""
+
+    def __init__(
+        self, ids: Sequence[str], names: Sequence[str], bodies: _Terms, descriptions: _Terms
+    ) -> None:
+        self.ids, self.names = ids, names
+        self.alive = np.ones(len(ids), dtype=bool)
+        self.live = len(ids)
+        self._rows = {skill_id: row for row, skill_id in enumerate(ids)}
+        self._named: dict[str, list[int]] = {}
+        for row, name in enumerate(names):
+            self._named.setdefault(name, []).append(row)
+        self._bodies = _Inverted(bodies)
+        self._descriptions = _ByRow(descriptions, len(ids))
+
+    @staticmethod
+    def of(members: Sequence[Member]) -> Block:
+        """Of MAX_ROWS skills at most."""
+        return Block(
+            [one.skill_id for one in members],
+            [one.name for one in members],
+            _Terms.of([one.body for one in members]),
+            _Terms.of([one.description for one in members]),
+        )
+
+    @staticmethod
+    def merge(blocks: Sequence[Block]) -> Block:
+        """One block of the rows that are left in these, MAX_ROWS at most."""
+        ids: list[str] = []
+        names: list[str] = []
+        bodies, descriptions = [], []
+        for block in blocks:
+            left = np.flatnonzero(block.alive)
+            rows = np.full(len(block.ids), -1)
+            rows[left] = len(ids) + np.arange(len(left))
+            ids += [block.ids[row] for row in left.tolist()]
+            names += [block.names[row] for row in left.tolist()]
+            bodies.append(block._bodies.read().moved(rows))
+            descriptions.append(block._descriptions.read().moved(rows))
+        return Block(ids, names, _Terms.join(bodies), _Terms.join(descriptions))
+
+    def drop(self, skill_id: str) -> None:
+        """Drop a skill, if it is in this block."""
+        row = self._rows.pop(skill_id, None)
+        if row is not None:
+            self.alive[row] = False
+            self.live -= 1
+
+    def find(self, asked: Member, least: float) -> tuple[Rows, Floats, Floats, Booleans]:
+        """The other skills whose bodies have this cosine at least, or that have the same name.
+
+        Returns their rows, the cosines of bodies and of descriptions, and the mask of equal names.
+        """
+        cosines = self._bodies.cosines(asked.body, len(self.ids))
+        is_found = cosines >= least
+        namesakes = self._named.get(asked.name, [])
+        is_found[namesakes] = True
+        is_found &= self.alive
+        own = self._rows.get(asked.skill_id)
+        if own is not None:
+            is_found[own] = False
+        rows = np.flatnonzero(is_found)
+        namesake = np.isin(rows, namesakes)
+        return rows, cosines[rows], self._descriptions.cosines(asked.description, rows), namesake
+
+
+class _Inverted:
+    """Sparse vectors by term: for each term, the vectors that hold it, with weights."""
+
+    def __init__(self, held: _Terms) -> None:
+        order = np.argsort(held.terms, kind="stable")
+        self._owners = held.owners[order].astype(np.uint16)
+        self._weights = held.weights[order]
+        self._terms, counts = np.unique(held.terms, return_counts=True)
+        self._starts = np.concatenate([[0], np.cumsum(counts)])
+
+    def read(self) -> _Terms:
+        """All terms, by term."""
+        terms = np.repeat(self._terms, np.diff(self._starts))
+        return _Terms(terms, self._owners.astype(np.int64), self._weights)
+
+    def cosines(self, vector: QuantisedVector, size: int) -> Floats:
+        """The dot product with every vector, float64 (size,), exact."""
+        places, known = _places(self._terms, vector[0])
+        starts = self._starts[places]
+        spans, lengths = _spans(starts, self._starts[places + 1] - starts)
+        products = np.repeat(vector[1][known].astype(np.float64), lengths)
+        products *= self._weights[spans]
+        return np.bincount(self._owners[spans], products, size) / WEIGHT_STEPS**2
+
+
+class _ByRow:
+    """Sparse vectors one after another."""
+
+    def __init__(self, held: _Terms, size: int) -> None:
+        order = np.argsort(held.owners, kind="stable")
+        self._terms, self._weights = held.terms[order], held.weights[order]
+        self._starts = np.concatenate([[0], np.cumsum(np.bincount(held.owners, minlength=size))])
+
+    def read(self) -> _Terms:
+        """All terms, by row."""
+        lengths = np.diff(self._starts)
+        return _Terms(self._terms, np.repeat(np.arange(len(lengths)), lengths), self._weights)
+
+    def cosines(self, vector: QuantisedVector, rows: Rows) -> Floats:
+        """The dot product with the vectors of these rows, float64 (rows,), exact."""
+        starts = self._starts[rows]
+        spans, lengths = _spans(starts, self._starts[rows + 1] - starts)
+        found = np.searchsorted(vector[0], self._terms[spans])
+        terms, weights = np.append(vector[0], 0), np.append(vector[1], 0)
+        is_shared = (terms[found] == self._terms[spans]) & (found < len(vector[0]))
+        products = weights[found].astype(np.float64) * self._weights[spans] * is_shared
+        owners = np.repeat(np.arange(len(rows)), lengths)
+        return np.bincount(owners, products, len(rows)) / WEIGHT_STEPS**2
+
+
+def _places(
+    terms: npt.NDArray[np.uint64], asked: npt.NDArray[np.uint64]
+) -> tuple[Rows, npt.NDArray[np.int64]]:
+    """Where the asked terms are in `terms`, and which of the asked those are."""
+    places = np.searchsorted(terms, asked)
+    known = np.flatnonzero(places < len(terms))
+    known = known[terms[places[known]] == asked[known]]
+    return places[known], known
+
+
+def _spans(starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
+    """The indices of several spans, one after another, and the spans' lengths."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - ends + lengths, lengths) + np.arange(total), lengths
