@@ -84,10 +84,10 @@ class SimilarityIndex:
         none = np.zeros(0)
         parts: list[tuple[Floats, Floats, Booleans]] = [(none, none, none > 0)]
         for block in self._blocks:
-            rows, *scores = block.find(asked, self._least)
+            rows, body, description, namesake = block.find(asked, self._least)
             ids += [block.ids[row] for row in rows.tolist()]
             names += [block.names[row] for row in rows.tolist()]
-            parts.append((scores[0], scores[1], scores[2]))
+            parts.append((body, description, namesake))
         body, description, namesake = (np.concatenate(part) for part in zip(*parts, strict=True))
 
         def is_kin(place: int) -> bool:
