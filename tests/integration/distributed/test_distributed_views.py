@@ -83,6 +83,25 @@ def when_all_are_up(port: int) -> dict[str, dict[tuple[str, ...], float]] | None
     return found if set(found["skillbus_server_up"].values()) == {1.0} else None
 
 
+def wait_traced(running: Distributed, workload: str, tasks: set[str]) -> list[dict[str, Any]]:
+    """Wait for the log lines of `tasks` in the trace, and return all of the workload's.
+
+    What a task did can be read before its worker has logged that it is done. The reconciler may be
+    the first to see what is to be embedded: tasks that embed count outside the trace too.
+    """
+
+    def list_done() -> list[dict[str, Any]]:
+        return [line for line in running.log(workload) if line["event"] == "task done"]
+
+    def are_traced() -> bool:
+        is_embedding = workload.startswith("embed")
+        done = list_done()
+        return {ln["task"] for ln in done if is_embedding or ln["trace_id"] == TRACE} == tasks
+
+    wait_for(are_traced)
+    return list_done()
+
+
 def test_one_trace_from_event_to_links(running: Distributed) -> None:
     for workload, tasks in (
         ("ingest", {"skillbus.plan", "skillbus.ingest"}),
@@ -90,12 +109,7 @@ def test_one_trace_from_event_to_links(running: Distributed) -> None:
         ("embed_skills", {"skillbus.embed_skills"}),
         ("embed_sections", {"skillbus.embed_sections"}),
     ):
-        done = [line for line in running.log(workload) if line["event"] == "task done"]
-        # The reconciler may be the first to see what is to be embedded.
-        is_embedding = workload.startswith("embed")
-        traced = {line["task"] for line in done if is_embedding or line["trace_id"] == TRACE}
-        assert traced == tasks
-        assert all(line["seconds"] >= 0 for line in done)
+        assert all(line["seconds"] >= 0 for line in wait_traced(running, workload, tasks))
     carried = [line for line in running.log("ingest") if line["event"] == "event carried out"]
     assert [(line["trace_id"], line["changed"]) for line in carried] == [(TRACE, 10)]
 
