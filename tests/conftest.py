@@ -16,6 +16,7 @@ from tests.support.program.program import ForkServer, Skillbus
 pytest_plugins = [
     "tests.support.servers.servers",
     "tests.support.servers.elastic",
+    "tests.support.program.files_in_memory",
     "tests.support.program.secrecy",
 ]
 
