@@ -20,6 +20,7 @@ from search.protocol import Vector
 _WORD = 64
 _ENCODE_ROWS = 4096
 _ESTIMATE_ROWS = 1 << 14
+_SAMPLE_STEP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,11 @@ class BinaryCodes:
             np.zeros(room, dtype=np.float32),
         )
 
-    def encode(self, first: int, vectors: npt.NDArray[np.int8], inverse_norms: Vector) -> None:
-        """Encode rows from `first` on: int8 vectors (n, dimension) and 1 / their norms, (n,)."""
+    def encode(
+        self, first: int, vectors: npt.NDArray[np.int8] | Vector, inverse_norms: Vector
+    ) -> None:
+        """Encode rows from `first` on: vectors (n, dimension) and 1 / their norms, (n,); 0 leaves a
+        row out."""
         for start in range(0, len(vectors), _ENCODE_ROWS):
             part = vectors[start : start + _ENCODE_ROWS].astype(np.float32)
             norms = inverse_norms[start : start + _ENCODE_ROWS]
@@ -75,6 +79,40 @@ class BinaryCodes:
             np.multiply(self.lengths[part], cosines[differing], out=estimates[part])
             estimates[part] += self.offsets[part]
         return estimates
+
+
+def likely_nearest(
+    codes: BinaryCodes | None,
+    vector: Vector,
+    size: int,
+    count: int,
+    passing: npt.NDArray[np.bool_] | None,
+) -> npt.NDArray[np.intp]:
+    """Return the `count` rows with the best estimates, in any order; all if there are fewer.
+
+    size: of the rows to look at. passing: which of them may be returned, (size,); None for all.
+    Without codes all that pass are returned.
+    """
+    total = size if passing is None else int(np.count_nonzero(passing))
+    if total < count or codes is None:
+        return np.arange(size) if passing is None else np.flatnonzero(passing)
+    estimates = codes.estimate(vector, size)
+    if passing is not None:
+        estimates[~passing] = -np.inf
+    return _largest(estimates, count)
+
+
+def _largest(values: Vector, count: int) -> npt.NDArray[np.intp]:
+    """The places of the `count` largest values, in any order."""
+    sample = values[::_SAMPLE_STEP]
+    # A partition of all takes longer than one of the few above a bound, which a sample gives.
+    likely = 2 * count // _SAMPLE_STEP + 1
+    if likely < len(sample):
+        bound = np.partition(sample, len(sample) - likely)[len(sample) - likely]
+        places = np.flatnonzero(values >= bound)
+        if len(places) >= count:
+            return places[np.argpartition(-values[places], count - 1)[:count]]
+    return np.argpartition(-values, count - 1)[:count]
 
 
 def count_words(dimension: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from search.binary_codes import BinaryCodes
+from search.binary_codes import likely_nearest
 from search.local.packs.column_pack import PackRecord, map_pack, read_record
 from search.local.packs.packed_revisions import read_keys
 from search.local.packs.section_pack import SectionPack, section_format
@@ -35,8 +35,6 @@ _WIDEN = 4
 _MAX_DEAD_SHARE = 0.25
 _RECODE_GROWTH = 2
 """The mean of the codes is computed again when there are this many times the rows."""
-
-_SAMPLE_STEP = 32
 
 
 class _Nearest(NamedTuple):
@@ -64,7 +62,7 @@ class _View(NamedTuple):
         parts = [self._nearest_in_memory(vector, count, filters)]
         if self.pack is not None:
             passing = self.pack.passing_sections(filters)
-            rows = _likely_nearest(self.pack.codes, vector, self.pack.sections, count, passing)
+            rows = likely_nearest(self.pack.codes, vector, self.pack.sections, count, passing)
             cosines = self.pack.cosines(rows, vector)
             owners = self.pack.owners(rows)
             parts.append(_Nearest(*_best_by_owner(owners, cosines), len(rows) < count))
@@ -78,7 +76,7 @@ class _View(NamedTuple):
         table = self.table
         allowed = table.filters.allowed(len(table.keys), filters)
         passing = None if allowed is None else allowed[table.owners[: table.size]]
-        rows = _likely_nearest(table.codes, vector, table.size, count, passing)
+        rows = likely_nearest(table.codes, vector, table.size, count, passing)
         cosines = exact_cosines(table.vectors, table.inverse_norms, rows, vector)
         owners, best = _best_by_owner(table.owners[rows], cosines)
         return _Nearest(owners + self.packed, best, len(rows) < count)
@@ -209,36 +207,6 @@ class SectionMatrix(StoreFollower):
         for some in read_section_vectors(connection, self._position, self._dimension):
             self._view = _View(pack, self._view.table.extended(some))
             self._position = some[-1].position
-
-
-def _likely_nearest(
-    codes: BinaryCodes | None,
-    vector: Vector,
-    size: int,
-    count: int,
-    passing: npt.NDArray[np.bool_] | None,
-) -> npt.NDArray[np.intp]:
-    """The `count` passing rows with the best estimates, or all of them if there are fewer."""
-    total = size if passing is None else int(np.count_nonzero(passing))
-    if total < count or codes is None:
-        return np.arange(size) if passing is None else np.flatnonzero(passing)
-    estimates = codes.estimate(vector, size)
-    if passing is not None:
-        estimates[~passing] = -np.inf
-    return _largest(estimates, count)
-
-
-def _largest(values: Vector, count: int) -> npt.NDArray[np.intp]:
-    """The places of the `count` largest values, in any order."""
-    sample = values[::_SAMPLE_STEP]
-    # A partition of all takes longer than one of the few above a bound, which a sample gives.
-    likely = 2 * count // _SAMPLE_STEP + 1
-    if likely < len(sample):
-        bound = np.partition(sample, len(sample) - likely)[len(sample) - likely]
-        places = np.flatnonzero(values >= bound)
-        if len(places) >= count:
-            return places[np.argpartition(-values[places], count - 1)[:count]]
-    return np.argpartition(-values, count - 1)[:count]
 
 
 def _best_by_owner(

@@ -65,10 +65,13 @@ def list_numbers(
 
 
 def read_skill_vectors(
-    connection: sqlite3.Connection, after: int
+    connection: sqlite3.Connection, after: int, step: int = 1
 ) -> Iterator[list[RevisionVectors[Vector]]]:
-    """Yield the revisions that got skill vectors after a position, some at a time; float32."""
-    for rows, hashes in _read_rows(connection, "with_vectors", "vector_hashes", after):
+    """Yield the revisions that got skill vectors after a position, some at a time; float32.
+
+    step: one of so many revisions only.
+    """
+    for rows, hashes in _read_rows(connection, "with_vectors", "vector_hashes", after, step):
         known = {
             text: dequantise(scale, data)
             for text, scale, data in select_vectors(connection, _flatten(hashes))
@@ -101,9 +104,20 @@ def sample_section_vectors(
     connection: sqlite3.Connection, count: int, dimension: int
 ) -> Iterator[list[RevisionVectors[npt.NDArray[np.int8]]]]:
     """Yield about `count` of the revisions with section vectors, spread over all of them."""
-    (stored,) = connection.execute("SELECT COUNT(*) FROM embedded").fetchone()
-    step = max(stored // count, 1)
-    return read_section_vectors(connection, 0, dimension, step)
+    return read_section_vectors(connection, 0, dimension, _step(connection, "embedded", count))
+
+
+def sample_skill_vectors(
+    connection: sqlite3.Connection, count: int
+) -> Iterator[list[RevisionVectors[Vector]]]:
+    """Yield about `count` of the revisions with skill vectors, spread over all of them."""
+    return read_skill_vectors(connection, 0, _step(connection, "with_vectors", count))
+
+
+def _step(connection: sqlite3.Connection, table: Table, count: int) -> int:
+    """One of so many rows of a table gives about `count` of them."""
+    (stored,) = connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()  # noqa: S608 - a constant
+    return max(int(stored) // count, 1)
 
 
 def _flatten(hashes: Iterable[Iterable[bytes]]) -> set[bytes]:

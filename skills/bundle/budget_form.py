@@ -5,9 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import lru_cache
 
-from skills.bundle.markdown import render_markdown, render_skill
-from skills.bundle.model import Bundle, BundleSkill
+from skills.bundle.markdown import (
+    render_header,
+    render_left_out_passages,
+    render_markdown,
+    render_passage,
+    render_skill,
+)
+from skills.bundle.model import Bundle, BundlePassage, BundleSkill
 from skills.token_count import count_tokens
 
 
@@ -23,9 +30,10 @@ class BudgetForm(StrEnum):
 
     def count_skill(self, number: int, skill: BundleSkill) -> int:
         """Tokens of a skill of a bundle, the `number`-th."""
-        text = render_skill(number, skill)
         if self is BudgetForm.MARKDOWN:
-            return count_tokens(text)
+            around = "\n".join([render_header(number, skill), *render_left_out_passages(skill)])
+            return count_tokens(around) + sum(map(_count_passage, skill.passages))
+        text = render_skill(number, skill)
         fields = {"skill_id": skill.skill_id, "safety_level": skill.safety.level, "text": text}
         return count_tokens(_to_json(fields))
 
@@ -40,6 +48,12 @@ class BudgetForm(StrEnum):
             return count_tokens(text)
         fields = {"query_id": bundle.query_id, "status": bundle.status, "skills": [], "text": text}
         return count_tokens(_to_json(fields))
+
+
+# Bundles with more or fewer passages are tried for a query, and most passages are in several.
+@lru_cache(maxsize=1 << 12)
+def _count_passage(passage: BundlePassage) -> int:
+    return count_tokens(render_passage(passage))
 
 
 def _to_json(fields: Mapping[str, object]) -> str:

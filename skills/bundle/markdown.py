@@ -96,13 +96,19 @@ def render_warning(warning: str) -> str:
 
 def render_skill(rank: int, skill: BundleSkill) -> str:
     """One skill's part of the Markdown."""
-    lines = [render_header(rank, skill), *map(render_passage, skill.passages)]
-    if skill.left_out.passages and skill.detail != "full":
-        lines.append(f"Left out: {skill.left_out.tokens} tokens\n")
-    elif skill.left_out.passages:
-        ranges = format_line_ranges(skill.left_out.lines)
-        lines.append(f"Left out: lines {ranges} ({skill.left_out.tokens} tokens)\n")
-    return "\n".join(lines)
+    parts = [render_header(rank, skill), *map(render_passage, skill.passages)]
+    return "\n".join([*parts, *render_left_out_passages(skill)])
+
+
+def render_left_out_passages(skill: BundleSkill) -> list[str]:
+    """What of a skill is not sent, as a list of one line; empty if all of it is."""
+    left_out = skill.left_out
+    if not left_out.passages:
+        return []
+    if skill.detail != "full":
+        return [f"Left out: {left_out.tokens} tokens\n"]
+    ranges = format_line_ranges(left_out.lines)
+    return [f"Left out: lines {ranges} ({left_out.tokens} tokens)\n"]
 
 
 def render_header(rank: int, skill: BundleSkill) -> str:

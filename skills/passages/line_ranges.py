@@ -31,8 +31,12 @@ def _merge_ranges(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tup
     """Join ranges that touch or are separated by blank lines only."""
     merged: list[tuple[int, int]] = []
     for first, last in spans:
-        if merged and not parsed.text(merged[-1][1] + 1, first - 1).strip():
+        if merged and _is_blank(parsed.lines[merged[-1][1] : first - 1]):
             merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
             merged.append((first, last))
     return merged
+
+
+def _is_blank(lines: Iterable[str]) -> bool:
+    return not any(line.strip() for line in lines)

@@ -258,12 +258,11 @@ def collect_withheld(
     Candidates count only if the library, the withheld ones included, has evidence for the task.
     """
     settings = context.services.settings
-    considered: list[WithheldHit] = []
-    if ranking.withheld:
+    found = filter_considered(ranking.withheld, context.top, settings.choice.relative)
+    considered = sorted(found, key=lambda hit: (hit.rank, -hit.relative_score))
+    if considered and context.is_on("floor"):
         whole = _estimate_with_withheld(context, ranking)
-        if not context.is_on("floor") or whole.is_evident(settings.choice):
-            found = filter_considered(ranking.withheld, context.top, settings.choice.relative)
-            considered = sorted(found, key=lambda hit: (hit.rank, -hit.relative_score))
+        considered = considered if whole.is_evident(settings.choice) else []
     ranks = {hit.skill_id: place + hit.rank for place, hit in enumerate(considered, 1)}
     violations = {hit.skill_id: hit.violation for hit in considered} | choice.withheld
     named = settings.policy.name_withheld

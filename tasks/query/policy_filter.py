@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Protocol
 
 from config.settings import PolicySettings, Settings
@@ -61,16 +62,17 @@ class PolicyFilter:
         if self._policy.allows_all:
             return {}
         self._load_facts(keys)
-        found = ((key.skill_id, self._find_violation(key.skill_id)) for key in keys)
-        return {skill_id: violation for skill_id, violation in found if violation}
-
-    def _find_violation(self, skill_id: str) -> PolicyViolation | None:
-        fact = self._facts.get(skill_id)
-        if fact is None:
-            return None
-        return self._policy.find_violation(
-            get_source_id(skill_id), fact.level, fact.licence, fact.judgements
-        )
+        # Of a thousand skills few differ in what the policy asks.
+        find = lru_cache(maxsize=None)(self._policy.find_violation)
+        found = {}
+        for skill_id, _ in keys:
+            fact = self._facts.get(skill_id)
+            if fact is None:
+                continue
+            source = get_source_id(skill_id)
+            if violation := find(source, fact.level, fact.licence, fact.judgements):
+                found[skill_id] = violation
+        return found
 
     def _load_facts(self, keys: Sequence[RevisionKey]) -> None:
         """Have the facts of these revisions in the cache, as far as the catalog knows them."""

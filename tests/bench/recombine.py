@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from graph.links.mentions import find_mentions
 from graph.protocol import SkillGraph
-from graph.records import Publication, Source
+from graph.records import Mention, Publication, Source
 from search.protocol import (
     FIELDS,
     ForwardRecord,
@@ -50,7 +51,7 @@ _WORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Original:
     """A real skill. vectors: of the skill; sections: of its sections, None while unknown."""
 
@@ -58,6 +59,21 @@ class Original:
     analysis: SkillAnalysis
     vectors: Vector
     sections: Vector | None
+
+    @cached_property
+    def mentions(self) -> tuple[Mention, ...]:
+        """The skills that its text names."""
+        return find_mentions(self.revision.parsed)
+
+    @cached_property
+    def body_terms(self) -> Mapping[int, float]:
+        """The heaviest terms of its text."""
+        return body_terms(self.analysis, load_background())
+
+    @cached_property
+    def description_terms(self) -> Mapping[int, float]:
+        """The heaviest terms of its description."""
+        return description_terms(self.analysis, load_background())
 
 
 class MadeSkill(NamedTuple):
@@ -176,7 +192,6 @@ def make_skill(front: Original, body: Original, turn: int, seq: int) -> MadeSkil
         ),
         filters=replace(front.revision.filters, source=(source_id,)),
     )
-    background = load_background()
     publication = Publication(
         key=key,
         source_id=source_id,
@@ -187,9 +202,9 @@ def make_skill(front: Original, body: Original, turn: int, seq: int) -> MadeSkil
         tokens=parsed.record.tokens,
         language=parsed.record.language,
         licence=parsed.record.licence,
-        mentions=find_mentions(parsed),
-        body_terms=body_terms(body.analysis, background),
-        description_terms=description_terms(front.analysis, background),
+        mentions=body.mentions,
+        body_terms=body.body_terms,
+        description_terms=front.description_terms,
         has_vectors=True,
     )
     sections = None if body.sections is None else with_noise(body.sections, seq)

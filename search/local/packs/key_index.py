@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 
 import numpy as np
@@ -35,8 +35,13 @@ def key_block(keys: Sequence[RevisionKey]) -> Block:
 
 def _hash_keys(keys: Sequence[RevisionKey]) -> npt.NDArray[np.uint64]:
     """Stable hashes of 64 bits, which make a collision among millions unlikely."""
-    texts = (_encode(f"{key.seq}@{key.skill_id}") for key in keys)
-    return np.frombuffer(b"".join(blake2b(one, digest_size=8).digest() for one in texts), "<u8")
+    return np.frombuffer(b"".join(map(_hash_key, keys)), "<u8")
+
+
+# A query looks the same thousand keys up in several packs.
+@lru_cache(maxsize=1 << 14)
+def _hash_key(key: RevisionKey) -> bytes:
+    return blake2b(_encode(f"{key.seq}@{key.skill_id}"), digest_size=8).digest()
 
 
 def _encode(text: str) -> bytes:

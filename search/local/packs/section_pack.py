@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from search.binary_codes import BinaryCodes, count_words
+from search.local.packs.code_columns import code_columns, encode_columns, read_codes
 from search.local.packs.column_pack import Derivation, NewRows, PackFormat
 from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from search.local.packs.packed_revisions import REVISION_COLUMNS, PackedRevisions, to_block
@@ -37,14 +37,11 @@ _MAX_GROWTH = 2.0
 
 def section_format(dimension: int) -> PackFormat:
     """Return the format of the pack of section vectors of this length."""
-    words = (Column(name, "<u8", lists="sections") for name in _word_names(dimension))
     columns = (
         *REVISION_COLUMNS,
         Column("sections", "|i1", dimension, lists="sections"),
         Column("inverse_norms", "<f4", lists="sections"),
-        *words,
-        Column("offsets", "<f4", lists="sections"),
-        Column("lengths", "<f4", lists="sections"),
+        *code_columns(dimension, lists="sections"),
     )
 
     def read_rows(connection: sqlite3.Connection, after: int) -> Iterator[NewRows]:
@@ -69,10 +66,6 @@ def section_format(dimension: int) -> PackFormat:
     )
 
 
-def _word_names(dimension: int) -> list[str]:
-    return [f"word{number}" for number in range(count_words(dimension))]
-
-
 def _to_block(revisions: Sequence[RevisionVectors[Int8Vectors]]) -> Block:
     block = to_block(revisions)
     vectors = np.concatenate([one.vectors for one in revisions])
@@ -82,11 +75,8 @@ def _to_block(revisions: Sequence[RevisionVectors[Int8Vectors]]) -> Block:
 
 
 def _encode(block: Block, constants: Mapping[str, Array]) -> Mapping[str, Array]:
-    vectors = block.values["sections"]
-    codes = BinaryCodes.create(constants["mean"], len(vectors))
-    codes.encode(0, vectors, block.values["inverse_norms"])
-    words = dict(zip(_word_names(vectors.shape[1]), codes.bits, strict=True))
-    return {**words, "offsets": codes.offsets, "lengths": codes.lengths}
+    values = block.values
+    return encode_columns(values["sections"], values["inverse_norms"], constants["mean"])
 
 
 class SectionPack(PackedRevisions):
@@ -97,9 +87,7 @@ class SectionPack(PackedRevisions):
         values = columns.values
         self._vectors: Int8Vectors = values["sections"]
         self._norms: Vector = values["inverse_norms"]
-        words = [values[name] for name in _word_names(self._vectors.shape[1])]
-        mean = columns.constants["mean"]
-        self.codes = BinaryCodes(mean, words, values["offsets"], values["lengths"])
+        self.codes = read_codes(values, columns.constants["mean"])
 
     @property
     def sections(self) -> int:

@@ -1,29 +1,44 @@
-"""The pack of skill vectors: those of all revisions that have them, mapped into memory."""
+"""The pack of skill vectors: those of all revisions that have them, with binary codes, mapped into
+memory."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
-from search.local.packs.column_pack import NewRows, PackFormat
-from search.local.packs.mapped_columns import Block, Column
+from search.binary_codes import likely_nearest
+from search.local.packs.code_columns import code_columns, encode_columns, read_codes
+from search.local.packs.column_pack import Derivation, NewRows, PackFormat
+from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
 from search.local.packs.packed_revisions import REVISION_COLUMNS, PackedRevisions, to_block
-from search.local.vector_rows import RevisionVectors, read_skill_vectors
+from search.local.vector_rows import RevisionVectors, read_skill_vectors, sample_skill_vectors
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
-_FORMAT = 2
+_FORMAT = 3
 _FIELDS = ("described", "head")
+_SAMPLED_REVISIONS = 1_000
+_MAX_GROWTH = 2.0
+"""The means of the codes are computed again when there are this many times the revisions."""
 
 
 def vector_format(dimension: int) -> PackFormat:
     """Return the format of the pack of vectors of this length."""
-    vectors = (Column(field, "<f4", dimension) for field in _FIELDS)
-    columns = (*REVISION_COLUMNS, *vectors)
+    columns = [*REVISION_COLUMNS]
+    for field in _FIELDS:
+        columns += [Column(field, "<f4", dimension), *code_columns(dimension, f"{field}_")]
     return PackFormat(
-        "vectors", f"{_FORMAT}.{dimension}", columns, _read_rows, "with_vectors", "position"
+        "vectors",
+        f"{_FORMAT}.{dimension}",
+        columns,
+        _read_rows,
+        "with_vectors",
+        "position",
+        Derivation(_choose_means, _encode, _MAX_GROWTH),
     )
 
 
@@ -38,19 +53,43 @@ def _to_block(revisions: Sequence[RevisionVectors[Vector]]) -> Block:
     return block._replace(values={**block.values, **dict(zip(_FIELDS, pairs, strict=True))})
 
 
+def _choose_means(connection: sqlite3.Connection) -> Mapping[str, Array]:
+    sampled = chain.from_iterable(sample_skill_vectors(connection, _SAMPLED_REVISIONS))
+    means = np.mean([one.vectors for one in sampled], axis=0)
+    return dict(zip(_FIELDS, means.astype(np.float32), strict=True))
+
+
+def _encode(block: Block, constants: Mapping[str, Array]) -> Mapping[str, Array]:
+    encoded: dict[str, Array] = {}
+    for field in _FIELDS:
+        vectors = block.values[field]
+        there = np.asarray(vectors.any(axis=1), dtype=np.float32)
+        encoded |= encode_columns(vectors, there, constants[field], f"{field}_")
+    return encoded
+
+
 class VectorPack(PackedRevisions):
     """The skill vectors of the pack, with the table `with_vectors`."""
+
+    def __init__(self, columns: MappedColumns) -> None:
+        super().__init__(columns, "with_vectors")
+        self._vectors: list[Vector] = [columns.values[field] for field in _FIELDS]
+        self._codes = [
+            read_codes(columns.values, columns.constants[field], f"{field}_") for field in _FIELDS
+        ]
 
     def vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Return both vectors (2, dimension) of those of the revisions that are there."""
         found, places = self.find(keys)
-        pairs = np.stack([self._columns.values[field][places] for field in _FIELDS], axis=1)
+        pairs = np.stack([vectors[places] for vectors in self._vectors], axis=1)
         return dict(zip(found, pairs, strict=True))
 
-    def cosines(self, vector: Vector, vector_field: int, filters: Filters) -> Vector:
-        """Return the cosine of a unit vector with each row, float32 (rows,); -inf for rows that are
-        removed or do not pass the filters."""
-        # vecdot, not a matrix product: as fast, and leaves no BLAS threads spinning.
-        scores: Vector = np.vecdot(self._columns.values[_FIELDS[vector_field]], vector)
+    def cosines(
+        self, vector: Vector, vector_field: int, count: int, filters: Filters
+    ) -> tuple[npt.NDArray[np.intp], Vector]:
+        """Return the likely nearest `count` rows that are there and pass the filters, in any order,
+        and the cosine of a unit vector with each, float32; fewer rows if fewer pass."""
         passing = self.passing(filters)
-        return scores if passing is None else np.where(passing, scores, np.float32(-np.inf))
+        rows = likely_nearest(self._codes[vector_field], vector, len(self), count, passing)
+        # vecdot, not a matrix product: as fast, and leaves no BLAS threads spinning.
+        return rows, np.vecdot(self._vectors[vector_field][rows], vector)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
@@ -119,3 +120,26 @@ def test_without_files_the_vectors_are_read_from_the_store(tmp_path: Path) -> No
     shutil.rmtree(pack)
     with closing(open_index(tmp_path, writable=False)) as index:
         check(index, KEYS)
+
+
+def test_codes_find_the_nearest_of_many(tmp_path: Path) -> None:
+    count, dimension, rng = 1_500, 64, np.random.default_rng(3)
+    topics = rng.normal(size=(40, dimension))
+    rows = topics[rng.integers(40, size=(count, 2))] + 0.8 * rng.normal(size=(count, 2, dimension))
+    rows = np.asarray(rows / np.linalg.norm(rows, axis=2, keepdims=True), dtype=np.float32)
+    documents = [
+        replace(document(n), key=RevisionKey(f"home:{n}", n + 1), vectors=pair)
+        for n, pair in enumerate(rows)
+    ]
+    with closing(LocalSearchIndex(tmp_path, MODEL, dimension, writable=True)) as index:
+        index.add(documents)
+    exact_rows = mock.patch("search.local.vector_matrix.EXACT_ROWS", 200)
+    with exact_rows, closing(LocalSearchIndex(tmp_path, MODEL, dimension, writable=False)) as index:
+        for field in (0, 1):
+            asked = rows[7, field]
+            cosines = rows[:, field] @ asked
+            found = index.search_vectors(asked, field, 20, Filters())
+            nearest = {f"home:{n}" for n in np.argsort(-cosines)[:20].tolist()}
+            assert len(nearest & {hit.key.skill_id for hit in found}) >= 18
+            exact = [float(cosines[int(hit.key.skill_id.removeprefix("home:"))]) for hit in found]
+            assert np.allclose([hit.score for hit in found], exact, atol=1e-6)
