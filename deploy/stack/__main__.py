@@ -42,6 +42,7 @@ def up(options: argparse.Namespace) -> int:
     memory = Memory(options.elasticsearch_heap, options.neo4j_heap, options.neo4j_page_cache)
     left_out = set() if options.broker == "rabbitmq" else {"rabbitmq"}
     left_out |= set() if options.language_model else {"language_model"}
+    left_out |= set() if options.elasticsearch_nodes == 2 else {"elasticsearch_2"}
     names = [name for name in KINDS if name not in left_out]
     with _alone(options.folder):
         stack = _stack(options.folder, ports, memory)
@@ -57,7 +58,7 @@ def up(options: argparse.Namespace) -> int:
             raise
         settings = state.write_settings(stack.folder, stack.servers, options.broker)
     for name in names:
-        print(f"{name:<14} {stack.servers[name].url}")
+        print(f"{name:<15} {stack.servers[name].url}")
     model = stack.servers.get("language_model")
     if options.language_model and isinstance(model, LanguageModel):
         print("Settings of the language model alone:")
@@ -90,7 +91,7 @@ def status(options: argparse.Namespace) -> int:
     for name, server in stack.servers.items():
         word = "ready" if problems[name] is None else f"not ready: {problems[name]}"
         memory = f"{server.memory_mb():.0f} MB"
-        print(f"{name:<14} {server.url:<42} process {server.pid}, {memory}, {word}")
+        print(f"{name:<15} {server.url:<42} process {server.pid}, {memory}, {word}")
     return int(any(problems.values()))
 
 
@@ -147,6 +148,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     starting = commands.add_parser("up", help=up.__doc__)
     starting.add_argument("--broker", choices=("redis", "rabbitmq"), default="redis")
+    starting.add_argument(
+        "--elasticsearch-nodes",
+        type=int,
+        choices=(1, 2),
+        default=1,
+        help="2: another node joins, for shards and replicas (%(default)s)",
+    )
     starting.add_argument(
         "--language-model",
         action="store_true",

@@ -27,6 +27,8 @@ class JavaServer(Server):
     loads; with the archive, later starts take half the processor time.
     """
 
+    package: ClassVar[str]
+    """Name of its package (`packages.package`)."""
     main_class: ClassVar[str]
     flags: ClassVar[tuple[str, ...]]
 
@@ -47,14 +49,14 @@ class JavaServer(Server):
 
     def prepare(self) -> None:
         """Fetch, compile, archive, configure."""
-        package = packages.package(self.name)
+        package = packages.package(self.package)
         if self._to_write is None:
             packages.make(package.archive.parent, self._make_archive)
         self.configure()
 
     def command(self) -> Sequence[str]:
         """A Java virtual machine with the launcher."""
-        package = packages.package(self.name)
+        package = packages.package(self.package)
         archived = []
         if self._to_write is not None:
             archived = [f"-XX:ArchiveClassesAtExit={self._to_write}"]

@@ -8,7 +8,7 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -51,6 +51,8 @@ class Place:
     log: Path
     ports: Mapping[str, int]
     """Port by use; `main` is the one for clients."""
+    joined: Mapping[str, int] = field(default_factory=dict)
+    """Ports of the server that this one joins."""
 
 
 class Server(ABC):
@@ -63,6 +65,8 @@ class Server(ABC):
     name: ClassVar[str]
     ports: ClassVar[tuple[str, ...]] = ("main",)
     has_password: ClassVar[bool] = True
+    joins: ClassVar[str | None] = None
+    """Name of the server whose cluster it joins; that one is started first."""
 
     def __init__(self, place: Place, memory: Memory, *, tethered: bool) -> None:
         self.place = place

@@ -20,6 +20,7 @@ class Elasticsearch(JavaServer):
     name = "elasticsearch"
     ports = ("main", "transport")
     has_password = False
+    package = "elasticsearch"
     main_class = "org.elasticsearch.node.Launcher"
     flags = ("--add-modules=jdk.incubator.vector",)
 
@@ -37,8 +38,8 @@ class Elasticsearch(JavaServer):
         """`config/elasticsearch.yml`."""
         settings: dict[str, object] = {
             "cluster.name": "skillbus-local",
-            "node.name": "local",
-            "discovery.type": "single-node",
+            "node.name": self.name,
+            **self._discovery(),
             "network.host": HOST,
             "http.port": self.port,
             "transport.port": self.place.ports["transport"],
@@ -49,15 +50,31 @@ class Elasticsearch(JavaServer):
         lines = [f"{key}: {value}" for key, value in settings.items()]
         write_private(self.place.data / "config/elasticsearch.yml", "\n".join(lines) + "\n")
 
+    def _discovery(self) -> Mapping[str, object]:
+        """Elect this node without waiting for others; data nodes may join later."""
+        return {"cluster.initial_master_nodes": f"[{self.name}]", "discovery.seed_hosts": "[]"}
+
     def ask(self, timeout: float) -> None:
-        """Check the health of the cluster."""
+        """Check the health of the cluster, which a node knows once it has a master."""
         asking.ask_elasticsearch(self.port, timeout)
+
+
+class ElasticsearchDataNode(Elasticsearch):
+    """A second node of the cluster: it holds shards and cannot become the master."""
+
+    name = "elasticsearch_2"
+    joins = Elasticsearch.name
+
+    def _discovery(self) -> Mapping[str, object]:
+        first = f"{HOST}:{self.place.joined['transport']}"
+        return {"node.roles": "[data]", "discovery.seed_hosts": f'["{first}"]'}
 
 
 class Neo4j(JavaServer):
     """Neo4j's community edition, with Bolt only."""
 
     name = "neo4j"
+    package = "neo4j"
     user = "neo4j"
     main_class = "Launcher"
     flags = tuple(
@@ -205,6 +222,7 @@ class RabbitMQ(Server):
 
 
 KINDS: Mapping[str, type[Server]] = {
-    kind.name: kind for kind in (Elasticsearch, Neo4j, Redis, RabbitMQ, LanguageModel)
+    kind.name: kind
+    for kind in (Elasticsearch, ElasticsearchDataNode, Neo4j, Redis, RabbitMQ, LanguageModel)
 }
 """Server classes by name."""

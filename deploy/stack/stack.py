@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -55,10 +56,12 @@ class Stack:
         """The server of a name, created on first use, not started. ports: all of its ports."""
         if name not in self.servers:
             kind = KINDS[name]
+            joined = self.server(kind.joins).place.ports if kind.joins else {}
             place = Place(
                 data=self.folder / "data" / name,
                 log=self.folder / "logs" / f"{name}.log",
                 ports=ports or self._choose(kind),
+                joined=joined,
             )
             self.servers[name] = kind(place, self.memory, tethered=self.tethered)
         return self.servers[name]
@@ -72,11 +75,12 @@ class Stack:
             server.process, server.helpers = process, helpers
 
     def launch(self, names: Iterable[str]) -> list[Server]:
-        """Start servers that do not run, without waiting until they are ready.
+        """Start servers that do not run, and those they join, without waiting until they are ready.
 
         Raises UnavailableError, StackError.
         """
-        wanted = [self.server(name) for name in names]
+        joined = [(KINDS[name].joins, name) for name in names]
+        wanted = [self.server(name) for name in dict.fromkeys(filter(None, chain(*joined)))]
         missing = [server for server in wanted if not server.running()]
         for server in missing:  # find problems before any server is started
             server.prepare()

@@ -66,7 +66,8 @@ def write_settings(folder: Path, servers: Mapping[str, Server], broker: str) -> 
     lines = []
     for setting, server in named.items():
         variable = f"SKILLBUS_SERVERS__{setting.upper()}"
-        lines.append(f"export {variable}={shlex.quote(server.url)}")
+        joined = [other.url for other in servers.values() if other.joins == server.name]
+        lines.append(f"export {variable}={shlex.quote(','.join([server.url, *joined]))}")
         if server.password_file is not None:
             path = shlex.quote(str(server.password_file))
             lines.append(f"export {variable}_PASSWORD_FILE={path}")

@@ -78,6 +78,7 @@ def _run(
     answers = reader.search_many(
         [(_index_names(index_set, searches[place]), body) for place, body in sent.items()],
         ["hits.hits._score", "hits.hits.fields"],
+        global_frequencies=True,
     )
     return dict(zip(sent, answers, strict=True))
 

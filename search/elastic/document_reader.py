@@ -22,6 +22,8 @@ READ_BATCH = 250
 
 _READER_THREADS = 2
 _KEEP_ALIVE = "1m"
+_NODE_LOST = 502
+"""Status of a search that a node took part in when it died; another may hold the same shards."""
 
 
 class DocumentReader:
@@ -31,26 +33,42 @@ class DocumentReader:
         self._connection = connection
 
     def search_many(
-        self, searches: Sequence[tuple[Sequence[str], dict[str, Any]]], wanted: Sequence[str]
+        self,
+        searches: Sequence[tuple[Sequence[str], dict[str, Any]]],
+        wanted: Sequence[str],
+        *,
+        global_frequencies: bool = False,
     ) -> list[Mapping[str, Any]]:
         """Run (indices, body) searches in one request; the answers have only the wanted paths.
 
-        Of several indices, those that are missing are left out.
+        Of several indices, those that are missing are left out. global_frequencies: score words by
+        their frequencies in all shards, not in each.
         """
         if not searches:
             return []
+        common: dict[str, Any] = {"allow_partial_search_results": False}
+        if global_frequencies:
+            common["search_type"] = "dfs_query_then_fetch"
         lines: list[dict[str, Any]] = []
         for indices, body in searches:
-            header = {"index": list(indices), "allow_partial_search_results": False}
+            header = {"index": list(indices), **common}
             lines += [header | ({"ignore_unavailable": True} if len(indices) > 1 else {}), body]
         paths = [f"responses.{path}" for path in ("status", "error", *wanted)]
+        answers = self._search_many(lines, paths)
+        if any("error" in answer and answer["status"] == _NODE_LOST for answer in answers):
+            answers = self._search_many(lines, paths)
+        for answer in answers:
+            if "error" in answer:
+                raise self._connection.to_error(int(answer["status"]), answer["error"])
+        return answers
+
+    def _search_many(
+        self, lines: Sequence[Mapping[str, Any]], paths: Sequence[str]
+    ) -> list[Mapping[str, Any]]:
         with self._connection.translate_errors() as client:
             answers: list[Mapping[str, Any]] = client.msearch(searches=lines, filter_path=paths)[
                 "responses"
             ]
-        for answer in answers:
-            if "error" in answer:
-                raise self._connection.to_error(int(answer["status"]), answer["error"])
         return answers
 
     def get_documents(

@@ -14,6 +14,7 @@ from search.elastic import connection
 from search.elastic.connection import BulkOperation, ElasticsearchConnection
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
+from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSet
 from search.protocol import Filters
 from skills.record import RevisionKey
 from tests.support.program.answers import Answer, Request, answering
@@ -256,3 +257,27 @@ def test_one_failed_search_of_several_is_not_an_empty_answer() -> None:
             given.delete([RevisionKey("home:a", 1)])
         given.close()
         index.close()
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_searches_that_a_node_was_lost_in_are_repeated_once(lost: int) -> None:
+    failed = {"status": 502, **error("search_phase_execution_exception", "Partial shards failure")}
+    hit = {"_score": 2.0, "fields": {"skill_id": ["home:a"], "seq": [1]}}
+    requests: list[Request] = []
+
+    def answer(request: Request) -> Answer:
+        requests.append(request)
+        found = {"status": 200, "hits": {"hits": [hit]}}
+        return Answer(200, {"responses": [failed if len(requests) <= lost else found]})
+
+    with answering(answer) as url:
+        chosen = IndexSet("skillbus-m", IndexIdentity(SCHEMA, "m:1", 4))
+        index = ElasticsearchIndex(settings(url), "m:1", 4, writable=False, index_set=chosen)
+        if lost == 1:
+            (found,) = index.search_lexical({"loom": 1.0}, 5, Filters())
+            assert found.key == RevisionKey("home:a", 1)
+        else:
+            with pytest.raises(TransientError, match=r"failed .502.: Partial shards failure"):
+                index.search_lexical({"loom": 1.0}, 5, Filters())
+        index.close()
+    assert len(requests) == 2

@@ -62,18 +62,19 @@ def client(server: Server) -> Redis:
 @pytest.mark.slow
 def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
     folder = tmp_path / "stack"
-    up = command(folder, "up", "--broker", "rabbitmq", "--language-model")
+    options = ("--broker", "rabbitmq", "--language-model", "--elasticsearch-nodes", "2")
+    up = command(folder, "up", *options)
     try:
         with or_left_out():
             if "is not installed" in up.stderr or "no JDK" in up.stderr:
                 raise UnavailableError(up.stderr.strip())
         assert up.returncode == 0, up.stderr
         assert "make stack-down" in up.stdout
-        again = command(folder, "up", "--broker", "rabbitmq", "--language-model")
+        again = command(folder, "up", *options)
         assert (again.returncode, again.stdout) == (0, up.stdout)
         status = command(folder, "status")
         assert status.returncode == 0, status.stdout
-        assert status.stdout.count(", ready") == 5
+        assert status.stdout.count(", ready") == 6
         passwords = [path.read_text().strip() for path in folder.glob("data/*/password")]
         assert len(passwords) == 4
         for process in processes_of(folder):
@@ -86,7 +87,7 @@ def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
         for entry in state.values():
             os.kill(entry["process"]["pid"], signal.SIGTERM)
         deadline = time.monotonic() + 120
-        while (status := command(folder, "status")).stdout.count("it is not running") < 5:
+        while (status := command(folder, "status")).stdout.count("it is not running") < 6:
             assert time.monotonic() < deadline, status.stdout
         assert status.returncode == 1
     finally:
@@ -95,7 +96,7 @@ def test_up_and_down_leave_no_process_and_no_data(tmp_path: Path) -> None:
     assert all_gone(folder, 60)
     assert not (folder / "data").exists()
     assert not (folder / "servers.env").exists()
-    names = ("elasticsearch", "neo4j", "redis", "rabbitmq", "language_model")
+    names = ("elasticsearch", "elasticsearch_2", "neo4j", "redis", "rabbitmq", "language_model")
     logs = {f"{name}.log" for name in names}
     assert logs <= {path.name for path in (folder / "logs").iterdir()}
     assert "nothing was started" in command(folder, "status").stdout

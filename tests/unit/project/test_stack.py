@@ -27,6 +27,8 @@ from deploy.stack.asking import NotReadyError
 from deploy.stack.ports import PORTS, free_port, problem_with
 from deploy.stack.processes import Process
 
+SERVERS = ("redis", "elasticsearch", "neo4j")
+
 
 def make_jdk(home: Path, release: str, *, compiler: bool = True) -> Path:
     for program in ("java", "javac") if compiler else ("java",):
@@ -166,6 +168,21 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert again.server("redis").process == Process(11, 22)
     assert again.server("rabbitmq").helpers == {"epmd": Process(33, 44)}
     assert again.server("rabbitmq").place.ports == rabbitmq.place.ports
+
+
+def test_a_second_node_joins_the_first_whichever_is_asked_for(tmp_path: Path) -> None:
+    stack = Stack(tmp_path)
+    second = stack.server("elasticsearch_2")
+    first = stack.servers["elasticsearch"]
+    state.save(tmp_path, stack.servers)
+    again = Stack(tmp_path)
+    again.adopt(state.load(tmp_path))
+    for one in (second, again.server("elasticsearch_2")):
+        assert one.place.joined == first.place.ports
+    assert not set(first.place.ports.values()) & set(second.place.ports.values())
+    servers = {name: again.server(name) for name in ("elasticsearch_2", *SERVERS)}
+    settings = state.write_settings(tmp_path, servers, "redis").read_text()
+    assert f"SKILLBUS_SERVERS__ELASTICSEARCH={first.url},{second.url}\n" in settings
 
 
 def test_a_process_that_took_over_the_id_is_another() -> None:
