@@ -8,18 +8,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import override
 
 from config.errors import UsageError
+from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
 from graph.local.database import Database
+from graph.local.link_reader import SqliteLinkReader, read_changes
 from graph.local.link_state import SqliteLinkState
 from graph.local.publish import Transaction, publish, replace_links, save_judgements, withdraw
 from graph.local.rows import (
     ENTRY_COLUMNS,
-    LinkEnd,
-    adjacency_from_ends,
     entry_from_row,
     features_from_row,
     link_from_row,
@@ -28,7 +27,6 @@ from graph.local.rows import (
 from graph.named_statements import load_statements
 from graph.protocol import SkillGraph
 from graph.records import (
-    Adjacency,
     CatalogChanges,
     CatalogEntry,
     EntryFilter,
@@ -45,7 +43,7 @@ from skills.judgement import Judgement
 from skills.record import RevisionKey, select_latest_revisions
 
 
-class SqliteSkillGraph(SqliteLinkState, SkillGraph):
+class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
     """`graph.protocol.SkillGraph` on SQLite; safe to share among threads.
 
     One process may write; any number may read at the same time with `writable=False`.
@@ -56,6 +54,7 @@ class SqliteSkillGraph(SqliteLinkState, SkillGraph):
         """Open or create the file; raises the errors of `Database`."""
         self._sql = load_statements("graph.local", "queries.sql")
         self._database = Database(path, writable=writable)
+        self._adjacency = AdjacencyCache(CACHED_ROWS)
         self.identity = self._database.read_identity()
 
     # -- sequence numbers and sources
@@ -294,41 +293,8 @@ class SqliteSkillGraph(SqliteLinkState, SkillGraph):
     # -- readers
     @override
     def get_changes_since(self, epoch: int) -> CatalogChanges:
-        now, pointers, rows = epoch, {}, set()
         with self._database.read() as db:
-            for kind, skill_id, number in db.execute(self._sql["changes"], {"epoch": epoch}):
-                if kind == 0:
-                    now = number
-                elif kind == 1:
-                    pointers[skill_id] = number
-                else:
-                    rows.add(skill_id)
-        return CatalogChanges(now, pointers, frozenset(rows))
-
-    @override
-    def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        found: dict[str, list[LinkEnd]] = {skill_id: [] for skill_id in skill_ids}
-        with self._database.read() as db:
-            for row in db.execute(self._sql["adjacency"], (json.dumps(list(found)),)):
-                found[row[0]].append(row[1:])
-        return {skill_id: adjacency_from_ends(ends, fan_out) for skill_id, ends in found.items()}
-
-    @override
-    def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
-        found: dict[str, list[tuple[Any, ...]]] = {skill_id: [] for skill_id in skill_ids}
-        with self._database.read() as db:
-            for asked, *values in db.execute(self._sql["links"], (json.dumps(list(found)),)):
-                found[asked].append(tuple(values))
-        return {
-            skill_id: [link_from_row(row) for row in sorted(rows)]
-            for skill_id, rows in found.items()
-        }
-
-    @override
-    def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
-        with self._database.read() as db:
-            asked = {"ids": json.dumps(list(skill_ids))}
-            return [link_from_row(row) for row in db.execute(self._sql["links_among"], asked)]
+            return read_changes(db, self._sql, epoch)
 
     # -- linking
     @override

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TypeVar
 
 from config.errors import TransientError, UsageError
+from graph.adjacency_cache import AdjacencyCache
 from graph.named_statements import load_statements
-from graph.neo4j.adjacency_cache import AdjacencyCache
 from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
 from graph.neo4j.publish import MissingLocksError

@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from config.errors import SkillbusError
 from config.server_settings import ServerSettings
+from graph.adjacency_cache import CACHED_ROWS
 from graph.neo4j import migrations
 from graph.neo4j.catalog import Neo4jCatalog
 from graph.neo4j.client import Neo4jClient
@@ -16,8 +17,6 @@ from graph.neo4j.link_store import Neo4jLinkStore
 from graph.neo4j.passages import Neo4jPassages
 from graph.neo4j.publish import Withdrawal
 from graph.protocol import SkillGraph
-
-CACHED_ROWS = 8_192
 
 
 class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
@@ -30,8 +29,7 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
     def __init__(
         self, settings: ServerSettings, *, writable: bool = True, cached_rows: int = CACHED_ROWS
     ) -> None:
-        """Connects on the first call. cached_rows: skills whose links are kept in memory, about
-        4 kB each."""
+        """Connects on the first call. cached_rows: skills whose links are kept in memory."""
         super().__init__(Neo4jClient(settings), writable=writable, cached_rows=cached_rows)
         self._projects_passages = settings.neo4j_passages
 

@@ -22,6 +22,9 @@ from skills.record import RevisionKey
 _FORMAT = 3
 _FIELDS = ("described", "head")
 _SAMPLED_REVISIONS = 1_000
+_MAX_PASS_GROWTH = 6
+"""Up to this many times the rows to return, a pass over all takes no longer than gathering those."""
+
 _MAX_GROWTH = 2.0
 """The means of the codes are computed again when there are this many times the revisions."""
 
@@ -87,9 +90,12 @@ class VectorPack(PackedRevisions):
     def cosines(
         self, vector: Vector, vector_field: int, count: int, filters: Filters
     ) -> tuple[npt.NDArray[np.intp], Vector]:
-        """Return the likely nearest `count` rows that are there and pass the filters, in any order,
-        and the cosine of a unit vector with each, float32; fewer rows if fewer pass."""
-        passing = self.passing(filters)
-        rows = likely_nearest(self._codes[vector_field], vector, len(self), count, passing)
+        """Return rows that are there and pass the filters, at least the likely nearest `count` as
+        far as there are, in any order, and the cosine of a unit vector with each, float32."""
+        passing, vectors = self.passing(filters), self._vectors[vector_field]
         # vecdot, not a matrix product: as fast, and leaves no BLAS threads spinning.
-        return rows, np.vecdot(self._vectors[vector_field][rows], vector)
+        if len(self) <= _MAX_PASS_GROWTH * count:
+            rows = np.arange(len(self)) if passing is None else np.flatnonzero(passing)
+            return rows, np.vecdot(vectors, vector)[rows]
+        rows = likely_nearest(self._codes[vector_field], vector, len(self), count, passing)
+        return rows, np.vecdot(vectors[rows], vector)

@@ -251,3 +251,33 @@ def test_vectors_are_packed_whole_and_in_one_order() -> None:
     assert unpack_vector(pack_vector({})) == {}
     with pytest.raises(OverflowError):
         pack_vector({big + 1: 1.0})
+
+
+def test_cached_rows_follow_what_another_process_writes(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    writer = SqliteSkillGraph(path, writable=True)
+    reader = SqliteSkillGraph(path, writable=False)
+    writer.publish([publication(name, n) for n, name in enumerate("abcd", 1)])
+    ids = [f"lib:{name}" for name in "abcd"]
+
+    def link_to(target: str) -> list[Link]:
+        return [Link("lib:a", "lib:a", f"lib:{target}", LinkType.SEMANTIC, 0.5, "")]
+
+    def neighbours() -> dict[str, list[str]]:
+        rows = reader.get_adjacency(ids, 8)
+        return {
+            one: [end.skill_id for end in rows[one].neighbours] for one in ids if rows[one].totals
+        }
+
+    for target in "bcb":
+        writer.replace_links({"lib:a": link_to(target)}, [])
+        assert neighbours() == {"lib:a": [f"lib:{target}"], f"lib:{target}": ["lib:a"]}
+        assert neighbours() == {"lib:a": [f"lib:{target}"], f"lib:{target}": ["lib:a"]}
+    # More changes than are worth reading.
+    for _ in range(250):
+        writer.replace_links({"lib:a": link_to("d")}, [])
+    assert neighbours() == {"lib:a": ["lib:d"], "lib:d": ["lib:a"]}
+    writer.remove([RevisionKey("lib:d", 9)])
+    assert neighbours() == {}
+    reader.close()
+    writer.close()

@@ -123,7 +123,7 @@ def test_without_files_the_vectors_are_read_from_the_store(tmp_path: Path) -> No
 
 
 def test_codes_find_the_nearest_of_many(tmp_path: Path) -> None:
-    count, dimension, rng = 1_500, 64, np.random.default_rng(3)
+    count, dimension, rng = 1_200, 64, np.random.default_rng(3)
     topics = rng.normal(size=(40, dimension))
     rows = topics[rng.integers(40, size=(count, 2))] + 0.8 * rng.normal(size=(count, 2, dimension))
     rows = np.asarray(rows / np.linalg.norm(rows, axis=2, keepdims=True), dtype=np.float32)
@@ -133,7 +133,7 @@ def test_codes_find_the_nearest_of_many(tmp_path: Path) -> None:
     ]
     with closing(LocalSearchIndex(tmp_path, MODEL, dimension, writable=True)) as index:
         index.add(documents)
-    exact_rows = mock.patch("search.local.vector_matrix.EXACT_ROWS", 200)
+    exact_rows = mock.patch("search.local.vector_matrix.EXACT_ROWS", 150)
     with exact_rows, closing(LocalSearchIndex(tmp_path, MODEL, dimension, writable=False)) as index:
         for field in (0, 1):
             asked = rows[7, field]

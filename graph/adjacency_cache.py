@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from graph.records import Adjacency, CatalogChanges
 
+CACHED_ROWS = 8_192
+"""Skills whose links a process keeps, about 4 kB each."""
+
 
 class AdjacencyCache:
     """The rows used last, at most `max_rows`; changed rows are evicted.
@@ -24,6 +27,11 @@ class AdjacencyCache:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the last changes that were applied."""
+        return self._epoch
 
     def get_many(self, skill_ids: Sequence[str], fan_out: int) -> tuple[dict[str, Adjacency], int]:
         """Cached rows of this fan-out, and the version to pass to `put_many`."""
