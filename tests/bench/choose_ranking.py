@@ -47,6 +47,7 @@ from skills.events import QueryAsked
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
 from tasks.query.diffuse import diffuse
+from tasks.query.process_state.pointers import Pointers
 from tasks.query.process_state.published_library import LibrarySnapshot
 from tasks.query.ranking import Ranking, TaskQuery, build_ranking
 from tasks.query.retrieve import retrieve
@@ -180,7 +181,7 @@ def draw(
     wide.ids = frozenset(key.skill_id for key in keys)
     services.library.refresh()
     statistics = LibraryStatistics(services.library.records.read(keys))
-    view = LibrarySnapshot({key.skill_id: key.seq for key in keys}, statistics)
+    view = LibrarySnapshot(Pointers({key.skill_id: key.seq for key in keys}), statistics)
     searched = replace(services, index=cast(SearchIndex, wide))
     found = []
     for task in tasks:

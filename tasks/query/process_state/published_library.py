@@ -16,6 +16,7 @@ from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.record_source import RecordSource
 from skills.record import RevisionKey
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.pointers import Pointers
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.saved_library import SavedLibrary, SavedLibraryFile
 
@@ -40,7 +41,7 @@ class LibrarySnapshot:
     error: set when the catalog did not answer and an earlier snapshot is used instead.
     """
 
-    pointers: Mapping[str, int]
+    pointers: Pointers
     statistics: LibraryStatistics
     age_seconds: float = 0.0
     error: TransientError | None = None
@@ -84,7 +85,7 @@ class PublishedLibrary:
 
     def _empty(self) -> None:
         self._epoch = 0
-        self._snapshot = LibrarySnapshot({}, LibraryStatistics())
+        self._snapshot = LibrarySnapshot(Pointers({}), LibraryStatistics())
         self._absent: set[RevisionKey] = set()
         self._unsaved = 0
 
@@ -144,7 +145,7 @@ class PublishedLibrary:
         if saved is None:
             return False
         self._epoch = saved.epoch
-        self._snapshot = LibrarySnapshot(saved.pointers, saved.statistics)
+        self._snapshot = LibrarySnapshot(Pointers(saved.pointers), saved.statistics)
         changes = self._graph.get_changes_since(self._epoch)
         if changes.epoch < saved.epoch:
             return False
@@ -195,7 +196,7 @@ class PublishedLibrary:
     def _apply_pointers(self, moved: Mapping[str, int]) -> LibrarySnapshot:
         before, statistics = self._snapshot.pointers, self._snapshot.statistics
         moved = {name: seq for name, seq in moved.items() if before.get(name, 0) != seq}
-        pointers = {name: seq for name, seq in {**before, **moved}.items() if seq}
+        pointers = before.with_changes(moved)
         if len(moved) > _MANY_CHANGES + _MANY_CHANGES_SHARE * len(before):
             statistics = self._count(pointers)
         else:

@@ -12,6 +12,7 @@ from search.scoring.library_statistics import LibraryStatistics
 from skills.events import QueryAsked
 from tasks.query.context import QueryContext
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.pointers import Pointers
 from tasks.query.process_state.published_library import LibrarySnapshot
 from tasks.services import Services
 
@@ -20,7 +21,7 @@ class FixedLibrary:
     """A published library that never changes."""
 
     def __init__(self, pointers: Mapping[str, int]) -> None:
-        self.latest = LibrarySnapshot(pointers, LibraryStatistics())
+        self.latest = LibrarySnapshot(Pointers(pointers), LibraryStatistics())
 
     def refresh(self) -> LibrarySnapshot:
         """The same as ever."""

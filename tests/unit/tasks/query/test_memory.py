@@ -11,6 +11,7 @@ from search.scoring.memory_evidence import Contribution, SkillEvidence
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
 from tasks.query.memory.recall import add_reasons, add_remembered, nudge
+from tasks.query.process_state.pointers import Pointers
 from tasks.query.process_state.published_library import LibrarySnapshot
 from tasks.query.ranking import Candidates, RankedSkill, Ranking, TaskQuery
 from tests.support.samples.query_context import make_context
@@ -108,7 +109,7 @@ def test_reasons_name_what_moved_a_skill() -> None:
 
 
 def test_remembered_skills_become_candidates_within_the_filters() -> None:
-    snapshot = LibrarySnapshot({"lib:a": 1, "lib:b": 2, "other:c": 3}, statistics=None)  # type: ignore[arg-type]
+    snapshot = LibrarySnapshot(Pointers({"lib:a": 1, "lib:b": 2, "other:c": 3}), statistics=None)  # type: ignore[arg-type]
     names = ("lib:a", "lib:b", "other:c", "gone:d")
     remembered = {name: evidence(name, effect=2.0) for name in names}
     remembered["lib:b"] = evidence("lib:b", effect=-1.0, nudged=3.0)

@@ -15,6 +15,7 @@ from search.scoring.record_source import MemoryRecords
 from search.scoring.score_candidates import ScoredCandidates
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
+from tasks.query.process_state.pointers import Pointers
 from tasks.query.process_state.published_library import LibrarySnapshot
 from tasks.query.ranking import Ranking, TaskQuery, build_ranking, estimate_probabilities
 
@@ -27,7 +28,7 @@ def rank(nearness: tuple[float, float], scores: tuple[float, float] = (2.0, 1.0)
     keys = (RevisionKey("home:a", 1), RevisionKey("home:b", 1))
     values = np.array(scores)
     scored = ScoredCandidates(keys, values, {"bm25f": values}, values / 2, np.array(nearness))
-    snapshot = LibrarySnapshot({"home:a": 1, "home:b": 1}, LibraryStatistics())
+    snapshot = LibrarySnapshot(Pointers({"home:a": 1, "home:b": 1}), LibraryStatistics())
     query = TaskQuery(snapshot, understand("mend the net"), VECTOR)
     return build_ranking(query, scored)
 

@@ -1,0 +1,55 @@
+"""The published revision of each skill, as a mapping that is changed without copying all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from typing_extensions import override
+
+_MIN_MERGED = 1_000
+_MERGED_SHARE = 0.02
+"""Changes beyond this share of the skills are merged into a new mapping."""
+
+
+class Pointers(Mapping[str, int]):
+    """skill_id -> published seq; never changes.
+
+    changes: what differs from `base`, 0 for a skill that was withdrawn.
+    """
+
+    def __init__(self, base: Mapping[str, int], changes: Mapping[str, int] | None = None) -> None:
+        self._base = base
+        self._changes = changes or {}
+        removed = sum(not seq and name in base for name, seq in self._changes.items())
+        added = sum(bool(seq) and name not in base for name, seq in self._changes.items())
+        self._size = len(base) + added - removed
+
+    def with_changes(self, changes: Mapping[str, int]) -> Pointers:
+        """Return the pointers after these changes, 0 for a skill that was withdrawn.
+
+        It takes as long as the recent changes are many, not as the library is large.
+        """
+        together = {**self._changes, **changes}
+        if len(together) <= max(_MIN_MERGED, _MERGED_SHARE * len(self._base)):
+            return Pointers(self._base, together)
+        merged = {**self._base, **together}
+        return Pointers({name: seq for name, seq in merged.items() if seq})
+
+    @override
+    def __getitem__(self, skill_id: str) -> int:
+        seq = self._changes.get(skill_id)
+        if seq is None:
+            return self._base[skill_id]
+        if not seq:
+            raise KeyError(skill_id)
+        return seq
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        changes = self._changes
+        yield from (name for name in self._base if changes.get(name) != 0)
+        yield from (name for name, seq in changes.items() if seq and name not in self._base)
+
+    @override
+    def __len__(self) -> int:
+        return self._size
