@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -30,27 +31,25 @@ _CALLS_AT_ONCE = 8
 
 
 class BertGraph:
-    """A compiled encoder with mean pooling. Threads may share it.
+    """An encoder with mean pooling. Threads may share it.
 
-    low_precision: multiplies in bfloat16. Raises PermanentError if the network cannot be compiled.
+    read_weights: reads the weights, each time the network is compiled. low_precision: multiplies
+    in bfloat16. Raises PermanentError if the network cannot be compiled.
+
+    OpenVINO computes in threads of its own, which have the priority of the thread that compiled
+    the network. It is therefore compiled once for each priority that callers have: bulk encoding
+    takes no time from queries.
     """
 
-    def __init__(self, sizes: ModelSizes, weights: Weights, *, low_precision: bool) -> None:
-        streams = min(os.cpu_count() or 1, _CALLS_AT_ONCE)
-        try:
-            self._compiled = ov.Core().compile_model(
-                _GraphMaker(sizes, weights).make(),
-                "CPU",
-                {
-                    "INFERENCE_PRECISION_HINT": "bf16" if low_precision else "f32",
-                    "NUM_STREAMS": streams,
-                    "INFERENCE_NUM_THREADS": streams,
-                    "ENABLE_CPU_PINNING": False,
-                },
-            )
-        except (KeyError, RuntimeError) as error:
-            raise PermanentError(f"the encoder cannot be made ({error})") from error
-        self._idle: list[ov.InferRequest] = []
+    def __init__(
+        self, sizes: ModelSizes, read_weights: Callable[[], Weights], *, low_precision: bool
+    ) -> None:
+        self._sizes = sizes
+        self._read_weights = read_weights
+        self._precision = "bf16" if low_precision else "f32"
+        self._lock = threading.Lock()
+        self._compiled: dict[int, _CompiledGraph] = {}
+        self._get_compiled()
 
     def encode(
         self, embeddings: npt.NDArray[np.float32], mask: npt.NDArray[np.int64]
@@ -62,15 +61,60 @@ class BertGraph:
         """
         attended = np.where(mask, np.float32(0), np.finfo(np.float32).min)[:, None, None, :]
         shares = (mask / mask.sum(axis=1, keepdims=True)).astype(np.float32)[:, None, :]
+        return self._get_compiled().infer([embeddings, attended, shares])
+
+    def _get_compiled(self) -> _CompiledGraph:
+        priority = _thread_priority()
+        compiled = self._compiled.get(priority)
+        if compiled is None:
+            with self._lock:
+                compiled = self._compiled.get(priority)
+                if compiled is None:
+                    compiled = self._compiled[priority] = self._compile()
+        return compiled
+
+    def _compile(self) -> _CompiledGraph:
+        streams = min(os.cpu_count() or 1, _CALLS_AT_ONCE)
+        try:
+            model = ov.Core().compile_model(
+                _GraphMaker(self._sizes, self._read_weights()).make(),
+                "CPU",
+                {
+                    "INFERENCE_PRECISION_HINT": self._precision,
+                    "NUM_STREAMS": streams,
+                    "INFERENCE_NUM_THREADS": streams,
+                    "ENABLE_CPU_PINNING": False,
+                },
+            )
+        except (KeyError, RuntimeError) as error:
+            raise PermanentError(f"the encoder cannot be made ({error})") from error
+        return _CompiledGraph(model)
+
+
+class _CompiledGraph:
+    """A compiled network, with the requests that no thread uses at the moment."""
+
+    def __init__(self, model: ov.CompiledModel) -> None:
+        self._model = model
+        self._idle: list[ov.InferRequest] = []
+
+    def infer(self, inputs: list[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
         try:
             request = self._idle.pop()
         except IndexError:
-            request = self._compiled.create_infer_request()
+            request = self._model.create_infer_request()
         try:
-            found = request.infer([embeddings, attended, shares], share_inputs=True)
+            found = request.infer(inputs, share_inputs=True)
             return np.array(found[0][:, 0])
         finally:
             self._idle.append(request)
+
+
+def _thread_priority() -> int:
+    """The priority of this thread; on other systems than Linux all have the same."""
+    if sys.platform != "linux":
+        return 0
+    return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
 class _GraphMaker:

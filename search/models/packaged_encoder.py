@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import override
 
 from config.settings import EncoderSettings
@@ -46,20 +47,22 @@ class PackagedEncoder(BatchEncoder):
 
         packed = PackedWeights(packed_weights_path())
         hidden = packed.sizes.hidden
-        weights = packed.read_layers()
-        for path in adapter_files(settings.model):
-            add_to_weights(weights, path)
+
+        def read_weights() -> dict[str, npt.NDArray[np.float32]]:
+            weights = packed.read_layers()
+            for path in adapter_files(settings.model):
+                add_to_weights(weights, path)
+            return weights
+
         low_precision = processor_has_bfloat16()
-        self._graph = BertGraph(packed.sizes, weights, low_precision=low_precision)
+        self._graph = BertGraph(packed.sizes, read_weights, low_precision=low_precision)
         self._tokenizer = UnigramTokenizer(packed.vocabulary)
         # The words stay in 4 bits, mapped from the file: 54 MB instead of 384.
         scales, pairs = packed.read_blocks("emb.word")
         self._scales = scales.reshape(-1, hidden // BLOCK_WEIGHTS)
         self._pairs = pairs.reshape(*self._scales.shape, -1)
-        self._positions = (
-            weights["embeddings.position_embeddings.weight"]
-            + weights["embeddings.token_type_embeddings.weight"]
-        )
+        positions, token_type = packed.read_positions().values()
+        self._positions = positions + token_type
         super().__init__(
             settings,
             prompts=resolve_prompts(settings, *read_prompts(settings.model)),

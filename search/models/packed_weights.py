@@ -122,13 +122,21 @@ class PackedWeights:
         scales, pairs = self.read_blocks(name)
         return unpack_blocks(scales, pairs).reshape(-1, width)
 
+    def read_positions(self) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the embeddings of positions and of the one token type, by the names of
+        `BertModel`."""
+        width = self.sizes.hidden
+        types = self.read_vector("emb.type").reshape(-1, width)
+        return {
+            "embeddings.position_embeddings.weight": self.read_vector("emb.pos").reshape(-1, width),
+            "embeddings.token_type_embeddings.weight": types[:1],
+        }
+
     def read_layers(self) -> dict[str, npt.NDArray[np.float32]]:
         """Return all but the word embeddings, unpacked, by the names of `BertModel`."""
         width = self.sizes.hidden
-        types = self.read_vector("emb.type").reshape(-1, width)
         found = {
-            "embeddings.position_embeddings.weight": self.read_vector("emb.pos").reshape(-1, width),
-            "embeddings.token_type_embeddings.weight": types[:1],
+            **self.read_positions(),
             "embeddings.LayerNorm.weight": self.read_vector("emb.ln.w"),
             "embeddings.LayerNorm.bias": self.read_vector("emb.ln.b"),
         }
