@@ -202,6 +202,8 @@ def make_skill(front: Original, body: Original, turn: int, seq: int) -> MadeSkil
         tokens=parsed.record.tokens,
         language=parsed.record.language,
         licence=parsed.record.licence,
+        safety_level=parsed.record.safety_level,
+        scanner_version=parsed.record.scanner,
         mentions=body.mentions,
         body_terms=body.body_terms,
         description_terms=front.description_terms,
