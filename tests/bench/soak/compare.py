@@ -79,6 +79,7 @@ def make_reference(text: Path, source_ids: Sequence[str], home: Path) -> float:
 def compare(served: Settings, home: Path) -> dict[str, Any]:
     """Skills, hashes, parsed texts and links of the servers and of the reference."""
     found = Differences()
+    links = 0
     with ExitStack() as stack:
         graphs, indices = [], []
         for settings in (served, Settings(home=home)):
@@ -91,9 +92,10 @@ def compare(served: Settings, home: Path) -> dict[str, Any]:
                 _read(graph, index, {one: known[one] for one in batch if one in known})
                 for graph, index, known in zip(graphs, indices, entries, strict=True)
             )
+            links += sum(len(one["links"]) for one in there.values())
             for skill_id in batch:
                 _compare_skill(skill_id, here.get(skill_id), there.get(skill_id), found)
-    return found.report(skills=len(ids))
+    return found.report(skills=len(ids), links_of_skills=links)
 
 
 def _list_entries(graph: SkillGraph) -> dict[str, CatalogEntry]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from tests.bench.soak.deployment import DOWN_SECONDS, GATEWAY, WORKER, Deployment
 
-SETTLE_SECONDS = 5.0
-"""After a process works again: clients pause up to 4 s between retries."""
+SETTLE_SECONDS = 20.0
+"""After a process works again: what came meanwhile waits in the queues, and a Java server that has
+just started is slow. The page about faults has recovery times of up to 22 s."""
 
 _FIRST = ("redis", "worker-ingest", "elasticsearch", GATEWAY, "neo4j", "worker-query")
 """Servers in turn with processes of skillbus, so that a short run has some of each."""

@@ -6,7 +6,7 @@ quarter of that time is compared with the median of the last quarter. A process 
 `LEAST_SECONDS` without its warm-up is not judged.
 
 **Latency.** p95 of the second quarter of the run is compared with that of the last quarter, of
-queries that no outage overlaps.
+queries that no outage overlaps, nor the seconds after it in which its queue is worked off.
 """
 
 from __future__ import annotations
