@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install install-light demo test unit check docs bench quality quality-page crash schemas stack-up stack-down stack-status lock clean
+.PHONY: help install install-light demo test unit check docs bench quality quality-page crash soak schemas stack-up stack-down stack-status lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -86,6 +86,11 @@ quality-page: $(INSTALLED)  ## Write docs/explanation/quality.md and its plots f
 
 crash: $(INSTALLED)  ## Kill a running sync 200 times and compare the library each time
 	SKILLBUS_CRASH_ROUNDS=200 $(BIN)/python -m pytest tests/integration/faults/test_crash.py
+
+# `make soak LIBRARY=home SOAK="--skills 300 --minutes 3 --kill-seconds 30 --updates 5"` is a short one.
+soak: $(INSTALLED)  ## Load real servers for 40 minutes with kills, on the library in LIBRARY=home
+	@test -n "$(LIBRARY)" || { echo "name an embedded library: make soak LIBRARY=home"; exit 2; }
+	$(BIN)/python -m tests.bench.soak $(LIBRARY) $(SOAK)
 
 schemas: $(INSTALLED)  ## Generate the schemas and API documents in docs/reference
 	$(BIN)/python docs/reference/schemas.py

@@ -20,6 +20,7 @@ import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from config.load_settings import load_settings
 from config.server_settings import ServerSettings
@@ -36,12 +37,13 @@ from tasks.ingest.reindex import IndexCopier, ReportProgress
 from workers.backend.stores import open_graph
 
 _AT_ONCE = 200
+_Item = TypeVar("_Item")
 
 
 def copy_graph(source: SkillGraph, target: SkillGraph) -> None:
     """Copy sources, cursors, skills and links into an empty catalog, through its own calls.
 
-    Left behind: how often skills were used, and who waits for ingest or linking.
+    Left behind: how often skills were used, and which wait for ingest.
     """
     entries = source.get_entries()
     newest = max((max(entry.seq, entry.requested_seq) for entry in entries), default=0)
@@ -66,6 +68,9 @@ def copy_graph(source: SkillGraph, target: SkillGraph) -> None:
     for some in _batches(published):
         target.replace_links(source.get_owned_links([entry.skill_id for entry in some]), [])
     target.replace_links({}, target.list_awaiting_linking(len(published)))
+    unlinked = [skill_id for skill_id, _ in source.list_awaiting_linking(len(published))]
+    for ids in _batches(unlinked):
+        target.mark_for_linking(ids)
 
 
 def _publication(entry: CatalogEntry, facts: LinkFeatures) -> Publication:
@@ -84,12 +89,13 @@ def _publication(entry: CatalogEntry, facts: LinkFeatures) -> Publication:
         mentions=facts.mentions,
         body_terms=facts.body_terms,
         description_terms=facts.description_terms,
+        has_vectors=entry.has_vectors,
     )
 
 
-def _batches(entries: Sequence[CatalogEntry]) -> Iterator[Sequence[CatalogEntry]]:
-    for start in range(0, len(entries), _AT_ONCE):
-        yield entries[start : start + _AT_ONCE]
+def _batches(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(items), _AT_ONCE):
+        yield items[start : start + _AT_ONCE]
 
 
 def copy_index(

@@ -427,6 +427,18 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
     embedded.close()
 
 
+def test_a_copied_catalog_has_the_same_work_left(graph: Neo4jSkillGraph, tmp_path: Path) -> None:
+    embedded = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
+    embedded.publish([publication(name, n) for n, name in enumerate("abc", 1)])
+    embedded.replace_links({}, embedded.list_awaiting_linking(2))
+    embedded.mark_vectors_stored([RevisionKey("lib:a", 1), RevisionKey("lib:c", 3)])
+    copy_graph(embedded, graph)
+    for name in ("published", "with_vectors", "unlinked", "waiting"):
+        assert graph.get_counts()[name] == embedded.get_counts()[name], name
+    assert graph.get_counts()["unlinked"] == 1
+    embedded.close()
+
+
 def test_long_answers_come_in_pages(
     graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
