@@ -125,9 +125,9 @@ class Ranking:
     query, 1 for a long task. mass: idf mass of the task. library_size: in skills. probability:
     that one of the first ten is right, None before it was estimated. conflicts: pairs of skill_ids
     that must not go together for this task. selection: by the language model, None without one.
-    section_cosines: of the task with the nearest section of each candidate that has vectors, by
-    `complete_section_cosines`. refused: candidates that stay out since they did not serve in the
-    session, the best ones. remembered: what near past tasks say about skills, by skill_id.
+    cosines: of the task with both vectors of each candidate that has them. refused: candidates that
+    stay out since they did not serve in the session, the best ones. remembered: what near past
+    tasks say about skills, by skill_id.
     """
 
     understanding: Understanding
@@ -140,7 +140,7 @@ class Ranking:
     withheld: tuple[WithheldHit, ...] = ()
     conflicts: tuple[tuple[str, str], ...] = ()
     selection: Selection | None = None
-    section_cosines: Mapping[RevisionKey, float] = field(default_factory=dict)
+    cosines: Mapping[RevisionKey, tuple[float, float]] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
     remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
 

@@ -1,7 +1,7 @@
 """Rerank: better scores put the best candidates in a better order (spec §5.3).
 
 Two steps, each for a number of candidates. Late interaction uses the cosine of the task with the
-nearest of a skill's sections, which retrieval has computed; a cross-encoder reads the task together
+nearest of a skill's sections; a cross-encoder reads the task together
 with name, description and body within a time budget. It scores all its candidates or none: if it
 would not finish in time it is skipped, and the bundle's `degraded` names it.
 """
@@ -26,6 +26,7 @@ from tasks.query.process_state.throughput import (
     TimeBudgetExceededError,
 )
 from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.section_cosines import measure_section_cosines
 
 Scores = npt.NDArray[np.float64]
 
@@ -50,8 +51,8 @@ def rerank(context: QueryContext, ranking: Ranking, clock: Clock = time.monotoni
     settings = context.services.settings.reranker
     late_weight = settings.late_weight * max(1.0 - 2.0 * ranking.long_task_weight, 0.0)
     if late_weight > 0 and context.is_on("late"):
+        cosines = measure_section_cosines(context, ranking, settings.late_candidates)
         # Candidates in a language that the encoder does not know have no cosine.
-        cosines = ranking.section_cosines
         head = [hit.key for hit in ranking.hits[: settings.late_candidates]]
         scores = {key: cosines[key] for key in head if key in cosines}
         ranking = replace(ranking, hits=reorder_hits(ranking.hits, scores, late_weight, "late"))

@@ -47,9 +47,6 @@ _LONG_TASK_NEIGHBOUR_CUT = 0.75
 
 _NO_COSINES = (np.nan, np.nan)
 
-_MIN_MEASURED = 10
-"""Least number of candidates from which section cosines are predicted by regression."""
-
 
 def retrieve(context: QueryContext, query: TaskQuery) -> Candidates:
     """Published revisions that the engine finds by words or near the task's vector.
@@ -152,7 +149,7 @@ def score(
     """
     keys = candidates.keys
     allowed = [key for key in keys if key.skill_id not in violations] if violations else keys
-    cosines, sections = _read_cosines(context, candidates.query, keys)
+    cosines = _read_cosines(context, candidates.query, keys)
     scale = measure_cosine_scale(context.services.encoder.get()) if cosines else DEFAULT_SCALE
     factors = load_factors(context.services.settings.ranker.weights)
     effects = {name: one.effect for name, one in candidates.query.remembered.items()}
@@ -171,10 +168,7 @@ def score(
             cosines=np.array(pairs, dtype=np.float64).reshape(-1, 2),
         )
 
-    ranking = replace(
-        build_ranking(candidates.query, score_some(allowed)),
-        section_cosines=complete_section_cosines(sections, cosines),
-    )
+    ranking = replace(build_ranking(candidates.query, score_some(allowed)), cosines=cosines)
     if not violations:
         return ranking
     scored = score_some([key for key in keys if key.skill_id in violations])
@@ -183,51 +177,20 @@ def score(
 
 def _read_cosines(
     context: QueryContext, query: TaskQuery, keys: list[RevisionKey]
-) -> tuple[dict[RevisionKey, tuple[float, float]], dict[RevisionKey, float]]:
-    """The cosines of the task with both skill vectors, and with the nearest section."""
+) -> dict[RevisionKey, tuple[float, float]]:
+    """The cosines of the task with both vectors of each skill that has them."""
     if query.vector is None:
-        return {}, {}
-    index = context.services.index
-    vectors = index.get_skill_vectors(keys)
+        return {}
+    vectors = context.services.index.get_skill_vectors(keys)
     context.degradations.add_missing_vectors(len(keys) - len(vectors), len(keys))
-    cosines: dict[RevisionKey, tuple[float, float]] = {}
-    if vectors:
-        pairs = np.vecdot(np.stack(list(vectors.values())), query.vector).tolist()
-        # Zero vectors are those of a language that the encoder does not know.
-        cosines = {
-            key: (description, head)
-            for key, (description, head) in zip(vectors, pairs, strict=True)
-            if description or head
-        }
-    return cosines, index.get_section_cosines(keys, query.vector)
-
-
-def complete_section_cosines(
-    measured: Mapping[RevisionKey, float],
-    cosines: Mapping[RevisionKey, tuple[float, float]],
-) -> dict[RevisionKey, float]:
-    """The section cosine of every candidate that has any vector.
-
-    measured: of the candidates whose sections have vectors. cosines: of the task with the two
-    skill vectors. A skill that was just changed has no section vectors for a while. Its section
-    cosine is predicted from that of its better skill vector, by the least-squares line over the
-    candidates that have both, so that no constant depends on the model. With fewer than
-    _MIN_MEASURED of these, all candidates get the cosine of their better skill vector.
-    """
-    better = {key: max(pair) for key, pair in cosines.items()}
-    missing = better.keys() - measured.keys()
-    if not missing:
-        return dict(measured)
-    both = [key for key in measured if key in better]
-    if len(both) < _MIN_MEASURED:
-        return better
-    known = np.array([better[key] for key in both])
-    section = np.array([measured[key] for key in both])
-    deviation = known - known.mean()
-    spread = float(deviation @ deviation)
-    slope = float(deviation @ (section - section.mean())) / spread if spread > 1e-9 else 0.0
-    return dict(measured) | {
-        key: float(section.mean() + slope * (better[key] - known.mean())) for key in missing
+    if not vectors:
+        return {}
+    pairs = np.vecdot(np.stack(list(vectors.values())), query.vector).tolist()
+    # Zero vectors are those of a language that the encoder does not know.
+    return {
+        key: (description, head)
+        for key, (description, head) in zip(vectors, pairs, strict=True)
+        if description or head
     }
 
 
