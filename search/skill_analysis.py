@@ -6,8 +6,7 @@ All functions are pure: the same parsed skill always gives the same document.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import chain, islice
@@ -30,7 +29,7 @@ from search.text.stated_uses import (
     is_exclusion_heading,
     split_exclusions,
 )
-from search.text.tokens import bigram_ids, is_cjk, term_id, term_ids, tokenize, word_count
+from search.text.tokens import bigram_ids, is_cjk, term_ids, tokenize, word_count
 from skills.passages import section_texts
 from skills.record import ParsedSkill, PassageKind, SkillRecord
 
@@ -120,17 +119,14 @@ def _forward(
     positions = np.repeat(np.arange(len(fields)), [len(field) for field in ids])
     totals = np.bincount(inverse * len(fields) + positions, minlength=len(terms) * len(fields))
     counts = np.minimum(totals, np.iinfo(np.uint8).max).astype(np.uint8)
-    pairs: dict[int, float] = {}
-    for name, field in zip(TEXT_FIELDS, ids, strict=True):
-        if name in BIGRAM_WEIGHTS:
-            for pair in np.unique(bigram_ids(field)).tolist():
-                pairs[pair] = pairs.get(pair, 0.0) + BIGRAM_WEIGHTS[name]
-    ordered = sorted(pairs)
+    pairs = [np.unique(bigram_ids(ids[TEXT_FIELDS.index(name)])) for name in BIGRAM_WEIGHTS]
+    weights = np.repeat([*BIGRAM_WEIGHTS.values()], [*map(len, pairs)])
+    bigrams, places = np.unique(np.concatenate(pairs), return_inverse=True)
     return ForwardRecord(
         terms=terms,
         counts=counts.reshape(len(terms), len(fields)),
-        bigrams=np.array(ordered, dtype=np.uint64),
-        bigram_weights=np.array([pairs[pair] for pair in ordered], dtype=np.float32),
+        bigrams=bigrams,
+        bigram_weights=np.bincount(places, weights, len(bigrams)).astype(np.float32),
         lengths=np.array([word_count(tokens) for tokens in fields], dtype=np.float32),
         completed=completed,
     )
@@ -221,9 +217,7 @@ def body_terms(
     """
     forward = analysis.forward
     counts = forward.counts.sum(axis=1, dtype=np.int64)
-    return _unit_vector(
-        dict(zip(forward.terms.tolist(), counts.tolist(), strict=True)), background, top
-    )
+    return _unit_vector(forward.terms, counts, background, top)
 
 
 def description_terms(
@@ -231,21 +225,19 @@ def description_terms(
 ) -> dict[int, float]:
     """Return the terms of name and description as a unit vector, weighted as in `body_terms`."""
     name, description = FIELDS.index("name"), FIELDS.index("description")
-    counts = Counter(map(term_id, analysis.fields[name] + analysis.fields[description]))
-    return _unit_vector(counts, background, top)
+    ids = term_ids(analysis.fields[name] + analysis.fields[description])
+    return _unit_vector(*np.unique(ids, return_counts=True), background, top)
 
 
 def _unit_vector(
-    counts: Mapping[int, int], background: BackgroundFrequencies, top: int
+    terms: TermIds, counts: npt.NDArray[np.int64], background: BackgroundFrequencies, top: int
 ) -> dict[int, float]:
-    present = sorted(term for term, count in counts.items() if count > 0)
-    if not present:
-        return {}
-    idf = background.idf(np.array(present, dtype=np.uint64))
-    tf = np.log(np.array([counts[term] for term in present], dtype=np.float64)) + 1.0
+    """Return the `top` heaviest of distinct terms, each of which occurs, by term hash."""
+    idf = background.idf(terms)
+    tf = np.log(counts.astype(np.float64)) + 1.0
     weights = np.where(background.is_common(idf), 0.0, tf * idf)
-    heaviest = np.lexsort((np.array(present, dtype=np.uint64), -weights))[:top]
-    norm = float(np.linalg.norm(weights[heaviest]))
-    if norm == 0.0:
-        return {}
-    return {present[i]: float(weights[i] / norm) for i in heaviest.tolist() if weights[i] > 0}
+    heaviest = np.lexsort((terms, -weights))[:top]
+    norm = np.linalg.norm(weights[heaviest])
+    heaviest = heaviest[weights[heaviest] > 0]
+    shares = weights[heaviest] / norm
+    return dict(zip(terms[heaviest].tolist(), shares.tolist(), strict=True))

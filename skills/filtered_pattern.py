@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 
 from skills.required_words import Choice, find_required_words, replace_white_space
+
+
+@lru_cache(maxsize=2)  # several patterns are searched for in a text, one after the other
+def _space_out(text: str) -> str:
+    # White space other than spaces is not printable.
+    return text if text.isprintable() else replace_white_space(text)
 
 
 class FilteredPattern:
@@ -32,14 +39,22 @@ class FilteredPattern:
             if not spaced.isascii():
                 return True
             spaced = spaced.lower()
-        holds = spaced.__contains__
-        return all(any(map(holds, choice)) for choice in self.choices)
+        # Calls of `any` and `map` would take longer than these searches for a few words.
+        for choice in self.choices:
+            for word in choice:
+                if word in spaced:
+                    break
+            else:
+                return False
+        return True
 
     def search(self, text: str) -> re.Match[str] | None:
         """As `re.Pattern.search`."""
-        # White space other than spaces is not printable.
-        spaced = text if text.isprintable() else replace_white_space(text)
-        return self.pattern.search(text) if self.may_match(spaced) else None
+        return self.pattern.search(text) if self.may_match(_space_out(text)) else None
+
+    def finditer(self, text: str) -> Iterator[re.Match[str]]:
+        """As `re.Pattern.finditer`."""
+        return self.pattern.finditer(text) if self.may_match(_space_out(text)) else iter(())
 
     def match(self, text: str) -> re.Match[str] | None:
         """As `re.Pattern.match`, which looks at the start only and needs no filter."""

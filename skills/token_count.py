@@ -11,6 +11,9 @@ _TOKEN = re.compile(
     rf"[A-Za-z]{{1,6}}|[0-9]{{1,2}}|[{CJK}]|[^\W\d_A-Za-z{CJK}]{{1,2}}|[^\sA-Za-z0-9]"
 )
 
+_ASCII_TOKEN = re.compile(r"[A-Za-z]{1,6}|[0-9]{1,2}|[^\sA-Za-z0-9]")
+"""As _TOKEN in texts of ASCII, in less time."""
+
 
 def count_tokens(text: str) -> int:
     """Estimate the tokens of a text; additive over its whitespace-separated parts.
@@ -22,4 +25,4 @@ def count_tokens(text: str) -> int:
     Calibrated against MiniLM's WordPiece vocabulary on 400 published skill files: the estimate is
     1.05 times the true count in total, and between 0.95 and 1.20 times for nine files of ten.
     """
-    return len(_TOKEN.findall(text))
+    return len((_ASCII_TOKEN if text.isascii() else _TOKEN).findall(text))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from graph.records import Mention
 from graph.skill_names import is_name_variant, lookup_keys, normalise_name
+from skills.filtered_pattern import FilteredPattern
 from skills.record import ParsedSkill, PassageKind
 
 MAX_MENTIONS = 200
@@ -24,7 +25,7 @@ _EVIDENCE_LIMIT = 160
 _NAME_LIMIT = 80
 _ACRONYM = 5
 
-_SKILL_HEADING = re.compile(
+_SKILL_HEADING = FilteredPattern(
     r"\b(?:related|required|companion|complementary|recommended|prerequisite|dependent|other|"
     r"sub|supporting|connected|associated)[\s-]*(?:sub-?)?skills?\b|\bskills? (?:integration|"
     r"dependencies|references|chain)|\bworks? (?:well )?with\b|\bpairs? (?:well )?with\b|"
@@ -32,7 +33,7 @@ _SKILL_HEADING = re.compile(
     r"(?:相关|关联|配套|依赖|前置|推荐|配合|协作|其他|所需|子)的?技能|技能(?:依赖|协作|联动)",
     re.IGNORECASE,
 )
-_NEED_HEADING = re.compile(
+_NEED_HEADING = FilteredPattern(
     r"\b(?:related|prerequisites?|dependenc(?:y|ies)|depends on|requires|requirements|"
     r"integrations?|integrates with|hand-?offs?)\b|"
     r"前置|先决条件|前提|依赖|相关|参见|另见|参阅|配合使用",
@@ -45,7 +46,7 @@ _FRONT_KEY = re.compile(
 )
 _INNER_KEY = re.compile(r"^(\s*)(?:-\s+)?[\"']?([\w.-]+)[\"']?\s*:(?:\s+(.*))?$")
 _NAMING_KEYS = ("name", "slug", "id", "skill")
-_QUOTED = re.compile(
+_QUOTED = FilteredPattern(
     r"`([^`\n]{2,80})`|\*\*([^*\n]{2,80})\*\*|\[([^\]\n]{2,80})\](?=\()|"
     r"[\"“「『《]([^\"”」』》\n]{2,80})[\"”」』》]"
 )
@@ -53,13 +54,13 @@ _WORD = r"[^\W_](?:[\w:.-]*[^\W_])?"
 _COMPOUND = re.compile(
     r"(?<![\w/.@$-])@?/?((?:[a-z0-9]+[:])?[a-z0-9]+(?:[-_][a-z0-9]+)+)(?![\w/(=-]|\.\w)"
 )
-_THE_SKILL = re.compile(
+_THE_SKILL = FilteredPattern(
     rf"\b(?:the|see|uses?|using|invoke|load|run|via|with|call|and|or|follow|from|apply)\s+"
     rf"({_WORD})\s+(?:sub-?)?skills?\b",
     re.IGNORECASE,
 )
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(?:```|~~~)")
-_SKILL_WORD = re.compile(r"\bskills?\b|技能", re.IGNORECASE)
+_SKILL_WORD = FilteredPattern(r"\bskills?\b|技能", re.IGNORECASE)
 _NEIGHBOUR_FILE = re.compile(
     r"(?<!\.\./)(?:\.\./)+(?:\w[\w.-]*/){0,6}?(\w[\w.-]*)/(?:SKILL\.md|scripts/|references/|"
     r"assets/|resources/|templates/)|(?<!\.\./)\.\./([\w-]+)/(?=[\s)\"'`]|[\w-]+\.md)|"
@@ -84,11 +85,11 @@ _CONDITION = re.compile(
     re.IGNORECASE,
 )
 _NOT_FIRST = re.compile(r"[.!?;]\s|[。！？；]|\b(?:never|not|don't)\b|不要|\bsee\b", re.IGNORECASE)
-_ARROW = re.compile(r"\s*(?:→|⟶|➜|➔|=>|-+>)\s*")
+_ARROW = FilteredPattern(r"\s*(?:→|⟶|➜|➔|=>|-+>)\s*")
 _CHAIN_NAME = re.compile(r"[`*\"“「]+/?([\w:-]{2,80})[`*\"”」]+|/?([\w:-]{2,80})")
 _REMARK = re.compile(r"\s*[(（][^()（）]*[)）]")
 _PIECE_LIMIT = 40
-_INSTEAD = re.compile(
+_INSTEAD = FilteredPattern(
     r"\binstead\b|\brather\b|\bfor (?:all |any )?others?\b|\bnot (?:for|to be confused)\b|"
     r"\bdo(?:n't| not) use\b|"
     r"\bunlike\b|\bversus\b|\bvs\b\.?|\balternatives?\b|\breplaces\b|而不是|不要|不适用|请用|改用|替代",
@@ -102,7 +103,7 @@ _OTHERWISE = re.compile(
 )
 """Text before a name that is an alternative or is advised against."""
 
-_NOT_HEADING = re.compile(
+_NOT_HEADING = FilteredPattern(
     r"\bwhen not to\b|\bnot (?:for|to use|in scope)\b|\bdo(?:n't| not)\b|\bout of scope\b|"
     r"\bnon-?goals?\b|\banti-?patterns?\b|\balternatives?\b|\bcomparison\b|"
     r"不适用|不使用|何时不|范围外|替代",
@@ -122,8 +123,7 @@ _NOT_NAMES = frozenset(
 _PLACEHOLDER = re.compile(r"(?:my|your|example)-")
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
+class _Line(NamedTuple):
     """A line with its context: in code, under which kind of heading.
 
     elsewhere: under a heading on alternatives or on what the skill is not for.
@@ -218,7 +218,7 @@ def _lines(parsed: ParsedSkill) -> list[_Line]:
     fenced = False
     for number, text in enumerate(parsed.lines, 1):
         # A fence inside a list item is part of that item's passage.
-        fence = _FENCE.match(text)
+        fence = ("```" in text or "~~~" in text) and _FENCE.match(text)
         fenced = fenced != bool(fence)
         if fenced or fence:
             code.add(number)
@@ -361,9 +361,9 @@ def _along_arrows(text: str) -> list[str]:
     An arrow from words to a name, from one list to another or from a name to a variant of it is no
     sequence. A single word is a state or a label unless the line contains the word `skill`.
     """
-    if not any(arrow in text for arrow in ("→", "⟶", "➜", "➔", "->", "=>")):
+    if not _ARROW.may_match(text):
         return []
-    pieces = [_REMARK.sub("", piece).strip(" *_|.,;:。；") for piece in _ARROW.split(text)]
+    pieces = [_REMARK.sub("", piece).strip(" *_|.,;:。；") for piece in _ARROW.pattern.split(text)]
     plain = bool(_SKILL_WORD.search(text))
     names: list[str] = []
     for place, piece in enumerate(pieces):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from skills.filtered_pattern import FilteredPattern
+
 _SUBJECT = (
     r"use|trigger|invoke|activate|apply|handle|cover|load|fire|call|run|select|write|replace"
     r"|provision|include|perform|support|manage"
@@ -27,14 +29,14 @@ _CHINESE = (
     r"不适用于?|不适合|不(?:要|应|可|得|能|会)?(?:用于|用来|用作|触发|处理|负责|涵盖|包含|包括|覆盖)"
     r"|(?:请)?勿(?:用于|用|触发)|不要(?:在|用|使用|因)|不是用于|不做"
 )
-_START = re.compile(f"{_ENGLISH}|{_CHINESE}", re.IGNORECASE)
+_START = FilteredPattern(f"{_ENGLISH}|{_CHINESE}", re.IGNORECASE)
 _END = re.compile(
     r"[.!?](?=\s+[^\sa-z]|\s*$)|[。！？]|\n|[;；](?=\s*(?i:use when|trigger|invoke)\b)"
 )
 _QUOTED = re.compile(
     r"[\"“]([^\"”\n]{2,80})[\"”]|[「『]([^」』\n]{2,80})[」』]|(?<!\w)'([^'\n]{2,80})'(?!\w)"
 )
-_HEADING = re.compile(
+_HEADING = FilteredPattern(
     r"\bnot (?:to )?(?:use|trigger|apply|activate)\b|\bdo(?:n['’]t| not) (?:use|trigger)\b"
     r"|\bout of scope\b|\bnot for\b|\banti-?triggers?\b|\bnegative triggers?\b"
     r"|不适用|不要用|何时不|不触发|勿用",
@@ -47,12 +49,14 @@ def split_exclusions(description: str) -> tuple[str, tuple[str, ...]]:
     kept: list[str] = []
     clauses: list[str] = []
     place = 0
-    while found := _START.search(description, place):
+    found = _START.search(description)
+    while found:
         end = _END.search(description, found.end())
         stop = end.end() if end else len(description)
         kept.append(description[place : found.start()])
         clauses += _split_clauses(description[found.start() : stop])
         place = stop
+        found = _START.pattern.search(description, place)
     kept.append(description[place:])
     return " ".join(part.strip() for part in kept if part.strip()), tuple(clauses)
 

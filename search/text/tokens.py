@@ -25,6 +25,8 @@ MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 2, 40
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f"
 _WORDS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_ASCII_WORDS = re.compile(r"[A-Za-z0-9]+")
+"""As _WORDS in texts of ASCII, in a fraction of the time."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IS_CJK = re.compile(rf"[{_CJK}]")
@@ -83,13 +85,15 @@ def tokenize(text: str) -> list[str]:
     `fsharp`. Runs of Chinese, Japanese or Korean become character bigrams, with traditional
     characters replaced by simplified ones.
     """
+    words = _ASCII_WORDS
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
         if _IS_CJK.search(text):
             text = to_simplified(text)
+        words = _WORDS
     if "#" in text or "++" in text:
         text = _SIGNED.sub(_spelled, text)
-    return list(chain.from_iterable(map(_word_tokens, _WORDS.findall(text))))
+    return list(chain.from_iterable(map(_word_tokens, words.findall(text))))
 
 
 def _spelled(match: re.Match[str]) -> str:

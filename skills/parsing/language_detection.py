@@ -25,9 +25,12 @@ def detect_language(text: str) -> str:
     Latin words and half of the Chinese characters is `other`. Languages in Latin letters are not
     distinguished: they count as `en`, as does a text without letters.
     """
-    characters = len(_CHINESE.findall(text))
+    if text.isascii():
+        return "en"
+    characters, other = len(_CHINESE.findall(text)), len(_OTHER.findall(text))
+    if not characters and not other:
+        return "en"
     latin = len(_LATIN_WORD.findall(text))
-    other = len(_OTHER.findall(text))
     if other > characters / 2 and other / _OTHER_WORD > latin / 2:
         return "other"
     chinese = characters / _CHINESE_WORD

@@ -6,7 +6,7 @@ Defects become warnings; a file that cannot be read raises ParseError.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skills import roles, scanner
 from skills.parsing import sibling_files
@@ -117,7 +117,7 @@ def _classify(
 ) -> tuple[Passage, ...]:
     verdicts = roles.classify_passages(lines, sections, passages, classifier)
     return tuple(
-        replace(passage, role=role, confidence=confidence)
+        passage.with_role(role, confidence)
         for passage, (role, confidence) in zip(passages, verdicts, strict=True)
     )
 

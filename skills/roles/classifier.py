@@ -105,8 +105,7 @@ def blend_probabilities(
     code block get their mean.
     """
     mixed = (1 - share) * by_features
-    for index, (role, _) in enumerate(predictions):
-        mixed[index, ROLES.index(role)] += share
+    mixed[np.arange(len(predictions)), [ROLES.index(role) for role, _ in predictions]] += share
     for start, end in find_lists(contexts):
         lines = np.array([len(context.lines) for context in contexts[start:end]], dtype=np.float64)
         together = lines @ mixed[start:end] / max(1.0, lines.sum())
@@ -122,8 +121,9 @@ def blend_probabilities(
 
 def pick_likeliest_roles(mixed: Probabilities) -> list[RolePrediction]:
     """The likeliest role of each row, the first in case of a tie, and its probability."""
-    best = mixed.argmax(axis=1)
-    return [(ROLES[role], float(mixed[row, role])) for row, role in enumerate(best.tolist())]
+    best, probabilities = mixed.argmax(axis=1), mixed.max(axis=1)
+    roles = [ROLES[role] for role in best.tolist()]
+    return list(zip(roles, probabilities.tolist(), strict=True))
 
 
 def dump_weights(classifier: RoleClassifier) -> bytes:

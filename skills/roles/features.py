@@ -126,13 +126,13 @@ class _Row:
         self.counts.append(len(self.places) - before)
         self.values.append(1.0)
 
-    def add_words(self, groups: Iterable[tuple[str, list[str]]]) -> None:
-        """Add words; the words of a group have unit length together."""
-        for group, words in groups:
-            if words:
-                self.places += [_word_place(group, word) for word in words]
-                self.counts.append(len(words))
-                self.values.append(len(words) ** -0.5)
+    def add_words(self, groups: Iterable[Sequence[int]]) -> None:
+        """Add words by their buckets; the words of a group have unit length together."""
+        for places in groups:
+            if places:
+                self.places += places
+                self.counts.append(len(places))
+                self.values.append(len(places) ** -0.5)
 
     def add(self, other: _Row) -> None:
         """Add all features of another row."""
@@ -163,7 +163,7 @@ def extract_features(contexts: Sequence[PassageContext]) -> Features:
         if place not in above:
             above[place] = _Row()
             above[place].add_indicators(kind, _heading_indicators(context))
-            above[place].add_words(_heading_words(context))
+            above[place].add_words(_heading_words(context.headings))
         all_rows.add(above[place])
         all_rows.add_indicators(kind, _find_indicators(document, index))
         all_rows.add_words(_words(context))
@@ -282,20 +282,30 @@ def _level(value: float, steps: Sequence[float]) -> int:
     return bisect_left(steps, value)
 
 
-def _heading_words(context: PassageContext) -> Iterator[tuple[str, list[str]]]:
+@lru_cache(maxsize=1 << 6)  # once for all kinds of passages
+def _heading_words(headings: tuple[str, ...]) -> tuple[Sequence[int], ...]:
     """Groups of words and bigrams of the nearest heading and of the others."""
-    nearest = _WORD.findall(context.nearest_heading.lower())[:_HEADING_WORDS]
-    yield "heading", nearest + _pairs(nearest)
-    yield "above", _WORD.findall(" ".join(context.headings[1:]).lower())[:_HEADING_WORDS]
+    nearest = _WORD.findall("".join(headings[:1]).lower())[:_HEADING_WORDS]
+    above = _WORD.findall(" ".join(headings[1:]).lower())[:_HEADING_WORDS]
+    return _word_places("heading", nearest + _pairs(nearest)), _word_places("above", above)
 
 
-def _words(context: PassageContext) -> Iterator[tuple[str, list[str]]]:
+def _words(context: PassageContext) -> Iterator[Sequence[int]]:
     """Groups of words and bigrams of the opening and of the lead-in."""
     first = _WORD.findall(context.first_line[:_OPENING].lower())[:2]
-    yield "first", first[:1] + _pairs(first)
+    yield _word_places("first", first[:1] + _pairs(first))
     if context.lead:
-        lead = _WORD.findall(context.lead.lower())[:_LEAD_WORDS]
-        yield "lead", lead + _pairs(lead)
+        yield _lead_places(context.lead)
+
+
+@lru_cache(maxsize=1 << 6)  # the items of a list have the same lead-in
+def _lead_places(lead: str) -> Sequence[int]:
+    words = _WORD.findall(lead.lower())[:_LEAD_WORDS]
+    return _word_places("lead", words + _pairs(words))
+
+
+def _word_places(group: str, words: Sequence[str]) -> list[int]:
+    return [_word_place(group, word) for word in words]
 
 
 def _pairs(words: Sequence[str]) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from typing import NamedTuple
 
 from skills.headings import heading_paths_below_title
 from skills.record import Passage, PassageKind, Section
@@ -15,14 +15,13 @@ MAX_LINE_CHARACTERS = 400
 """Characters of a line that are read for cues."""
 
 
-@dataclass(frozen=True, slots=True)
-class PassageContext:
+class PassageContext(NamedTuple):
     """A passage with its context.
 
     headings: from the nearest outwards, without the title. lines: without blank lines. lead: the
     last line of its lead-in. All are cut at MAX_LINE_CHARACTERS. heading_cues, line_cues,
     lead_cues: names of the cues in its headings, its first line (unless it is code) and its
-    lead-in.
+    lead-in. is_marked_example: whether it is code with a line that marks it as an example.
     """
 
     passage: Passage
@@ -32,6 +31,7 @@ class PassageContext:
     heading_cues: tuple[frozenset[str], ...]
     line_cues: frozenset[str]
     lead_cues: frozenset[str]
+    is_marked_example: bool
 
     def has_heading_cue(self, cue: str) -> bool:
         """Whether any of the headings has the cue."""
@@ -51,11 +51,6 @@ class PassageContext:
     def nearest_heading(self) -> str:
         """The heading right above."""
         return self.headings[0] if self.headings else ""
-
-    @property
-    def is_marked_example(self) -> bool:
-        """Whether a line marks the passage as an example."""
-        return any(cues.MARKED_EXAMPLE.match(line.lower()) for line in self.lines)
 
     @property
     def introduces(self) -> bool:
@@ -97,10 +92,12 @@ def build_passage_contexts(
         if passage.lead_in >= 0:
             lead = lines[passages[passage.lead_in].last_line - 1][:MAX_LINE_CHARACTERS].strip()
         heading_cues = tuple(known[heading] for heading in path)
-        first = kept[0].lower() if kept and passage.kind is not PassageKind.CODE else ""
+        is_code = passage.kind is PassageKind.CODE
+        first = kept[0].lower() if kept and not is_code else ""
         line_cues, lead_cues = find_wording(first), find_wording(lead.lower())
+        marked = is_code and any(map(cues.MARKED_EXAMPLE.match, map(str.lower, kept)))
         contexts.append(
-            PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues)
+            PassageContext(passage, path, kept, lead, heading_cues, line_cues, lead_cues, marked)
         )
     return contexts
 

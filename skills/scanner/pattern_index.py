@@ -167,7 +167,9 @@ def _choose_groups(word: str) -> npt.NDArray[np.intp]:
     buckets = _hash_groups(_encode(word))
     if not len(buckets):
         return np.zeros(1, np.intp)
-    chosen = np.linspace(0, len(buckets) - 1, min(len(buckets), _MAX_GROUPS)).astype(np.intp)
+    if len(buckets) <= _MAX_GROUPS:  # nearly all words
+        return buckets
+    chosen = np.linspace(0, len(buckets) - 1, _MAX_GROUPS).astype(np.intp)
     return np.asarray(buckets[chosen])
 
 

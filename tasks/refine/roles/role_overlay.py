@@ -45,7 +45,7 @@ def replace_roles(parsed: ParsedSkill, refinement: Mapping[str, Any]) -> ParsedS
     """The skill with the roles of a refinement, for passages whose lines are the same."""
     roles = {(first, last): role for first, last, role in refinement.get("passages", ())}
     passages = tuple(
-        replace(passage, role=Role(role), confidence=_CERTAIN)
+        passage.with_role(Role(role), _CERTAIN)
         if (role := roles.get((passage.first_line, passage.last_line)))
         else passage
         for passage in parsed.passages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -36,6 +37,11 @@ _PATTERNS: list[Rule | Signal] = [*RULES, *ALL_SIGNALS]
 )
 def test_words_are_those_of_every_match(regex: str, words: list[tuple[str, ...]]) -> None:
     assert sorted(map(sorted, find_required_words(regex))) == sorted(map(sorted, words))
+
+
+def test_white_space_is_what_patterns_take_for_it() -> None:
+    text = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert replace_white_space(text) == re.sub(r"\s", " ", text)
 
 
 @pytest.mark.parametrize("one", _PATTERNS, ids=lambda one: one.description)
