@@ -24,6 +24,9 @@ from tasks.sources.protocol import SourceReader, SourceScan
 
 _BATCH_BYTES = 192_000
 _BATCH_SKILLS = 32
+_LARGE_CHANGE, _MAX_GROWTH = 500, 4
+"""Batches of many changes are larger, once for each so many skills: each is a commit of every store,
+which takes as long as some skills."""
 
 
 def preview_sync(
@@ -236,12 +239,13 @@ def _remove_missing(services: Services, source_id: str, paths: Iterable[str], se
 
 def _batch_paths(paths: Sequence[str], found: SourceScan) -> Iterable[list[str]]:
     """Paths in batches of about the same work."""
+    growth = min(max(len(paths) // _LARGE_CHANGE, 1), _MAX_GROWTH)
     chunk: list[str] = []
     size = 0
     for path in paths:
         chunk.append(path)
         size += found.sizes.get(path, 0)
-        if size >= _BATCH_BYTES or len(chunk) >= _BATCH_SKILLS:
+        if size >= growth * _BATCH_BYTES or len(chunk) >= growth * _BATCH_SKILLS:
             yield chunk
             chunk, size = [], 0
     if chunk:
