@@ -23,6 +23,7 @@ from graph.records import (
     LinkPlace,
     LinkType,
     Publication,
+    SafetyRecord,
     SkillState,
     Source,
 )
@@ -72,6 +73,13 @@ class Catalog(Protocol):
 
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Entries by id (all when None), removed ones included, ordered by skill_id."""
+        ...
+
+    def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+        """What a policy asks of those of the skills that are published, in any order.
+
+        A query asks it of a thousand skills: less is read than of entries.
+        """
         ...
 
     def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:

@@ -115,6 +115,17 @@ def complete_counts(
     }
 
 
+class SafetyRecord(NamedTuple):
+    """What a policy asks of a published revision; fields as in `CatalogEntry`."""
+
+    skill_id: str
+    seq: int
+    safety_level: int
+    licence: str
+    scanner_version: int
+    judgements: tuple[Judgement, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
     """Which entries `Catalog.list_entries` returns: those that match all fields; None matches any.

@@ -127,6 +127,10 @@ SELECT (SELECT count(*) FROM skills WHERE seq > 0 AND vectors = 0),
     (SELECT count(*) FROM skills WHERE wanted_seq > served_seq),
     (SELECT count(*) FROM links);
 
+-- name: safety_records
+SELECT s.skill_id, s.seq, s.safety_level, s.licence, s.scanner, s.judgements
+FROM json_each(?) w JOIN skills s ON s.skill_id = w.value WHERE s.state = 'published';
+
 -- name: changes
 SELECT 0, '', value FROM meta WHERE key = 'epoch'
 UNION ALL SELECT 1, skill_id, seq FROM skills WHERE pointer_epoch > :epoch

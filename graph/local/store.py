@@ -34,12 +34,13 @@ from graph.records import (
     LinkFeatures,
     LinkType,
     Publication,
+    SafetyRecord,
     SkillState,
     Source,
     complete_counts,
 )
 from graph.skill_names import normalise_name
-from skills.judgement import Judgement
+from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
 
 
@@ -141,6 +142,15 @@ class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
         if skill_ids is None:
             return self._entries("all_entries", ())
         return self._entries("entries", (json.dumps(list(skill_ids)),))
+
+    @override
+    def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+        with self._database.read() as db:
+            rows = db.execute(self._sql["safety_records"], (json.dumps(list(skill_ids)),))
+            return [
+                SafetyRecord(skill_id, seq, level, licence, scanner, judgements_from_json(text))
+                for skill_id, seq, level, licence, scanner, text in rows
+            ]
 
     @override
     def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:

@@ -13,7 +13,7 @@ from typing_extensions import override
 from config.errors import UsageError
 from graph.neo4j import publish
 from graph.neo4j.publish import Withdrawal
-from graph.neo4j.rows import entries_from_rows, source_from_row
+from graph.neo4j.rows import entries_from_rows, is_complete, source_from_row
 from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches
 from graph.protocol import Catalog
 from graph.records import (
@@ -21,12 +21,13 @@ from graph.records import (
     CatalogEntry,
     EntryFilter,
     Publication,
+    SafetyRecord,
     SkillState,
     Source,
     complete_counts,
 )
 from graph.skill_names import normalise_name
-from skills.judgement import Judgement
+from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
 
 _SIGNATURES_PER_WRITE = 1_000
@@ -115,6 +116,14 @@ class Neo4jCatalog(StatementRunner, Catalog):
             entry
             for ids in batches(sorted(set(skill_ids)), READ_BATCH)
             for entry in entries_from_rows(self._read("entries", ids=list(ids))[0][0])
+        ]
+
+    @override
+    def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+        rows = self._read("safety_records", ids=sorted(set(skill_ids)))[0][0]
+        return [
+            SafetyRecord(skill_id, seq, level, licence, scanner, judgements_from_json(text))
+            for skill_id, seq, level, licence, scanner, text in filter(is_complete, rows)
         ]
 
     @override

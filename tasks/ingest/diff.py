@@ -25,8 +25,8 @@ from tasks.sources.protocol import SourceReader, SourceScan
 _BATCH_BYTES = 192_000
 _BATCH_SKILLS = 32
 _LARGE_CHANGE, _MAX_GROWTH = 500, 4
-"""Batches of many changes are larger, once for each so many skills: each is a commit of every store,
-which takes as long as some skills."""
+"""Batches of many changes are larger, once for each so many skills: a batch is a commit of every
+store, which takes as long as some skills."""
 
 
 def preview_sync(

@@ -16,7 +16,7 @@ import structlog
 
 from config.errors import TransientError
 from graph.protocol import SkillGraph
-from graph.records import Adjacency, CatalogEntry, Link, SkillState, Source
+from graph.records import Adjacency, CatalogEntry, Link, SafetyRecord, SkillState, Source
 from search.protocol import (
     Hit,
     PassageTerms,
@@ -191,6 +191,10 @@ class DegradingGraph:
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Entries; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_entries(skill_ids), [])
+
+    def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+        """What a policy asks of skills; nothing if the catalog does not answer."""
+        return self._read_or_degrade(lambda: self._graph.get_safety_records(skill_ids), [])
 
     def _read_or_degrade(self, read: Callable[[], T], nothing: T) -> T:
         try:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from config.settings import PolicySettings, Settings
-from graph.records import CatalogEntry, Source
+from graph.records import SafetyRecord, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
 from skills.judgement import Judgement, find_judgement, with_judgement
@@ -21,11 +21,11 @@ from tasks.query.ranking import Ranking, WithheldHit
 _LOAD_ATTEMPTS = 3
 
 
-class EntryReader(Protocol):
+class SafetyReader(Protocol):
     """The part of a catalog that the filter reads."""
 
-    def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
-        """Entries by id."""
+    def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+        """See `graph.protocol.Catalog`."""
         ...
 
 
@@ -40,7 +40,7 @@ class PolicyFilter:
         self,
         settings: PolicySettings,
         facts: RevisionFactCache,
-        graph: EntryReader,
+        graph: SafetyReader,
         sources: Iterable[Source] = (),
         judge: str = "",
     ) -> None:
@@ -53,7 +53,7 @@ class PolicyFilter:
         self._graph = graph
 
     @classmethod
-    def allow_all(cls, graph: EntryReader) -> PolicyFilter:
+    def allow_all(cls, graph: SafetyReader) -> PolicyFilter:
         """A filter that withholds nothing."""
         return cls(PolicySettings(highest_level=3), RevisionFactCache(), graph)
 
@@ -79,7 +79,7 @@ class PolicyFilter:
         missing = self._facts.find_missing(keys)
         for attempt in range(_LOAD_ATTEMPTS if missing else 0):
             version = self._facts.version if attempt < _LOAD_ATTEMPTS - 1 else None
-            if self._facts.add_entries(self._graph.get_entries(missing), version):
+            if self._facts.add_safety_records(self._graph.get_safety_records(missing), version):
                 break
 
     def withhold(self, ranking: Ranking) -> Ranking:

@@ -19,6 +19,7 @@ from graph.records import (
     Mention,
     Neighbour,
     Publication,
+    SafetyRecord,
     SkillState,
     Source,
 )
@@ -567,6 +568,27 @@ class SkillGraphContract:
         for links in (alike, alike[::-1]):
             graph.replace_links({"lib:a": links}, [])
             assert graph.get_links(["lib:a"])["lib:a"] == [alike[2]]
+
+    def test_safety_records(self, graph: SkillGraph) -> None:
+        first = publication("a", 1, safety_level=2, licence="MIT", scanner_version=3)
+        graph.publish([first, publication("b", 2), publication("c", 3)])
+        graph.remove([key("c", 9)])
+        graph.save_judgements("some-model", {"lib:b": ("hash-2", JUDGEMENT)})
+        wanted = ["lib:b", "lib:a", "lib:c", "lib:missing", "lib:a"]
+        found = {one.skill_id: one for one in graph.get_safety_records(wanted)}
+        assert found == {
+            entry.skill_id: SafetyRecord(
+                entry.skill_id,
+                entry.seq,
+                entry.safety_level,
+                entry.licence,
+                entry.scanner_version,
+                entry.judgements,
+            )
+            for entry in graph.get_entries(["lib:a", "lib:b"])
+        }
+        assert found["lib:b"].judgements
+        assert graph.get_safety_records([]) == []
 
     def test_links_among(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abc", 1)])

@@ -125,6 +125,11 @@ SET s.waiting = CASE WHEN s.wanted_seq > row[1] THEN s.wanted_seq END
 // name: entries
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) RETURN collect([$$entry])
 
+// name: safety_records
+UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.state = 'published'
+RETURN collect([s.skill_id, s.seq, coalesce(s.safety_level, 0), coalesce(s.licence, ''),
+    coalesce(s.scanner, 0), coalesce(s.judgements, '')])
+
 // name: all_entries
 MATCH (s:Skill) WHERE s.skill_id > $after
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])

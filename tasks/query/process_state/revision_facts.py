@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from graph.records import CatalogEntry, SkillState, Source
+from graph.records import SafetyRecord, Source
 from skills.judgement import Judgement
 from skills.record import RevisionKey, SkillRecord
 from skills.scanner import SCANNER_VERSION
@@ -57,22 +57,17 @@ class RevisionFactCache:
             or not fact.is_of_catalog
         ]
 
-    def add_entries(self, entries: Iterable[CatalogEntry], version: int | None = None) -> bool:
-        """Cache the facts of published catalog entries.
+    def add_safety_records(
+        self, records: Iterable[SafetyRecord], version: int | None = None
+    ) -> bool:
+        """Cache the facts that the catalog has of published skills.
 
         version: of the cache before they were read. False, and nothing is cached, if facts were
-        forgotten since: the entries may be older than that.
+        forgotten since: the records may be older than that.
         """
         facts = {
-            entry.skill_id: RevisionFact(
-                entry.seq,
-                entry.safety_level,
-                entry.licence,
-                entry.scanner_version,
-                entry.judgements,
-            )
-            for entry in entries
-            if entry.state is SkillState.PUBLISHED
+            skill_id: RevisionFact(seq, level, licence, scanner, judgements)
+            for skill_id, seq, level, licence, scanner, judgements in records
         }
         with self._lock:
             if version is not None and version != self.version:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from config.settings import PolicySettings
-from graph.records import CatalogEntry, SkillState
+from graph.records import CatalogEntry, SafetyRecord, SkillState
 from search.protocol import Filters, PassageTerms, StoredRevision
 from skills.judgement import Judgement
 from skills.parsing.parse_skill import parse_skill
@@ -100,9 +100,20 @@ class Catalog:
         self.kept = {entry.skill_id: entry for entry in entries}
         self.asked: list[list[str]] = []
 
-    def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
-        self.asked.append(list(skill_ids or ()))
-        return [self.kept[one] for one in skill_ids or () if one in self.kept]
+    def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+        self.asked.append(list(skill_ids))
+        return [record_of(self.kept[one]) for one in skill_ids if one in self.kept]
+
+
+def record_of(entry: CatalogEntry) -> SafetyRecord:
+    return SafetyRecord(
+        entry.skill_id,
+        entry.seq,
+        entry.safety_level,
+        entry.licence,
+        entry.scanner_version,
+        entry.judgements,
+    )
 
 
 def entry(skill_id: str, seq: int, level: int) -> CatalogEntry:
@@ -157,7 +168,7 @@ def test_what_a_revision_itself_says_is_remembered() -> None:
     violation = policy_filter.check_revision(key, now.parsed.record)
     assert violation is not None
     assert policy_filter.find_violations([key]) == {"a:x": violation}
-    facts.add_entries([entry("a:x", 1, 0)])
+    facts.add_safety_records([record_of(entry("a:x", 1, 0))])
     assert policy_filter.rescan(stored).parsed.record.safety == ()  # known to be clean: not scanned
 
 
@@ -210,12 +221,12 @@ def test_a_judgement_counts_from_the_next_change_on() -> None:
     assert len(catalog.asked) == 2
 
 
-def test_entries_that_were_read_before_a_change_are_read_again() -> None:
+def test_records_that_were_read_before_a_change_are_read_again() -> None:
     facts = RevisionFactCache()
 
     class Changing(Catalog):
-        def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
-            found = super().get_entries(skill_ids)
+        def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+            found = super().get_safety_records(skill_ids)
             if len(self.asked) == 1:  # judged while the first answer was on its way
                 self.kept["a:x"] = judged("a:x", HARMFUL)
                 facts.forget({"a:x"})

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.errors import TransientError
-from graph.records import CatalogEntry, SkillState
+from graph.records import CatalogEntry, SafetyRecord, SkillState
 from search.protocol import Filters
 from search.text.query_understanding import understand
 from skills.record import RevisionKey
@@ -53,6 +53,9 @@ class Catalog:
             )
             for skill_id in skill_ids or ()
         ]
+
+    def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
+        return [SafetyRecord(skill_id, 1, 0, "", 0, ()) for skill_id in skill_ids]
 
     def list_sources(self) -> list[object]:
         return []
