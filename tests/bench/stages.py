@@ -8,8 +8,9 @@ HOME     an embedded library, which is not changed; no `serve` of it need run. W
          servers that the settings name are asked, as a worker does it
 
 Prints JSON: the seconds until the process is warm; p50 and p95 of the milliseconds of each stage,
-of a query and of all but the encoding of its task (`beyond_encoding`); the peak RSS in MB; and the
-bytes a skill by file or folder of the home; `skillbus status` has those of servers.
+of a query and of all but the encoding of its task (`beyond_encoding`); the peak RSS in MB, pages
+of mapped files included, and what is private at the end (USS); and the bytes a skill by file or
+folder of the home; `skillbus status` has those of servers.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from config.load_settings import load_settings
 from config.logging import configure_logging
@@ -90,6 +93,7 @@ def main() -> None:
         found["warm_s"] = round(time.monotonic() - started, 2)
         found["ms"] = measure_queries(services, tasks[: arguments.tasks])
         found["skills"] = skills = len(services.index.list_keys())
+        found["private_mb"] = round(psutil.Process().memory_full_info().uss / 2**20)
     found["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     if arguments.home:
         found["bytes_per_skill"] = {
