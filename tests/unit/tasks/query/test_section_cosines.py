@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skills.record import RevisionKey
-from tasks.query.section_cosines import complete_section_cosines
+from tasks.query.rerank import complete_section_cosines
 
 
 def key(number: int) -> RevisionKey:
