@@ -129,7 +129,7 @@ SELECT (SELECT count(*) FROM skills WHERE seq > 0 AND vectors = 0),
 
 -- name: safety_records
 SELECT s.skill_id, s.seq, s.safety_level, s.licence, s.scanner, s.judgements
-FROM json_each(?) w JOIN skills s ON s.skill_id = w.value WHERE s.state = 'published';
+FROM json_each(?) w CROSS JOIN skills s ON s.skill_id = w.value WHERE +s.state = 'published';
 
 -- name: changes
 SELECT 0, '', value FROM meta WHERE key = 'epoch'
