@@ -18,7 +18,7 @@ idle_ms, busy_ms   p50, p95 and maximum of a query over HTTP, encoding included
 edit_ms            from writing a file until its new revision is published
 left               what was left of the backlog when the last query and edit were done
 memory_mb          PSS of `serve` and its children at the end of each part, and what of it is
-                   private (USS): the rest are pages of files, which the system can take back
+                   anonymous: the rest are pages of files, which the system can take back
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ class Served:
         }
 
     def measure_memory(self) -> dict[str, int]:
-        """PSS and USS of the process and its children in MB."""
-        found = {"pss": 0, "private": 0}
+        """PSS and anonymous memory of the process and its children in MB."""
+        found = {"pss": 0, "anonymous": 0}
         for one in (self.process, *self.process.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
                 info = one.memory_full_info()
                 found["pss"] += info.pss
-                found["private"] += info.uss
+                found["anonymous"] += info.rss - info.shared
         return {name: round(size / 2**20) for name, size in found.items()}
 
 

@@ -9,8 +9,8 @@ HOME     an embedded library, which is not changed; no `serve` of it need run. W
 
 Prints JSON: the seconds until the process is warm; p50 and p95 of the milliseconds of each stage,
 of a query and of all but the encoding of its task (`beyond_encoding`); the peak RSS in MB, pages
-of mapped files included, and what is private at the end (USS); and the bytes a skill by file or
-folder of the home; `skillbus status` has those of servers.
+of mapped files included, and what of it is not pages of files at the end; and the bytes a skill by
+file or folder of the home; `skillbus status` has those of servers.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def main() -> None:
         found["warm_s"] = round(time.monotonic() - started, 2)
         found["ms"] = measure_queries(services, tasks[: arguments.tasks])
         found["skills"] = skills = len(services.index.list_keys())
-        found["private_mb"] = round(psutil.Process().memory_full_info().uss / 2**20)
+        memory = psutil.Process().memory_info()
+        found["anonymous_mb"] = round((memory.rss - memory.shared) / 2**20)
     found["peak_mb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     if arguments.home:
         found["bytes_per_skill"] = {
