@@ -78,16 +78,8 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def get_file_signatures(self, source_id: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        after: str | None = None
-        while True:
-            (paths, signatures) = self._read(
-                "file_signatures", source_id=source_id, after=after or "", limit=READ_BATCH
-            )[0]
-            found.update(zip(paths, signatures, strict=True))
-            if len(paths) < READ_BATCH:
-                return found
-            after = paths[-1]
+        pages = self._pages("file_signatures", source_id=source_id)
+        return {path: signature for page in pages for path, signature in filter(is_complete, page)}
 
     @override
     def update_file_signatures(
@@ -288,17 +280,13 @@ class Neo4jCatalog(StatementRunner, Catalog):
     def _all_changes(self) -> tuple[dict[str, int], list[str]]:
         pointers: dict[str, int] = {}
         rows: list[str] = []
-        after = ""
-        while True:
-            page = self._read("all_changes", after=after, limit=READ_BATCH)[0][0]
+        for page in self._pages("all_changes"):
             for skill_id, seq, pointed, linked in page:
-                if pointed:
+                if skill_id is not None and pointed:
                     pointers[skill_id] = seq
-                if linked:
+                if skill_id is not None and linked:
                     rows.append(skill_id)
-            if len(page) < READ_BATCH:
-                return pointers, rows
-            after = page[-1][0]
+        return pointers, rows
 
     def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
         newest = select_latest_revisions(withdrawals)

@@ -31,8 +31,14 @@ _PLANNING = "CYPHER replan=skip"
 growing library Neo4j would plan each again and again, 0.1 s and more at a time, while queries
 wait."""
 
-_SORT_COLUMNS = {"all_entries": 0, "entries_of_source": 2, "entries_below": 2}
-"""By statement, which value of an entry its pages are sorted by."""
+_SORT_COLUMNS = {
+    "all_changes": 0,
+    "all_entries": 0,
+    "entries_below": 2,
+    "entries_of_source": 2,
+    "file_signatures": 0,
+}
+"""By statement that reads pages, which value of a row they are sorted by."""
 
 
 class StatementRunner:
@@ -88,13 +94,13 @@ class StatementRunner:
         )
 
     def _pages(self, name: str, **parameters: object) -> Iterator[Rows]:
-        """Pages of entries by a statement that takes `limit` and `after`."""
+        """Pages of rows by a statement that takes `limit` and `after`."""
         column, after = _SORT_COLUMNS[name], ""
         while page := self._read(name, after=after, limit=READ_BATCH, **parameters)[0][0]:
             yield page
             if len(page) < READ_BATCH:
                 break
-            # The key of an entry that is deleted meanwhile is null.
+            # The values of a node that is deleted meanwhile are null.
             after = next(row[column] for row in reversed(page) if row[column] is not None)
 
     def _check_writable(self) -> None:

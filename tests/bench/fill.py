@@ -83,6 +83,7 @@ def _publication(entry: CatalogEntry, facts: LinkFeatures) -> Publication:
         description=entry.description,
         warnings=entry.warnings,
         safety_level=entry.safety_level,
+        scanner_version=entry.scanner_version,
         tokens=entry.tokens,
         language=entry.language,
         licence=entry.licence,

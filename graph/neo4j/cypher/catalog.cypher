@@ -2,7 +2,8 @@
 // order and cannot deadlock. A property that is set and removed again locks a node without changing
 // it; values to compare are read after that. Every statement that writes to a skill begins so,
 // because setting a property to a value computed from it takes two locks, in another order.
-// `$$entry` is replaced by the columns of an entry.
+// `$$entry` is replaced by the columns of an entry. The statements that read a page return a row for
+// each node up to the limit, also for one that the caller leaves out: a shorter page is the last.
 
 // name: allocate_sequence
 MATCH (m:Meta {key: 'seq'}) SET m.value = m.value + $count RETURN m.value
@@ -39,7 +40,7 @@ MATCH (s:Source {source_id: $source_id}) DELETE s
 // name: file_signatures
 MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path > $after
 WITH c ORDER BY c.source_id, c.path LIMIT $limit
-RETURN collect(c.path), collect(c.signature)
+RETURN collect([c.path, c.signature])
 
 // name: forget_file_signatures
 UNWIND $paths AS path MATCH (c:Seen {source_id: $source_id, path: path}) DELETE c
@@ -261,7 +262,7 @@ MATCH (m:Meta {key: 'epoch'}) SET m.locked = true REMOVE m.locked RETURN m.value
 
 // name: all_changes
 MATCH (s:Skill) WHERE s.skill_id > $after
-WITH s ORDER BY s.skill_id LIMIT $limit WHERE s.pointer_epoch > 0 OR s.row_epoch > 0
+WITH s ORDER BY s.skill_id LIMIT $limit
 RETURN collect([s.skill_id, s.seq, s.pointer_epoch > 0, s.row_epoch > 0])
 
 // name: changed_pointers

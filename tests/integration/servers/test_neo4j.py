@@ -462,6 +462,17 @@ def test_long_answers_come_in_pages(
     graph.delete_source("other")
 
 
+def test_a_page_with_skills_that_never_changed_is_not_the_last(
+    graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skills that wait for their first ingest are in the pages, but not among the changes."""
+    for module in (catalog, statements):
+        monkeypatch.setattr(module, "READ_BATCH", 3)
+    graph.request_ingest([(f"lib:{name}", "lib", name) for name in ("a", "c", "d", "e")], 1)
+    graph.publish([publication("b", 2), publication("f", 3)])
+    assert graph.get_changes_since(0).pointers == {"lib:b": 2, "lib:f": 3}
+
+
 def test_no_statement_walks_the_whole_database(graph: Neo4jSkillGraph) -> None:
     """Not even one that was planned when there was nothing: most plans are never made again."""
     (driver, _), plans = graph._server._connected(), {}
