@@ -215,16 +215,16 @@ def advance_sequence(services: Services) -> None:
 def resend_open_work(services: Services) -> dict[str, object]:
     """Send tasks for all open jobs of the journal and all unfinished skills of the catalog.
 
-    Skills are skipped while ingest tasks run or wait, which would do the same work. Returns how
-    many `events`, `queries`, `outcomes`, and skills for `ingest`, `embed_skills`, `embed_sections`
-    and `refine` were sent.
+    Skills are skipped while ingest tasks run or wait, which would do the same work, and queries
+    while as many query tasks do. Returns how many `events`, `queries`, `outcomes`, and skills for
+    `ingest`, `embed_skills`, `embed_sections` and `refine` were sent.
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
     for event_id in events:
         with _in_trace_of(services, event_id):
             send_plan(services, [event_id])
-    queries = services.journal.list_open_jobs("query")
+    queries = _list_lost_queries(services)
     for query_id in queries:
         with _in_trace_of(services, query_id):
             services.send_task(QUERY.name, [query_id])
@@ -246,6 +246,15 @@ def resend_open_work(services: Services) -> dict[str, object]:
         send_link(services)
     report |= {"ingest": len(waiting), "embed_skills": 0, "embed_sections": 0, **unembedded}
     return report | {"refine": 0 if waiting else send_unrefined_skills(services)}
+
+
+def _list_lost_queries(services: Services) -> list[str]:
+    """The open queries if there are more of them than query tasks that run or wait.
+
+    Under load they wait for a worker, and a second task for each would make others wait longer.
+    """
+    queries = services.journal.list_open_jobs("query")
+    return queries if len(queries) > services.coordinator.count_pending(QUERY.name) else []
 
 
 @contextmanager
