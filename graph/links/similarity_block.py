@@ -13,17 +13,21 @@ import numpy as np
 import numpy.typing as npt
 
 from graph.links.link_rules import (
+    SIMILARITY_LINK_TYPES,
     WEIGHT_STEPS,
     Booleans,
     Floats,
     QuantisedVector,
     quantise_vector,
 )
-from graph.records import LinkFeatures
+from graph.records import LinkFeatures, LinkType
 from graph.skill_names import normalise_name
 
 Rows = npt.NDArray[np.int64]
 """Rows of a block."""
+
+Texts = npt.NDArray[np.object_]
+"""Strings, one a row."""
 
 MAX_ROWS = 8192
 """The most rows of a block, so that none takes long to build; they fit the type of `_owners`."""
@@ -76,12 +80,17 @@ class _Terms:
 
 
 class Block:
-    """Names and vectors of some skills, one a row; a dropped row is not found any more."""
+    """Names and vectors of some skills, one a row; a dropped row is not found any more.
+
+    entry_weights: by type, what a link must weigh to enter the list of the skill of each row,
+    float64 (rows,); 0 while the list has room.
+    """
 
     def __init__(
         self, ids: Sequence[str], names: Sequence[str], bodies: _Terms, descriptions: _Terms
     ) -> None:
-        self.ids, self.names = ids, names
+        self.ids, self.names = np.array(ids, dtype=object), np.array(names, dtype=object)
+        self.entry_weights = {kind: np.zeros(len(ids)) for kind in SIMILARITY_LINK_TYPES}
         self.alive = np.ones(len(ids), dtype=bool)
         self.live = len(ids)
         self._rows = {skill_id: row for row, skill_id in enumerate(ids)}
@@ -111,11 +120,27 @@ class Block:
             left = np.flatnonzero(block.alive)
             rows = np.full(len(block.ids), -1)
             rows[left] = len(ids) + np.arange(len(left))
-            ids += [block.ids[row] for row in left.tolist()]
-            names += [block.names[row] for row in left.tolist()]
+            ids += block.ids[left].tolist()
+            names += block.names[left].tolist()
             bodies.append(block._bodies.read().moved(rows))
             descriptions.append(block._descriptions.read().moved(rows))
-        return Block(ids, names, _Terms.join(bodies), _Terms.join(descriptions))
+        merged = Block(ids, names, _Terms.join(bodies), _Terms.join(descriptions))
+        for kind in SIMILARITY_LINK_TYPES:
+            left_weights = [block.entry_weights[kind][block.alive] for block in blocks]
+            merged.entry_weights[kind] = np.concatenate(left_weights)
+        return merged
+
+    def set_entry_weight(self, kind: LinkType, skill_id: str, weight: float) -> None:
+        """Set what a link must weigh to enter the skill's list, if the skill is in this block."""
+        row = self._rows.get(skill_id)
+        if row is not None:
+            self.entry_weights[kind][row] = weight
+
+    def place_in(self, rows: Rows, skill_id: str) -> int | None:
+        """The place of the skill's row in ascending rows; None if it is not among them."""
+        row = self._rows.get(skill_id)
+        place = 0 if row is None else int(np.searchsorted(rows, row))
+        return place if row is not None and place < len(rows) and rows[place] == row else None
 
     def drop(self, skill_id: str) -> None:
         """Drop a skill, if it is in this block."""
@@ -131,15 +156,16 @@ class Block:
         """
         cosines = self._bodies.cosines(asked.body, len(self.ids))
         is_found = cosines >= least
-        namesakes = self._named.get(asked.name, [])
-        is_found[namesakes] = True
+        is_namesake = np.zeros(len(self.ids), dtype=bool)
+        is_namesake[self._named.get(asked.name, [])] = True
+        is_found |= is_namesake
         is_found &= self.alive
         own = self._rows.get(asked.skill_id)
         if own is not None:
             is_found[own] = False
         rows = np.flatnonzero(is_found)
-        namesake = np.isin(rows, namesakes)
-        return rows, cosines[rows], self._descriptions.cosines(asked.description, rows), namesake
+        description = self._descriptions.cosines(asked.description, rows)
+        return rows, cosines[rows], description, is_namesake[rows]
 
 
 class _Inverted:

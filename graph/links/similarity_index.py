@@ -19,7 +19,7 @@ from graph.links.link_rules import (
     score_pairs,
     similarity_evidence,
 )
-from graph.links.similarity_block import MAX_ROWS, Block, Member
+from graph.links.similarity_block import MAX_ROWS, Block, Member, Rows, Texts
 from graph.protocol import LinkStore, SkillGraph
 from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill
@@ -59,7 +59,11 @@ class SimilarityIndex:
             for skill_id in changed:
                 block.drop(skill_id)
         read = graph.get_link_features(changed)
-        self._blocks.append(Block.of([Member(features) for features in read.values()]))
+        new = Block.of([Member(features) for features in read.values()])
+        for kind, entry_weights in self._entry_weights.items():
+            for skill_id in entry_weights.keys() & read.keys():
+                new.set_entry_weight(kind, skill_id, entry_weights[skill_id])
+        self._blocks.append(new)
         self._merge_blocks()
 
     def _merge_blocks(self) -> None:
@@ -79,33 +83,43 @@ class SimilarityIndex:
         """Score this skill against every other one; those with which it has no link of any type
         may be left out."""
         asked = Member(features)
-        ids: list[str] = []
-        names: list[str] = []
+        found: list[tuple[Block, Rows]] = []
         none = np.zeros(0)
         parts: list[tuple[Floats, Floats, Booleans]] = [(none, none, none > 0)]
         for block in self._blocks:
-            rows, body, description, namesake = block.find(asked, self._least)
-            ids += [block.ids[row] for row in rows.tolist()]
-            names += [block.names[row] for row in rows.tolist()]
-            parts.append((body, description, namesake))
+            rows, cosines, description_cosines, namesakes = block.find(asked, self._least)
+            found.append((block, rows))
+            parts.append((cosines, description_cosines, namesakes))
         body, description, namesake = (np.concatenate(part) for part in zip(*parts, strict=True))
+        no_text = np.zeros(0, dtype=object)
+        ids = np.concatenate([no_text, *(block.ids[rows] for block, rows in found)])
+        names = np.concatenate([no_text, *(block.names[rows] for block, rows in found)])
+        entry_weights = {
+            kind: np.concatenate(
+                [none, *(block.entry_weights[kind][rows] for block, rows in found)]
+            )
+            for kind in SIMILARITY_LINK_TYPES
+        }
 
         def is_kin(place: int) -> bool:
             return may_be_same_skill(asked.name, names[place])
 
         weights = score_pairs(body, description, namesake, is_kin, self._settings)
         return SimilarityScores(
-            ids, body, description, weights, self._entry_weights, self._settings
+            ids, body, description, weights, entry_weights, self._settings, found
         )
 
     def _read_entry_weights(self, graph: LinkStore, skill_ids: Sequence[str]) -> None:
         """Read the weights that a link must have to enter the lists of these skills; there is
         none while a list has room."""
         for kind, entry_weights in self._entry_weights.items():
+            limit = self._settings.max_links(kind)
+            read = graph.min_link_weight(kind, limit, skill_ids)
             for skill_id in skill_ids:
                 entry_weights.pop(skill_id, None)
-            limit = self._settings.max_links(kind)
-            entry_weights |= graph.min_link_weight(kind, limit, skill_ids)
+                for block in self._blocks:
+                    block.set_entry_weight(kind, skill_id, read.get(skill_id, 0.0))
+            entry_weights |= read
 
 
 def _batches(skill_ids: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -117,16 +131,17 @@ def _batches(skill_ids: Sequence[str]) -> Iterable[Sequence[str]]:
 class SimilarityScores:
     """Scores of one skill against others; every array is (skills,), in the order of `ids`.
 
-    entry_weights: by type and skill, what a link must weigh to enter the skill's list; only of
-    full lists.
+    entry_weights: by type, what a link must weigh to enter the list of each; 0 while it has room.
+    found: the blocks with their rows, in this order.
     """
 
-    ids: Sequence[str]
+    ids: Texts
     body: Floats
     description: Floats
     weights: Mapping[LinkType, Floats]
-    entry_weights: Mapping[LinkType, Mapping[str, float]]
+    entry_weights: Mapping[LinkType, Floats]
     settings: LinkSettings
+    found: Sequence[tuple[Block, Rows]]
 
     def best(self, more: int = 0) -> list[ScoredLink]:
         """Candidates for the skill's lists: the best K of each type and `more`, with ties."""
@@ -148,25 +163,26 @@ class SimilarityScores:
         """By skill, the link with which this one would enter, stay in or tie with its list."""
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
-            entry_weights, places = self.entry_weights[kind], np.flatnonzero(weights > 0).tolist()
-            found += self._scored(
-                kind,
-                (
-                    place
-                    for place in places
-                    if weights[place] >= entry_weights.get(self.ids[place], 0.0)
-                    and self.ids[place] not in excluded
-                ),
-            )
+            places = np.flatnonzero((weights > 0) & (weights >= self.entry_weights[kind])).tolist()
+            found += self._scored(kind, (one for one in places if self.ids[one] not in excluded))
         return {one.skill_id: one for one in found}
 
-    def links_with(self, skill_ids: Collection[str]) -> dict[str, ScoredLink]:
+    def links_with(self, skill_ids: Iterable[str]) -> dict[str, ScoredLink]:
         """By skill, the link with it; skills without one are left out."""
+        places = [place for one in skill_ids if (place := self._find_place(one)) is not None]
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
-            places = np.flatnonzero(weights > 0).tolist()
-            found += self._scored(kind, (one for one in places if self.ids[one] in skill_ids))
+            found += self._scored(kind, (place for place in places if weights[place] > 0))
         return {one.skill_id: one for one in found}
+
+    def _find_place(self, skill_id: str) -> int | None:
+        first = 0
+        for block, rows in self.found:
+            place = block.place_in(rows, skill_id)
+            if place is not None:
+                return first + place
+            first += len(rows)
+        return None
 
     def _scored(self, kind: LinkType, places: Iterable[int]) -> list[ScoredLink]:
         return [

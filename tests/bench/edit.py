@@ -9,9 +9,9 @@ SCRATCH   has the made libraries, by size, and keeps them: one that is there alr
           is, with the edits of earlier runs. `--prepare` makes them only
 
 In a library that is made every skill is linked anew, so that its links are those of the library.
-Then N skills (100 unless given), the same ones in every library, get lines of one another, one at
-a time: the tasks `plan`, `ingest` and `link` run in one process without workers. Vectors are left
-out, as encoding an edit takes the same time in any library.
+Then N skills (100 unless given), the same ones in every library, get lines of one another in place
+of their last ones, one at a time: the tasks `plan`, `ingest` and `link` run in one process without
+workers. Vectors are left out, as encoding an edit takes the same time in any library.
 
 Prints JSON, by size:
 
@@ -179,15 +179,19 @@ def _measure_start(services: Services, skill_id: str) -> dict[str, float]:
 
 
 def _new_texts(services: Services, skill_ids: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Skill ids with texts: their own, followed by lines of the next skill."""
+    """Skill ids with texts: their own, the last lines replaced by lines of the next skill.
+
+    Texts keep their length, so that a library that was edited more often is not slower.
+    """
     entries = {entry.skill_id: entry for entry in services.graph.get_entries(skill_ids)}
     keys = [RevisionKey(one, entries[one].seq) for one in skill_ids]
     found = services.index.get_revisions(keys)
     run = random.Random(f"{time.time()}")
     for key, other in zip(keys, (*keys[1:], keys[0]), strict=True):
         lines, others = found[key].parsed.lines, found[other].parsed.lines
-        added = run.sample(others, min(_LINES, len(others)))
-        yield key.skill_id, "\n".join((*lines, *added)) + "\n"
+        changed = min(_LINES, len(others), len(lines) // 2)
+        added = run.sample(others, changed)
+        yield key.skill_id, "\n".join((*lines[: len(lines) - changed], *added)) + "\n"
 
 
 def _edit(services: Services, tasks: Tasks, skill_id: str, text: str) -> dict[str, Spent]:
