@@ -137,7 +137,8 @@ def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
     """Orphans: revisions in the index that the catalog does not point to; and the skills whose
     published revision is missing from the index.
 
-    While ingest tasks run, only superseded revisions are returned: others may be half written.
+    While ingest tasks run, only superseded revisions and those of removed skills are returned:
+    others may be half written.
     """
     coordinator, index = services.coordinator, services.index
     quiet = not coordinator.count_pending(INGEST.name)
@@ -145,11 +146,14 @@ def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
     # Checked again after the keys were listed: they may belong to a task that began meanwhile.
     quiet = quiet and not coordinator.count_pending(INGEST.name)
     pointers = services.graph.get_changes_since(0).pointers
-    orphans = [
-        key
-        for key in (*stored, *partial_keys)
-        if key.seq < (seq := pointers.get(key.skill_id, 0)) or (quiet and key.seq != seq)
-    ]
+
+    def is_orphan(key: RevisionKey) -> bool:
+        seq = pointers.get(key.skill_id)
+        if seq is None:  # never published, or not in the catalog
+            return quiet
+        return key.seq < seq or (key.seq != seq and (quiet or seq == 0))
+
+    orphans = [key for key in (*stored, *partial_keys) if is_orphan(key)]
     if not quiet:
         return orphans, []
     found = set(stored)

@@ -8,12 +8,19 @@ from collections.abc import Collection
 import structlog
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
+from graph.records import EntryFilter, SkillState
 from search.protocol import Filters, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import measure_cosine_scale
+from skills.events import QueryAsked
 from tasks.policies import EMBED_SECTIONS_QUEUE, EMBED_SKILLS_QUEUE, QUERY_QUEUE
+from tasks.query.context import QueryContext
+from tasks.query.pipeline import rank_skills
 from tasks.services import Services
 
 log = structlog.get_logger()
+
+_WITHOUT = ("memory", "rewrite", "rerank", "select")
+"""Stages that are left out of the warming query: it asks no model, and is no past task."""
 
 _ENCODING_QUEUES = frozenset({EMBED_SKILLS_QUEUE, EMBED_SECTIONS_QUEUE, QUERY_QUEUE})
 
@@ -32,6 +39,7 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
         services.index.search_many(
             [VectorSearch(vector, 0, 1, everything), SectionSearch(vector, 1, everything)]
         )
+        _rank_for_a_skill(services)
         try:
             services.past_tasks.load()
         except TransientError as error:  # the first query reads them
@@ -50,3 +58,18 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
     # would otherwise spend 0.1 s on them during a query.
     gc.collect()
     gc.freeze()
+
+
+def _rank_for_a_skill(services: Services) -> None:
+    """Rank the library for the description of one of its skills.
+
+    A query reads rows of some thousand skills. With a large library whose files are not in memory,
+    the first one would take seconds.
+    """
+    try:
+        found = services.graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), "", 1)
+        for entry in found:
+            text = " ".join((entry.name, entry.description))
+            rank_skills(QueryContext.create(services, QueryAsked(task=text, without=_WITHOUT)))
+    except TransientError as error:  # the first query reads it
+        log.warning("the library is not read yet", reason=str(error))

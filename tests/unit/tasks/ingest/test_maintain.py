@@ -1,26 +1,35 @@
-"""What the reconciler sends again."""
+"""What the reconciler sends again, and what it deletes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.settings import Settings
-from skills.events import QueryAsked, new_event
-from tasks.ingest.maintain import resend_open_work
-from tasks.policies import QUERY
+from skills.events import QueryAsked, SourceChanged, new_event
+from skills.record import RevisionKey
+from tasks.ingest.maintain import compare_stores, resend_open_work
+from tasks.policies import INGEST, QUERY
 from tasks.services import Services
-from tests.support.samples.tiny import TinyEncoder
+from tests.support.samples.documents import tiny_document
+from tests.support.samples.refining import write_skill
+from tests.support.samples.tiny import TinyEncoder, settle
 from workers.backend.embedded import EmbeddedBackend
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
+def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
     settings = Settings(home=tmp_path / "home")
     with EmbeddedBackend(settings, writable=True, encoder=TinyEncoder()) as started:
-        yield started.services
+        yield started
+
+
+@pytest.fixture
+def services(backend: EmbeddedBackend) -> Services:
+    return backend.services
 
 
 def test_queries_are_sent_again_unless_each_may_have_a_task(services: Services) -> None:
@@ -35,3 +44,30 @@ def test_queries_are_sent_again_unless_each_may_have_a_task(services: Services) 
     services.coordinator.add_pending(QUERY.name, -1)
     assert resend_open_work(services)["queries"] == 2
     assert sorted(sent) == sorted((QUERY.name, [event.id]) for event in asked)
+
+
+def test_revisions_of_removed_skills_are_deleted_while_ingest_goes_on(
+    backend: EmbeddedBackend, services: Services, tmp_path: Path
+) -> None:
+    """Under constant load no sweep finds the queue empty. What may be half written stays."""
+    for name in ("bollard", "capstan", "windlass"):
+        write_skill(tmp_path / "skills", name)
+    backend.submit(SourceChanged(source_id="made", root=str(tmp_path / "skills")), "test")
+    settle(backend)
+    seqs = {one.skill_id: one.seq for one in services.graph.get_entries()}
+    removed = RevisionKey("made:bollard", seqs["made:bollard"])
+    services.graph.remove([removed._replace(seq=removed.seq + 10)])
+    half_written = add_unpublished(services, "made:capstan", seqs["made:capstan"] + 10)
+    unknown = add_unpublished(services, "made:new", 1000)
+    services.coordinator.add_pending(INGEST.name, 1)
+    orphans, _ = compare_stores(services)
+    assert orphans == [removed]
+    services.coordinator.add_pending(INGEST.name, -1)
+    orphans, _ = compare_stores(services)
+    assert sorted(orphans) == sorted([removed, half_written, unknown])
+
+
+def add_unpublished(services: Services, skill_id: str, seq: int) -> RevisionKey:
+    key = RevisionKey(skill_id, seq)
+    services.index.add([replace(tiny_document("made"), key=key)])
+    return key
