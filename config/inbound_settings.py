@@ -1,4 +1,5 @@
-"""Settings of the inbound interfaces: HTTP gateway, webhooks, uploads, submissions, git sources."""
+"""Settings of the inbound interfaces: HTTP gateway, webhooks, hooks of agents, uploads,
+submissions, git sources."""
 
 from __future__ import annotations
 
@@ -97,6 +98,40 @@ class WebhookSettings(SettingsGroup):
         gt=0,
         description="largest difference between a signature's time and this machine's clock",
     )
+
+
+class HookSettings(SettingsGroup):
+    """`skillbus hook`, which coding agents run at each prompt. `hook install` writes these settings
+    into the command that the agent runs: install again after a change.
+    """
+
+    timeout_ms: int = Field(
+        150,
+        ge=30,
+        le=10_000,
+        description="time limit in milliseconds, from the start of the program; nothing is added "
+        "to the prompt after it",
+    )
+    budget: int = Field(
+        1_500,
+        ge=200,
+        le=20_000,
+        description="tokens added to a prompt; the agents keep more than 10,000 characters in a "
+        "file and show its start only",
+    )
+    top: int = Field(3, ge=1, le=100, description="most skills added to a prompt")
+    least_probability: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="least probability that one of the skills is right; below it nothing is added",
+    )
+    url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s/]+(/\S*)?)?$",
+        description="address of a gateway; empty: `skillbus serve` of the home",
+    )
+    token_file: str = Field("", description="file with the access token for that gateway")
 
 
 class UploadSettings(SettingsGroup):

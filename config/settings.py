@@ -21,6 +21,7 @@ from pydantic_settings import (
 from config.inbound_settings import (
     GatewaySettings,
     GitSettings,
+    HookSettings,
     SubmissionSettings,
     UploadSettings,
     WebhookSettings,
@@ -349,6 +350,7 @@ class Settings(BaseSettings):
     submissions: SubmissionSettings = SubmissionSettings()
     uploads: UploadSettings = UploadSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    hook: HookSettings = HookSettings()
     gateway: GatewaySettings = GatewaySettings()
     tracing: TracingSettings = TracingSettings()
 

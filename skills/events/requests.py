@@ -90,6 +90,10 @@ def _is_unset(value: object) -> bool:
     return not value
 
 
+def _is_null(value: object) -> bool:
+    return value is None
+
+
 SourceId = Annotated[
     str,
     Field(
@@ -242,9 +246,11 @@ class QueryAsked(BaseModel):
     `without` switches stages off. `budget` is in tokens, `top` in skills; null for the setting.
     `budget_form`: what the budget counts, the Markdown form or the result of the MCP tool.
     `session`: an id of the caller's choice; what was sent in the session is not sent again, unless
-    `resend` says that the caller lost it. `obstacle`: what went wrong with the session's task; then
-    `task` may be empty. `brief`: skills are introduced, and more of them follows when further
-    queries of the session need it.
+    `resend` says that the caller lost it. `obstacle`: what went wrong with the session's task. With
+    an obstacle, and with `resend`, `task` may be empty: then it is the session's last. `brief`:
+    skills are introduced, and more of them follows when further queries of the session need it.
+    `least_probability`: a bundle of which it is less likely that one of its skills is right is not
+    sent, and the answer is NO_SKILL_HIT.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -260,6 +266,9 @@ class QueryAsked(BaseModel):
     resend: bool = Field(default=False, strict=True, exclude_if=_is_unset)
     obstacle: str = Field(default="", exclude_if=_is_unset)
     brief: bool = Field(default=False, strict=True, exclude_if=_is_unset)
+    least_probability: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None, exclude_if=_is_null
+    )
 
     @model_validator(mode="after")
     def _is_of_a_session(self) -> QueryAsked:

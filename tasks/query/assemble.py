@@ -52,10 +52,17 @@ def assemble(
     return fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
 
 
-def assemble_no_hit(context: QueryContext, chosen: ChosenRevisions) -> Bundle:
-    """The bundle without a skill, and the reason why there is none."""
+def assemble_no_hit(
+    context: QueryContext, chosen: ChosenRevisions, *, is_unlikely: bool = False
+) -> Bundle:
+    """The bundle without a skill, and the reason why there is none.
+
+    is_unlikely: there were skills, and none was as likely to be right as the request asks.
+    """
     withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
-    if withheld.count:
+    if is_unlikely:
+        reason = "no skill is as likely to be right as was asked (least_probability)"
+    elif withheld.count:
         reason = f"nothing about the task may be sent: {summarise_withheld(withheld)}"
     elif not context.services.library.latest.pointers:
         reason = "the library holds no skill yet"

@@ -133,7 +133,7 @@ class QueryContext:
 
     @property
     def task(self) -> str:
-        """The task: the request's, or for an obstacle without one the session's."""
+        """The task: the request's, or the session's last where the request has none."""
         return self.request.task if self.request.task.strip() else self.session.task
 
     @property
@@ -160,7 +160,7 @@ class QueryContext:
 
 def check_query(request: QueryAsked, max_characters: int) -> None:
     """Raise UsageError for an empty or overlong task or obstacle, or an unknown stage."""
-    if not request.task.strip() and not request.obstacle.strip():
+    if not (request.task.strip() or request.obstacle.strip() or request.resend):
         raise UsageError("the task is empty; say in words what is to be done")
     for name, text in (("task", request.task), ("obstacle", request.obstacle)):
         if len(text) > max_characters:

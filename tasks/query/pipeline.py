@@ -68,12 +68,13 @@ def answer_query(
             selected = mark_sent(context.session, select_passages(context, chosen))
             if context.request.obstacle:
                 selected = put_error_handling_first(context, selected)
+    bundle = None
     if selected:
         with timed("bundle"):
             bundle = assemble(context, chosen, selected)
-        services.record_use([skill.skill_id for skill in bundle.skills])
-    else:
-        bundle = assemble_no_hit(context, chosen)
+    if bundle is None or _is_unlikely(request, bundle):
+        bundle = assemble_no_hit(context, chosen, is_unlikely=bundle is not None)
+    services.record_use([skill.skill_id for skill in bundle.skills])
     return Answer(_complete(context, chosen, bundle), ranking.vector)
 
 
@@ -153,6 +154,12 @@ def _reaches_floor(context: QueryContext, ranking: Ranking) -> bool:
     if not ranking.hits:
         return False
     return not context.is_on("floor") or ranking.is_evident(context.services.settings.choice)
+
+
+def _is_unlikely(request: QueryAsked, bundle: Bundle) -> bool:
+    """Whether the request does not want a bundle that is so likely to be wrong."""
+    least = request.least_probability
+    return least is not None and bundle.probability is not None and bundle.probability < least
 
 
 def _complete(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> Bundle:

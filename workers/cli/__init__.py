@@ -1,5 +1,18 @@
 """The command line. `program` has the table of commands; each has a module of its name."""
 
-from workers.cli.program import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import sys
+
+
+def main() -> None:
+    """Run the command line; the hook of an agent without the rest of the program."""
+    words = sys.argv[1:]
+    if words[:1] == ["hook"] and not {"-h", "--help"}.intersection(words):
+        from workers.agent_hook import prompt_hook
+
+        if words[1:2] and words[1] in prompt_hook.AGENTS:
+            sys.exit(prompt_hook.main(words[1:]))
+    from workers.cli import program  # slow to import
+
+    program.main()

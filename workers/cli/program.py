@@ -34,6 +34,7 @@ _COMMANDS = {
     "gateway": "workers.cli.processes.gateway:gateway",
     "tokens": "workers.cli.operations.tokens:tokens",
     "mcp": "workers.cli.processes.mcp:mcp",
+    "hook": "workers.cli.operations.hook:hook",
     "consume": "workers.cli.processes.consume:consume",
     "worker": "workers.cli.processes.worker:worker",
     "backup": "workers.cli.operations.backup:backup",

@@ -75,8 +75,8 @@ def load_session(
     """The state of the session of a query, an empty one without a session.
 
     Where the store does not answer, the query is answered as one without a session, which is noted.
-    An obstacle whose task is the session's cannot be; raises TransientError then, and UsageError
-    where the session has none.
+    One whose task is the session's cannot be; raises TransientError then, and UsageError where the
+    session has none.
     """
     if not request.session:
         return NO_SESSION
@@ -88,15 +88,15 @@ def load_session(
         recent = select_recent(earlier, asker.asked, settings)
         outcomes = services.outcomes.get_outcomes([one.query_id for one in recent])
     except TransientError as error:
-        if request.obstacle and not request.task.strip():
+        if not request.task.strip():
             raise
         degradations.add(_UNREADABLE, error)
         return NO_SESSION
     state = build_state(recent, outcomes, resend=request.resend)
     if not request.task.strip() and not state.task:
         raise UsageError(
-            f"session {request.session!r} has no earlier query whose task the obstacle could be "
-            "of; say in `task` what is to be done"
+            f"session {request.session!r} has no earlier query whose task could be meant; "
+            "say in `task` what is to be done"
         )
     return state
 

@@ -94,3 +94,62 @@ def test_an_obstacle_of_no_session_fails(clients: Clients) -> None:
     answer = clients["ann"].post("/v1/queries", json=body).json()
     assert answer["state"] == "failed"
     assert "no earlier query" in answer["reason"]
+
+
+def test_resend_without_a_task_answers_the_last_one_anew(clients: Clients) -> None:
+    sent = ask(clients["ann"], task=TASK, session="lost")
+    answer = ask(clients["ann"], session="lost", resend=True)
+    assert answer["task"] == TASK
+    assert ids(answer) == ids(sent)
+    refused = clients["ann"].post("/v1/queries", json={"session": "new", "resend": True})
+    assert refused.json()["state"] == "failed"
+    assert "no earlier query" in refused.json()["reason"]
+
+
+def test_an_unlikely_bundle_is_not_sent_and_does_not_count_as_sent(clients: Clients) -> None:
+    answer = ask(clients["ann"], task=TASK, session="sure", least_probability=1)
+    assert answer["status"] == "NO_SKILL_HIT"
+    assert "least_probability" in answer["reason"]
+    sent = ask(clients["ann"], task=TASK, session="sure", least_probability=0)
+    assert KILN in ids(sent)
+    assert sent["probability"] < 1
+
+
+def test_what_is_not_answered_in_time_is_cancelled_and_not_sent(clients: Clients) -> None:
+    client = clients["ann"]
+    for attempt in range(50):  # one that is answered in a millisecond says nothing
+        session = f"hurry {attempt}"
+        answer = client.post(
+            "/v1/queries", params={"answer_within_ms": 1}, json={"task": TASK, "session": session}
+        )
+        if answer.json()["state"] == "cancelled":
+            break
+    assert client.get(answer.headers["Location"]).json()["state"] == "cancelled"
+    sent = ask(client, task=TASK, session=session)
+    assert KILN in ids(sent)
+    assert sent["earlier"] == 0
+
+
+def test_a_bundle_as_markdown(clients: Clients) -> None:
+    client = clients["ann"]
+    answer = client.post(
+        "/v1/queries",
+        params={"answer_within_ms": 60_000},
+        headers={"Accept": "text/markdown"},
+        json={"task": TASK},
+    )
+    assert answer.headers["Content-Type"].startswith("text/markdown")
+    assert answer.headers["Bundle-Status"] == "SKILL_HIT"
+    assert int(answer.headers["Bundle-Skills"]) >= 1
+    assert answer.text.startswith("# Skills for this task")
+    place = answer.headers["Location"]
+    assert client.get(place, headers={"Accept": "text/markdown"}).text == answer.text
+    for accept in ("*/*", "application/json", "text/markdown, application/json"):
+        assert client.get(place, headers={"Accept": accept}).json()["state"] == "done"
+    for wrong in (0, -1, "soon", 600_001):
+        assert (
+            client.post(
+                "/v1/queries", params={"answer_within_ms": wrong}, json={"task": TASK}
+            ).status_code
+            == 422
+        )

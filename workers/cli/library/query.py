@@ -63,7 +63,11 @@ FILTERS = tuple(QueryFilters.model_fields)
     metavar="ID",
     help="Any id of yours: what was sent in this session is not sent again.",
 )
-@click.option("--resend", is_flag=True, help="Send all again: what was sent before is lost.")
+@click.option(
+    "--resend",
+    is_flag=True,
+    help="Send all again: what was sent before is lost. Without TEXT: for the session's last task.",
+)
 @click.option(
     "--obstacle",
     default="",
@@ -107,7 +111,7 @@ def query(
         raise UsageError("a budget of 0 tokens leaves no room for any passage; try --budget 2000")
     _check_session(session, {"resend": resend, "obstacle": bool(obstacle), "brief": brief})
     request = QueryAsked(
-        task=_task(text, file, optional=bool(obstacle.strip())),
+        task=_task(text, file, optional=resend or bool(obstacle.strip())),
         budget=budget,
         top=top,
         filters=_filters(filters),

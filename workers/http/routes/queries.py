@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sse_starlette.event import ServerSentEvent
@@ -17,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES
+from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job
@@ -37,6 +39,19 @@ Preference = Annotated[
     str | None, Header(description="`wait=N`: wait up to N seconds for the bundle")
 ]
 
+AnswerWithin = Annotated[
+    int | None,
+    Query(
+        ge=1,
+        le=600_000,
+        description="wait so many milliseconds for the bundle, at most `gateway.wait_seconds`, "
+        "then cancel the query; takes the place of `Prefer: wait`",
+    ),
+]
+
+_MARKDOWN = "text/markdown"
+_MARKDOWN_CONTENT: dict[str, Any] = {_MARKDOWN: {"schema": {"type": "string"}}}
+
 _EVENT_STREAM_RESPONSE: dict[str, Any] = {
     "description": "server-sent events: `stage` (stage, milliseconds), then one of `done`, "
     "`failed` and `cancelled` with the JSON of `GET /v1/queries/{id}`",
@@ -50,7 +65,7 @@ class QueryRequest(QueryAsked):
     task: str = Field(
         "",
         description="the task in words; `limits.query_characters` bounds its length; may be left "
-        "out with an `obstacle`, which then is one of the session's last task",
+        "out with an `obstacle` or `resend`, which then is about the session's last task",
         json_schema_extra={"minLength": 1, "pattern": r"\S"},
     )
     without: tuple[str, ...] = Field(
@@ -88,30 +103,50 @@ def query_routes(backend: StoreBackend) -> APIRouter:
         responses={
             200: {
                 "model": QueryState,
-                "description": "The query has ended: only with `Prefer: wait`",
-            }
+                "content": _MARKDOWN_CONTENT,
+                "description": "The query has ended: only with `Prefer: wait` or "
+                "`answer_within_ms`. With `Accept: text/markdown` a bundle is in its Markdown form",
+            },
         },
     )
     async def submit_query(
         query: QueryRequest,
         caller: CurrentCaller,
+        request: Request,
         key: IdempotencyKey = None,
         prefer: Preference = None,
+        answer_within_ms: AnswerWithin = None,
     ) -> Response:
         """Accept a query; `Location` is the URL of its state."""
+        received = time.monotonic()
         check_query(query, backend.settings.limits.query_characters)
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
-        request = QueryAsked.model_construct(**dict(query))
-        query_id = await run_in_threadpool(record_job, backend, caller, request, key)
-        return await query_service.respond_accepted(query_id, caller, prefer)
+        asked = QueryAsked.model_construct(**dict(query))
+        query_id = await run_in_threadpool(record_job, backend, caller, asked, key)
+        as_markdown = _accepts_markdown(request)
+        if answer_within_ms is None:
+            return await query_service.respond_accepted(query_id, caller, prefer, as_markdown)
+        seconds = answer_within_ms / 1000 - (time.monotonic() - received)
+        return await query_service.respond_in_time(query_id, caller, seconds, as_markdown)
 
-    @router.get("/v1/queries/{query_id}", response_model=QueryState)
-    def get_query(query_id: QueryId, caller: CurrentCaller) -> Response:
+    @router.get(
+        "/v1/queries/{query_id}",
+        response_model=QueryState,
+        responses={
+            200: {
+                "model": QueryState,
+                "content": _MARKDOWN_CONTENT,
+                "description": "The state. With `Accept: text/markdown` a bundle is in its "
+                "Markdown form",
+            }
+        },
+    )
+    def get_query(query_id: QueryId, caller: CurrentCaller, request: Request) -> Response:
         """Show the state of a query, with its bundle when done."""
         job = query_service.get_job(query_id, caller)
         stages = backend.journal.list_stages(query_id) if job.state == "accepted" else []
-        return _respond_state(job, stages)
+        return _respond_state(job, stages, as_markdown=_accepts_markdown(request))
 
     @router.delete("/v1/queries/{query_id}", response_model=QueryState)
     def cancel_query(query_id: QueryId, caller: CurrentCaller) -> Response:
@@ -149,17 +184,32 @@ class _QueryService:
         """Return a query that this caller may see; raises NotFoundError for any other id."""
         return get_visible_job(self._backend, caller, query_id, "query")
 
-    async def respond_accepted(self, query_id: str, caller: Caller, prefer: str | None) -> Response:
+    async def respond_accepted(
+        self, query_id: str, caller: Caller, prefer: str | None, as_markdown: bool
+    ) -> Response:
         """Respond 202; or with the final state, if the query ends within `Prefer: wait=N`."""
         headers = {"Location": f"/v1/queries/{query_id}"}
         seconds = self._parse_wait_seconds(prefer)
         if seconds is not None:
             headers["Preference-Applied"] = f"wait={seconds}"
             if await self._job_waiter.wait_until_ended(query_id, seconds):
-                return _respond_state(
-                    await run_in_threadpool(self.get_job, query_id, caller), [], headers
-                )
+                job = await run_in_threadpool(self.get_job, query_id, caller)
+                return _respond_state(job, [], headers, as_markdown=as_markdown)
         return JSONResponse({"id": query_id}, 202, headers=headers)
+
+    async def respond_in_time(
+        self, query_id: str, caller: Caller, seconds: float, as_markdown: bool
+    ) -> Response:
+        """Respond with the final state; cancel the query if it has not ended in time.
+
+        So its session does not count an answer as sent that the caller does not wait for.
+        """
+        headers = {"Location": f"/v1/queries/{query_id}"}
+        seconds = min(max(seconds, 0.0), self._backend.settings.gateway.wait_seconds)
+        if not await self._job_waiter.wait_until_ended(query_id, seconds):
+            await run_in_threadpool(self._backend.journal.cancel_job, query_id)
+        job = await run_in_threadpool(self.get_job, query_id, caller)
+        return _respond_state(job, [], headers, as_markdown=as_markdown)
 
     def _parse_wait_seconds(self, prefer: str | None) -> int | None:
         """Return the seconds of `Prefer: wait=N` (RFC 7240), bounded; None without it."""
@@ -216,5 +266,29 @@ def _state_data(job: Job, stages: list[str]) -> dict[str, Any]:
     return data
 
 
-def _respond_state(job: Job, stages: list[str], headers: dict[str, str] | None = None) -> Response:
+def _accepts_markdown(request: Request) -> bool:
+    """Return whether the caller asks for Markdown, and does not accept JSON as well."""
+    accepted = request.headers.get("accept", "").lower().split(",")
+    types = {one.partition(";")[0].strip() for one in accepted}
+    return _MARKDOWN in types and "application/json" not in types
+
+
+def _respond_state(
+    job: Job,
+    stages: list[str],
+    headers: dict[str, str] | None = None,
+    *,
+    as_markdown: bool = False,
+) -> Response:
+    if as_markdown and job.state == "done" and job.outcome is not None:
+        bundle = Bundle.model_validate(job.outcome)
+        return Response(
+            render_markdown(bundle),
+            media_type=_MARKDOWN,
+            headers={
+                **(headers or {}),
+                "Bundle-Status": bundle.status,
+                "Bundle-Skills": str(len(bundle.skills)),
+            },
+        )
     return JSONResponse(_state_data(job, stages), headers=headers)

@@ -1,0 +1,1 @@
+"""Hooks of coding agents: the program that they run, and its installation in their settings."""

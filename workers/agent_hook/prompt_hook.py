@@ -1,0 +1,303 @@
+"""The program that a coding agent runs for its hook events: adds skills to a prompt, or nothing.
+
+It reads the event as JSON on standard input, asks a running `skillbus serve`, and writes what the
+agent is to add to its context as JSON on standard output. It always ends with exit code 0: for
+these agents another one is an error, and 2 blocks the prompt. What went wrong is written to
+standard error with `--verbose` only.
+
+The agent waits for it at each prompt, so it imports the standard library only, and of that what
+starts fast: `_socket` and `_signal` in place of `socket` and `signal`, which import `enum`.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import os
+import sys
+import time
+
+AGENTS = ("claude-code", "codex")
+
+DEFAULTS: dict[str, int | float | str] = {
+    "timeout_ms": 150,
+    "budget": 1500,
+    "top": 3,
+    "least_probability": 0.5,
+    "url": "",
+    "token_file": "",
+}
+"""The settings of the group `hook`, as `config.settings` has them."""
+
+_FLAGS = ("--verbose", "--without-settings")
+
+_RESERVE_MS = 25
+"""Part of the time limit that is kept for reading the answer and writing it."""
+
+_MAX_TASK_CHARACTERS = 4_000
+_MAX_SESSION_CHARACTERS = 200
+_SOCKET_NAME = "serve.sock"
+_BLOCK = 65_536
+
+
+class _Nothing(Exception):  # noqa: N818 (mostly not an error)
+    """There is nothing to add; its text says why."""
+
+
+def main(words: list[str]) -> int:
+    """Handle one event. words: the agent, then options. Returns the exit code, always 0."""
+    started = time.monotonic() - time.process_time()
+    verbose = "--verbose" in words
+
+    def end_in_time(number: int, frame: object) -> None:
+        # An exception could come anywhere, also where it is not caught.
+        del number, frame
+        _report("no answer in time", started, verbose)
+        os._exit(0)
+
+    try:
+        _signal.signal(_signal.SIGALRM, end_in_time)
+        options = _read_options(words)
+        left = float(options["timeout_ms"]) / 1000 - (time.monotonic() - started)
+        _signal.setitimer(_signal.ITIMER_REAL, max(left, 0.001))
+        text, event = _answer(options, started)
+        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        _write(text, event)
+        message = "skills added"
+    except _Nothing as reason:
+        message = str(reason)
+    except Exception as error:  # whatever it is, the prompt goes on
+        message = f"{type(error).__name__}: {error}"
+    _signal.setitimer(_signal.ITIMER_REAL, 0)
+    _report(message, started, verbose)
+    return 0
+
+
+def _report(message: str, started: float, verbose: bool) -> None:
+    if verbose:
+        spent = (time.monotonic() - started) * 1000
+        os.write(2, f"skillbus: {message} ({spent:.0f} ms)\n".encode("utf-8", "replace"))
+
+
+def _answer(options: dict[str, int | float | str], started: float) -> tuple[str, str]:
+    """What to add to the context, and the name of the event."""
+    content = _read_all()
+    connection = _connect(options)
+    import json  # slow to import; without a server it is not needed
+
+    try:
+        event = json.loads(content)
+    except ValueError:
+        event = None
+    if not isinstance(event, dict):
+        raise _Nothing("standard input holds no event of a hook")
+    query = _build_query(event, options)
+    left = float(options["timeout_ms"]) - (time.monotonic() - started) * 1000 - _RESERVE_MS
+    if left < 1:
+        raise _Nothing("no time left for a query")
+    request = _build_request(options, json.dumps(query).encode(), int(left))
+    connection.sendall(request)
+    return _parse_response(_receive(connection)), event["hook_event_name"]
+
+
+def _read_all() -> bytes:
+    """Standard input to its end: an agent may take a closed pipe for an error."""
+    parts = []
+    while part := os.read(0, _BLOCK):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _build_query(
+    event: dict[str, object], options: dict[str, int | float | str]
+) -> dict[str, object]:
+    """The body of the query for an event; raises `_Nothing` for one that needs none."""
+    query: dict[str, object] = {
+        name: options[name] for name in ("budget", "top", "least_probability")
+    }
+    session = _get_session(event)
+    if session:
+        query["session"] = session
+    name = event.get("hook_event_name")
+    if name == "UserPromptSubmit":
+        query["task"] = _get_task(event)
+        return query
+    if name != "SessionStart":
+        raise _Nothing(f"the event {str(name)[:80]!r} is not one that this hook handles")
+    if event.get("source") != "compact" or not session:
+        raise _Nothing("this start of a session needs no skills")
+    # Compaction has removed the skills from the context: those of the last prompt are sent again.
+    query["resend"] = True
+    return query
+
+
+def _get_task(event: dict[str, object]) -> str:
+    """The prompt, of a long one its start and its end."""
+    prompt = event.get("prompt")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise _Nothing("the event has no prompt")
+    if len(prompt) > _MAX_TASK_CHARACTERS:
+        half = _MAX_TASK_CHARACTERS // 2 - 1
+        prompt = f"{prompt[:half]}\n\n{prompt[-half:]}"
+    # JSON allows halves of surrogate pairs; a query does not.
+    return prompt.encode("utf-8", "replace").decode()
+
+
+def _get_session(event: dict[str, object]) -> str:
+    """The agent's session, or that of its sub-agent, which has a context of its own."""
+    parts = [event.get(name) for name in ("session_id", "agent_id")]
+    session = ":".join(part for part in parts if isinstance(part, str) and part)
+    fits = len(session) <= _MAX_SESSION_CHARACTERS and session.isascii() and session.isprintable()
+    return session if fits and session == session.strip() else ""
+
+
+def _connect(options: dict[str, int | float | str]) -> _socket.socket:
+    """A connection with the server: `hook.url`, or the socket in the home."""
+    if options["url"]:
+        return _connect_to_url(str(options["url"]))
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        connection.connect(os.path.join(str(options["home"]), _SOCKET_NAME))  # noqa: PTH118
+    except OSError as error:
+        raise _Nothing(f"no skillbus serve on {options['home']}: {error.strerror}") from None
+    return connection
+
+
+def _connect_to_url(url: str) -> _socket.socket:
+    scheme, host, port = _parse_url(url)[:3]
+    import socket  # slow to import, like `ssl`; the socket in the home needs neither
+
+    connection = socket.create_connection((host, port))
+    if scheme == "https":
+        import ssl
+
+        return ssl.create_default_context().wrap_socket(connection, server_hostname=host)
+    return connection
+
+
+def _parse_url(url: str) -> tuple[str, str, int, str]:
+    """Scheme, host, port and path of a URL."""
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    host, colon, port = authority.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = authority, "443" if scheme == "https" else "80"
+    if scheme not in ("http", "https") or not host or not port.isdecimal():
+        raise _Nothing(f"hook.url {url!r}: write http://HOST:PORT or https://HOST")
+    return scheme, host.strip("[]"), int(port), (slash + path).rstrip("/")
+
+
+def _build_request(options: dict[str, int | float | str], body: bytes, milliseconds: int) -> bytes:
+    """The request; HTTP 1.0, so that the response ends with the connection and has no chunks."""
+    host, path = "skillbus", ""
+    if options["url"]:
+        path = _parse_url(str(options["url"]))[3]
+        host = str(options["url"]).partition("://")[2].partition("/")[0]
+    lines = [
+        f"POST {path}/v1/queries?answer_within_ms={milliseconds} HTTP/1.0",
+        f"Host: {host}",
+        "Accept: text/markdown",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+    ]
+    if options["token_file"]:
+        with open(str(options["token_file"]), encoding="ascii") as file:  # noqa: PTH123
+            lines.append(f"Authorization: Bearer {file.read().strip()}")
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def _receive(connection: _socket.socket) -> bytes:
+    parts = []
+    while part := connection.recv(_BLOCK):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parse_response(response: bytes) -> str:
+    """The Markdown of a bundle with skills; raises `_Nothing` for any other response."""
+    head, _, body = response.partition(b"\r\n\r\n")
+    status_line, *lines = head.decode("latin-1").split("\r\n")
+    headers = {}
+    for line in lines:
+        name, _, value = line.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    status = status_line.split(" ")[1] if " " in status_line else "none"
+    if status != "200":
+        raise _Nothing(f"the server answered with status {status}: {_shorten(body)}")
+    if b'"state":"cancelled"' in body and "bundle-status" not in headers:
+        raise _Nothing("no answer in time")
+    if "bundle-status" not in headers or len(body) != int(headers.get("content-length", -1)):
+        raise _Nothing("the server did not answer with a whole bundle")
+    if headers["bundle-status"] != "SKILL_HIT" or headers.get("bundle-skills") == "0":
+        raise _Nothing(f"{headers['bundle-status']}, nothing to send")
+    return body.decode()
+
+
+def _shorten(body: bytes) -> str:
+    return body[:300].decode("utf-8", "replace")
+
+
+def _write(text: str, event: str) -> None:
+    """Write the output of both agents for added context."""
+    import json
+
+    output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
+    sys.stdout.write(json.dumps(output) + "\n")
+    sys.stdout.flush()
+
+
+def _read_options(words: list[str]) -> dict[str, int | float | str]:
+    """The options, from the words; those that are not among them from the settings."""
+    given = _parse_words(words)
+    home = given.pop("home", "") or os.environ.get("SKILLBUS_HOME") or get_default_home()
+    home = os.path.abspath(os.path.expanduser(home))  # noqa: PTH100, PTH111
+    if "--without-settings" not in words:
+        given = _read_settings(home) | given
+    options: dict[str, int | float | str] = {"home": home, **DEFAULTS}
+    for name, value in given.items():
+        try:
+            options[name] = type(DEFAULTS[name])(value)
+        except (KeyError, ValueError, TypeError):
+            raise _Nothing(f"hook.{name}: {value!r} is not a value for it") from None
+    return options
+
+
+def _parse_words(words: list[str]) -> dict[str, str]:
+    """Options of the command line, `--timeout-ms 150` or `--timeout-ms=150`, by setting."""
+    given: dict[str, str] = {}
+    rest = iter(words[1:])
+    for word in rest:
+        if word in _FLAGS:
+            continue
+        name, equals, value = word.removeprefix("--").partition("=")
+        name = name.replace("-", "_")
+        if not word.startswith("--") or not (name in DEFAULTS or name == "home"):
+            raise _Nothing(f"unknown option {word}")
+        given[name] = value if equals else next(rest, "")
+    return given
+
+
+def _read_settings(home: str) -> dict[str, str]:
+    """The group `hook` of the settings file and the environment."""
+    settings: dict[str, str] = {}
+    path = os.environ.get("SKILLBUS_CONFIG") or os.path.join(home, "skillbus.toml")  # noqa: PTH118
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            import tomllib  # slow to import; most homes have no settings file
+
+            group = tomllib.load(file).get("hook", {})
+            settings |= {str(name): str(value) for name, value in dict(group).items()}
+    except FileNotFoundError:
+        pass
+    for name in DEFAULTS:
+        variable = f"SKILLBUS_HOOK__{name.upper()}"
+        if variable in os.environ:
+            settings[name] = os.environ[variable]
+    return settings
+
+
+def get_default_home() -> str:
+    """The home without SKILLBUS_HOME, as platformdirs names it."""
+    if sys.platform == "darwin":
+        return "~/Library/Application Support/skillbus"
+    return f"{os.environ.get('XDG_DATA_HOME', '').strip() or '~/.local/share'}/skillbus"
