@@ -29,8 +29,9 @@ Rows = npt.NDArray[np.int64]
 Texts = npt.NDArray[np.object_]
 """Strings, one a row."""
 
-MAX_ROWS = 8192
-"""The most rows of a block, so that none takes long to build; they fit the type of `_owners`."""
+MAX_ROWS = 16384
+"""The most rows of a block. A larger one takes longer to merge, more of them longer to search: each
+is a dozen calls of numpy for a skill. Rows fit the type of `_owners`."""
 
 
 class Member:
