@@ -110,7 +110,7 @@ class ServedSkills:
 
     def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
         self._skill_reader = skill_reader
-        self._files = SkillFiles(settings, skill_reader.list_sources)
+        self._files = SkillFiles(settings, skill_reader)
 
     def list_page(self, after: str, limit: int) -> SkillPage:
         """At most `limit` skills whose id sorts after `after`; those left out count too."""

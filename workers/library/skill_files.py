@@ -12,16 +12,16 @@ import codecs
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
-from graph.records import Source
 from search.protocol import StoredRevision
 from skills.record import RevisionKey, SiblingFile
 from tasks.sources.folder_rules import hash_skill_folder
 from tasks.sources.protocol import SKILL_FILE
 from tasks.sources.readers import find_source, read_skill_file
+from workers.library.skill_reader import SkillReader
 
 _MAX_CACHED = 10_000
 
@@ -29,12 +29,12 @@ _MAX_CACHED = 10_000
 class SkillFiles:
     """Digests and bytes of the files of published revisions; threads may share it.
 
-    list_sources: the sources of the catalog, which files are read from.
+    skill_reader: knows the sources that files are read from.
     """
 
-    def __init__(self, settings: Settings, list_sources: Callable[[], Sequence[Source]]) -> None:
+    def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
         self._settings = settings
-        self._list_sources = list_sources
+        self._skill_reader = skill_reader
         self._skill_files: OrderedDict[RevisionKey, SiblingFile] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -87,7 +87,7 @@ class SkillFiles:
     def _read_from_source(self, revision: StoredRevision, name: str, max_bytes: int) -> bytes:
         source_id, _, path = revision.key.skill_id.partition(":")
         path = "" if path == "." else path
-        source = find_source(self._list_sources(), source_id)
+        source = find_source(self._skill_reader.list_sources(), source_id)
         if source is None:
             raise _changed(revision, name)
         try:

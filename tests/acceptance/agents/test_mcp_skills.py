@@ -7,7 +7,6 @@ import hashlib
 import json
 import threading
 import time
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -21,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, Request, Result
+from pydantic import ConfigDict
 
 from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus
@@ -101,7 +101,7 @@ async def ask(client: Client, method: str, **params: Any) -> dict[str, Any]:
 
 
 class _AnyResult(Result):
-    model_config = {"extra": "allow"}
+    model_config = ConfigDict(extra="allow")
 
 
 async def list_all(client: Client) -> list[dict[str, Any]]:
