@@ -105,7 +105,8 @@ def make_directory_result(children: Sequence[DirectoryChild], cursor: str = "") 
         }
         for one in children
     ]
-    result: dict[str, Any] = {"resultType": "complete", "resources": resources}
+    # Clients such as the Inspector want the cache hints of `resources/list` here too.
+    result: dict[str, Any] = {"resultType": "complete", "resources": resources, **_CACHE}
     return result | ({"nextCursor": cursor} if cursor else {})
 
 

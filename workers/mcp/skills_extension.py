@@ -13,7 +13,7 @@ import structlog
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.extension import Extension, MethodBinding
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, RequestParams
 from typing_extensions import override
 
 from config.errors import NotFoundError, SkillbusError
@@ -32,13 +32,36 @@ from workers.mcp.skill_messages import (
 log = structlog.get_logger()
 
 IDENTIFIER = "io.modelcontextprotocol/skills"
-METHODS = ("resources/directory/read", "skills/get", "skills/list")
+METHODS: dict[str, tuple[type[RequestParams], str]] = {
+    "skills/list": (ListSkillsParams, "Skills by id, each with all of its files and digests."),
+    "skills/get": (GetSkillParams, "One skill, by the URI of its SKILL.md."),
+    "resources/directory/read": (ReadDirectoryParams, "What a folder of a skill holds."),
+}
+"""The methods in addition to those of the protocol: parameters and description."""
+
 PAGE_SIZE = 50
 """Skills on a page of `skills/list`; each has up to 512 files."""
 
 DIRECTORY_PAGE_SIZE = 500
 
 T = TypeVar("T")
+
+
+def list_methods() -> dict[str, Any]:
+    """By method, its description and the schema of its parameters, without `_meta`."""
+    listed = {}
+    for method, (params, description) in METHODS.items():
+        schema = params.model_json_schema(by_alias=True)
+        properties = {
+            name: {key: value for key, value in one.items() if key != "title"}
+            for name, one in schema["properties"].items()
+            if name != "_meta"
+        }
+        listed[method] = {
+            "description": description,
+            "params": {"properties": properties, "required": schema.get("required", [])},
+        }
+    return listed
 
 
 class ThreadRunner(Protocol):
@@ -73,11 +96,11 @@ class SkillsExtension(Extension):
 
     @override
     def methods(self) -> Sequence[MethodBinding]:
-        return (
-            MethodBinding("skills/list", ListSkillsParams, self._list),
-            MethodBinding("skills/get", GetSkillParams, self._get),
-            MethodBinding("resources/directory/read", ReadDirectoryParams, self._read_directory),
-        )
+        handlers = (self._list, self._get, self._read_directory)
+        return [
+            MethodBinding(method, params, handler)
+            for (method, (params, _)), handler in zip(METHODS.items(), handlers, strict=True)
+        ]
 
     async def read_resources(
         self, ctx: ServerRequestContext[Any], call_next: CallNext
