@@ -243,6 +243,11 @@ class PolicySettings(SettingsGroup):
         description="by source: `send` sends all of its skills regardless of level and licence, "
         "`withhold` none",
     )
+    public: tuple[str, ...] = Field(
+        (),
+        description="sources whose skills the gateway also serves under `/.well-known/`, without a "
+        "token, as far as the policy sends them; empty: none",
+    )
     name_withheld: bool = Field(
         True, description="name withheld skills in bundles; off: only their number and the reasons"
     )

@@ -181,6 +181,11 @@ class Catalog(Protocol):
         `links`."""
         ...
 
+    def get_epoch(self) -> int:
+        """The epoch to begin polling `get_changes_since` with, where earlier changes do not count.
+        One round trip, whatever the size of the library."""
+        ...
+
     def get_changes_since(self, epoch: int) -> CatalogChanges:
         """Changes after `epoch`; 0 gives every pointer.
 

@@ -42,7 +42,7 @@ def published() -> dict[str, str]:
 def render_openapi() -> str:
     """Return the OpenAPI document of a gateway on a port."""
     # Routes use nothing else of a backend before they are called.
-    closed = cast(StoreBackend, SimpleNamespace(settings=Settings(), journal=None))
+    closed = cast(StoreBackend, SimpleNamespace(settings=Settings(), journal=None, skills=None))
     gateway = create_api(closed, AccessRules(TokenStore(Path("tokens.json"))), ProcessMetrics())
     return json.dumps(gateway.openapi(), indent=2, ensure_ascii=False) + "\n"
 

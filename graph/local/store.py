@@ -43,6 +43,9 @@ from graph.skill_names import normalise_name
 from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
 
+_NO_LATER_EPOCH = 2**62
+"""No change has such an epoch; SQLite holds it."""
+
 
 class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
     """`graph.protocol.SkillGraph` on SQLite; safe to share among threads.
@@ -301,6 +304,10 @@ class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
         return complete_counts(states, *rest)
 
     # -- readers
+    @override
+    def get_epoch(self) -> int:
+        return self.get_changes_since(_NO_LATER_EPOCH).epoch
+
     @override
     def get_changes_since(self, epoch: int) -> CatalogChanges:
         with self._database.read() as db:

@@ -251,6 +251,10 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     # -- the change feed
     @override
+    def get_epoch(self) -> int:
+        return int(self._read_from_leader("epoch_with_lock")[0][0])
+
+    @override
     def get_changes_since(self, epoch: int) -> CatalogChanges:
         """One round trip when nothing changed. Otherwise the epoch is read again behind its lock:
         every transaction up to that epoch has been committed by then, so that none is missed.

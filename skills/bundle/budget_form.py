@@ -15,6 +15,7 @@ from skills.bundle.markdown import (
     render_skill,
 )
 from skills.bundle.model import Bundle, BundlePassage, BundleSkill
+from skills.skill_uri import SKILL_FILE, is_skill_name, make_file_uri, make_skill_uri
 from skills.token_count import count_tokens
 
 
@@ -34,7 +35,14 @@ class BudgetForm(StrEnum):
             around = "\n".join([render_header(number, skill), *render_left_out_passages(skill)])
             return count_tokens(around) + sum(map(_count_passage, skill.passages))
         text = render_skill(number, skill)
-        fields = {"skill_id": skill.skill_id, "safety_level": skill.safety.level, "text": text}
+        # The URI that the skill has if it is served whole; the name is then the record's.
+        uri = make_file_uri(make_skill_uri(skill.skill_id, skill.name), SKILL_FILE)
+        fields = {
+            "skill_id": skill.skill_id,
+            "safety_level": skill.safety.level,
+            "uri": uri if is_skill_name(skill.name) else "",
+            "text": text,
+        }
         return count_tokens(_to_json(fields))
 
     def count_rest(self, bundle: Bundle) -> int:

@@ -143,7 +143,9 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
     folder = root / path
     if not folder.resolve().is_relative_to(root):
         raise PermanentError(f"{path}: a link out of the source; sync the linked folder itself")
-    content = _read_skill_file(root, folder / SKILL_FILE, limits)
+    content = _read_regular_file(
+        root, folder / SKILL_FILE, limits.skill_bytes, "limits.skill_bytes"
+    )
     files = tuple(sorted(_list_siblings(root, folder, limits), key=lambda file: file.path))
     content_hash = hash_skill_folder(hashlib.sha256(content).digest(), files)
     texts = sibling_files.read_selected_files(files, lambda file: _read_again(root, folder, file))
@@ -165,7 +167,8 @@ def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes | None:
     return content if hashlib.sha256(content).hexdigest() == file.sha256 else None
 
 
-def _read_skill_file(root: Path, file: Path, limits: LimitSettings) -> bytes:
+def _read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> bytes:
+    """A file inside the root; raises as `SourceReader.read_file` does. setting: the limit's."""
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             raise PermanentError(f"{file}: a link out of the source; copy the file instead")
@@ -180,13 +183,12 @@ def _read_skill_file(root: Path, file: Path, limits: LimitSettings) -> bytes:
         status = os.fstat(stream.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise PermanentError(f"{file}: not a regular file")
-        if status.st_size > limits.skill_bytes:
+        if status.st_size > max_bytes:
             raise PermanentError(
-                f"{file}: {status.st_size} bytes; the limit is {limits.skill_bytes} "
-                "(limits.skill_bytes)"
+                f"{file}: {status.st_size} bytes; the limit is {max_bytes} ({setting})"
             )
         try:
-            return stream.read(limits.skill_bytes + 1)
+            return stream.read(max_bytes + 1)
         except OSError as error:
             raise _to_skillbus_error(file, error) from error
 
@@ -258,6 +260,14 @@ class DirectoryReader(SourceReader):
     @override
     def read(self, path: str) -> SkillFolder:
         return read_skill_folder(self._root, path, self._limits)
+
+    @override
+    def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
+        for part in (path, name):
+            check_relative_path(part, str(self._root))
+        return _read_regular_file(
+            self._root, self._root / path / name, max_bytes, "limits.folder_bytes"
+        )
 
     @override
     def find_owning_skill(self, path: str) -> str | None:

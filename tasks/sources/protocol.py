@@ -69,6 +69,15 @@ class SourceReader(Protocol):
         """
         ...
 
+    def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
+        """The bytes of one file of a skill's folder, as they are now.
+
+        name: the file's path in the folder, as `SkillFolder.files` lists it, or `SKILL.md`.
+        Raises SkillGoneError if there is no such file, PermanentError if it may not or cannot be
+        read or is larger than `max_bytes`, TransientError if reading may succeed later.
+        """
+        ...
+
     def find_owning_skill(self, path: str) -> str | None:
         """Path of the nearest skill at or above `path`, None without one."""
         ...

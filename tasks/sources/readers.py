@@ -34,6 +34,20 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SourceReader]:
     yield DirectoryReader(Path(source.root), settings.limits)
 
 
+def read_skill_file(
+    source: Source, path: str, name: str, max_bytes: int, settings: Settings
+) -> bytes:
+    """The bytes of one file of a skill's folder; raises as `SourceReader.read_file` does.
+
+    Of a git source the folder alone is listed, and not the whole commit.
+    """
+    if source.kind == "git":
+        with open_git_reader(source, settings, path) as reader:
+            return reader.read_file("", name, max_bytes)
+    with open_reader(source, settings) as reader:
+        return reader.read_file(path, name, max_bytes)
+
+
 def find_source(sources: Iterable[Source], source_id: str) -> Source | None:
     """The source with this id, None without one."""
     return next((one for one in sources if one.source_id == source_id), None)

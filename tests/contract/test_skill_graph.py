@@ -230,6 +230,16 @@ class SkillGraphContract:
         )
         assert graph.get_changes_since(changes.epoch).relinked == frozenset()
 
+    def test_the_feed_can_be_polled_from_now_on(self, graph: SkillGraph) -> None:
+        assert graph.get_epoch() == graph.get_changes_since(0).epoch
+        graph.publish([publication("a", 1)])
+        epoch = graph.get_epoch()
+        assert graph.get_changes_since(epoch).pointers == {}
+        graph.publish([publication("a", 2), publication("b", 3)])
+        graph.remove([key("a", 4)])
+        assert graph.get_changes_since(epoch).pointers == {"lib:a": 0, "lib:b": 3}
+        assert graph.get_epoch() == graph.get_changes_since(epoch).epoch > epoch
+
     def test_each_model_has_its_own_judgement(self, graph: SkillGraph) -> None:
         other = replace(JUDGEMENT, model="other-model", level=1)
         graph.publish([publication("a", 1)])

@@ -40,6 +40,8 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UPLOAD_ROUTE = ("POST", "/v1/skills")
 _WEBHOOK_PREFIX = "/v1/webhooks/"
 """Paths below which a request is signed and needs no token."""
+WELL_KNOWN_PREFIXES = ("/.well-known/agent-skills/", "/.well-known/skills/")
+"""Paths below which public skills are read, without a token."""
 _HOST_PREFIX_LENGTH = len(_WEBHOOK_PREFIX) + 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -175,7 +177,7 @@ class AccessMiddleware:
 
     def _authenticate(self, path: str, headers: Headers) -> Caller:
         if self._access.tokens is not None and (
-            path in PUBLIC_PATHS or path.startswith(_WEBHOOK_PREFIX)
+            path in PUBLIC_PATHS or path.startswith((_WEBHOOK_PREFIX, *WELL_KNOWN_PREFIXES))
         ):
             return ANONYMOUS_CALLER
         try:

@@ -28,6 +28,7 @@ from workers.http.routes.telemetry import telemetry_routes
 from workers.http.routes.uploads import upload_routes
 from workers.http.routes.usage import usage_routes
 from workers.http.routes.webhooks import webhook_routes
+from workers.http.routes.well_known import well_known_routes
 from workers.http.tokens import TokenScope
 from workers.mcp.http import mount_mcp
 from workers.monitoring.metrics import ProcessMetrics
@@ -113,6 +114,7 @@ def create_api(
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(link_routes(backend), TokenScope.ADMIN)
     include(webhook_routes(backend))
+    include(well_known_routes(backend))
     if access.tokens is None:
         _add_answer_route(gateway, backend)
     install_openapi(gateway)

@@ -12,6 +12,10 @@ from config.inbound_settings import GatewaySettings
 OVERLOADED = "overloaded"
 """Key of the request state: whether more than `gateway.connections` connections are open."""
 
+STOPPING = "stopping"
+"""Key of the request state: an event that is set once the server is asked to stop, for responses
+that have no end of their own."""
+
 MIN_PROGRESS_BYTES = 65_536
 """What a client has to read of a response in every `gateway.send_seconds`."""
 
@@ -29,6 +33,7 @@ class SlowClientProtocol(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.app_state.setdefault(STOPPING, asyncio.Event())
         self._head_timer: asyncio.TimerHandle | None = None
         self._send_timer: asyncio.TimerHandle | None = None
 
@@ -66,6 +71,11 @@ class SlowClientProtocol(H11Protocol):
         self._stop_head_timer()
         self._stop_send_timer()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """End open streams, then close the connection when its response is complete."""
+        self.app_state[STOPPING].set()
+        super().shutdown()
 
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

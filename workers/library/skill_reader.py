@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
 from graph.links.passage_links import link_passages
 from graph.protocol import Catalog, SkillGraph
-from graph.records import CatalogEntry, EntryFilter, Link, SkillState
+from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Link, SkillState, Source
 from search.protocol import SearchIndex, StoredRevision
 from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey
@@ -109,6 +109,48 @@ class SkillReader:
             )
         revision = add_judgement(revision, entry.judgements, policy.judge)
         return PublishedSkill(revision, get_skill_location(sources, skill_id))
+
+    def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
+        """By id, the published revisions of those of the skills that the policy does not withhold.
+
+        Text and files are as stored, findings are of the present scanner. A skill that is unknown,
+        withheld or not published is left out.
+        """
+        if not skill_ids:
+            return {}
+        graph, index, _ = self._get_stores()
+        policy = make_policy(self._settings, graph.list_sources())
+        entries = [
+            entry
+            for entry in graph.get_entries(list(dict.fromkeys(skill_ids)))
+            if entry.state is SkillState.PUBLISHED and withheld_reason(policy, entry) is None
+        ]
+        stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in entries])
+        allowed: dict[str, StoredRevision] = {}
+        for entry in entries:
+            revision = stored.get(RevisionKey(entry.skill_id, entry.seq))
+            if revision is None:  # superseded since the catalog was read
+                entry, revision = self._read_revision(entry)
+            revision = rescan_revision(revision)
+            record, judged = revision.parsed.record, entry.judgements
+            if policy.find_record_violation(entry.skill_id, record, judged) is None:
+                allowed[entry.skill_id] = add_judgement(revision, judged, policy.judge)
+        return allowed
+
+    def get_epoch(self) -> int:
+        """The present epoch of the catalog, for `get_changes_since`."""
+        graph, *_ = self._get_stores()
+        return graph.get_epoch()
+
+    def get_changes_since(self, epoch: int) -> CatalogChanges:
+        """See `graph.protocol.Catalog`."""
+        graph, *_ = self._get_stores()
+        return graph.get_changes_since(epoch)
+
+    def list_sources(self) -> list[Source]:
+        """The sources of the catalog."""
+        graph, *_ = self._get_stores()
+        return graph.list_sources()
 
     def describe_skill(
         self, skill_id: str, *, text: bool = False, include_withheld: bool = True

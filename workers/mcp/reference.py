@@ -1,4 +1,4 @@
-"""Renders the reference of the tools from the server itself."""
+"""Renders the reference of tools and methods from the server itself."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from config.settings import Settings
 from workers.backend.factory import open_skill_reader
 from workers.mcp.query_runner import QueryBackend
 from workers.mcp.server import create_server
+from workers.mcp.skills_extension import IDENTIFIER, list_methods
 
 BEGIN, END = "<!-- tools: made by schemas.py -->\n", "<!-- end of tools -->\n"
+BEGIN_METHODS, END_METHODS = "<!-- methods: made by schemas.py -->\n", "<!-- end of methods -->\n"
 
 
 def render_tools_reference() -> str:
-    """The lists of the server as JSON: instructions, tools with their schemas, templates."""
+    """The lists of the server as JSON: instructions, tools with their schemas, templates, and the
+    methods of its extension."""
     settings = Settings()
     server = create_server(settings, _no_backend, open_skill_reader(settings))
 
@@ -28,6 +31,7 @@ def render_tools_reference() -> str:
             "instructions": server.instructions,
             "tools": tools,
             "resourceTemplates": templates,
+            "extensions": {IDENTIFIER: {"methods": list_methods()}},
         }
 
     return json.dumps(anyio.run(listed), indent=2, ensure_ascii=False) + "\n"
@@ -37,11 +41,27 @@ _WIRE: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
 
 
 def insert_tools_reference(page: str) -> str:
-    """A page of documentation with its tables of tools rendered again."""
-    head, _, rest = page.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    tools = json.loads(render_tools_reference())["tools"]
-    return head + BEGIN + "\n" + "\n".join(map(_section, tools)) + "\n" + END + tail
+    """A page of documentation with its tables of tools and methods rendered again."""
+    listed = json.loads(render_tools_reference())
+    tools = "\n".join(map(_section, listed["tools"]))
+    methods = _method_table(listed["extensions"][IDENTIFIER]["methods"])
+    page = _replace_between(page, BEGIN, END, tools)
+    return _replace_between(page, BEGIN_METHODS, END_METHODS, methods)
+
+
+def _replace_between(page: str, begin: str, end: str, text: str) -> str:
+    head, _, rest = page.partition(begin)
+    return f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
+
+
+def _method_table(methods: dict[str, Any]) -> str:
+    lines = ["| method | parameters | |", "| --- | --- | --- |"]
+    for name, method in methods.items():
+        required = method["params"].get("required", [])
+        given = method["params"]["properties"]
+        parameters = [f"`{one}`{' (required)' if one in required else ''}" for one in given]
+        lines.append(f"| `{name}` | {', '.join(parameters)} | {method['description']} |")
+    return "\n".join(lines) + "\n"
 
 
 def _section(tool: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ used clients show only the JSON. So the JSON holds the text too, and is what the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,11 +25,17 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _is_empty(text: str) -> bool:
+    return not text
+
+
 class FoundSkill(Result):
-    """A skill of the bundle. safety_level: 0 clean, 3 dangerous."""
+    """A skill of the bundle. safety_level: 0 clean, 3 dangerous. uri: of its SKILL.md as a
+    resource, left out where the skill is served as text only."""
 
     skill_id: str
     safety_level: int = Field(ge=0, le=3)
+    uri: str = Field(default="", exclude_if=_is_empty)
 
 
 class FoundSkills(Result):
@@ -67,24 +74,30 @@ def count_result_tokens(result: Result) -> int:
     return count_tokens(result.model_dump_json())
 
 
-def fit_to_budget(bundle: Bundle, budget: int) -> FoundSkills:
+def fit_to_budget(bundle: Bundle, budget: int, uris: Mapping[str, str] = {}) -> FoundSkills:
     """A bundle, asked for with this budget for a tool result, as that result.
 
+    uris: of the skills that have one, by id.
     Of one without skills, the names of those withheld are removed where they do not fit.
     """
-    result = _build_result(bundle)
+    result = _build_result(bundle, uris)
     if not bundle.skills and count_result_tokens(result) > budget:
         unnamed = bundle.withheld.model_copy(update={"skills": ()})
-        result = _build_result(bundle.model_copy(update={"withheld": unnamed, "warning": ""}))
+        shortened = bundle.model_copy(update={"withheld": unnamed, "warning": ""})
+        result = _build_result(shortened, uris)
     return result
 
 
-def _build_result(bundle: Bundle) -> FoundSkills:
+def _build_result(bundle: Bundle, uris: Mapping[str, str]) -> FoundSkills:
     return FoundSkills(
         query_id=bundle.query_id,
         status=bundle.status,
         skills=tuple(
-            FoundSkill(skill_id=skill.skill_id, safety_level=skill.safety.level)
+            FoundSkill(
+                skill_id=skill.skill_id,
+                safety_level=skill.safety.level,
+                uri=uris.get(skill.skill_id, ""),
+            )
             for skill in bundle.skills
         ),
         text=render_markdown(bundle),

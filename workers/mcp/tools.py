@@ -30,6 +30,7 @@ from skills.events import (
     describe_validation_error,
 )
 from skills.outcomes.model import OutcomeKind, Reporter
+from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
 from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
@@ -87,8 +88,10 @@ class SkillTools:
         settings: Settings,
         select_backend: SelectBackend,
         skill_reader: SkillReader,
+        served: ServedSkills,
         session: str = "",
     ) -> None:
+        self._served = served
         self._session = session
         self._settings = settings
         self._select_backend = select_backend
@@ -127,18 +130,28 @@ class SkillTools:
         except ValidationError as error:
             raise ToolError(describe_validation_error(error)) from error
         query_runner = QueryRunner(
-            self._run_in_thread, self._settings.workers.query_seconds, _create_reporter(ctx)
+            self.run_in_thread, self._settings.workers.query_seconds, _create_reporter(ctx)
         )
         try:
-            backend = await self._run_in_thread(self._select_backend)
+            backend = await self.run_in_thread(self._select_backend)
             status = await query_runner.run(backend, request, _owner(ctx))
             if status.state != "done" or status.bundle is None:
                 raise ToolError(status.reason or f"the query was {status.state}")
+            bundle = Bundle.model_validate(status.bundle)
             return _build_tool_result(
-                fit_to_budget(Bundle.model_validate(status.bundle), max_tokens)
+                fit_to_budget(bundle, max_tokens, await self._find_uris(bundle))
             )
         except SkillbusError as error:
-            raise ToolError(_error_message(error)) from error
+            raise ToolError(explain_error(error)) from error
+
+    async def _find_uris(self, bundle: Bundle) -> dict[str, str]:
+        """The URIs of the skills of a bundle; without them it is still an answer."""
+        ids = [skill.skill_id for skill in bundle.skills]
+        try:
+            return await self.run_in_thread(partial(self._served.find_uris, ids), True)
+        except SkillbusError as error:
+            log.warning("URIs of skills not read", reason=str(error))
+            return {}
 
     async def read_skill(
         self, skill_id: SkillId, lines: Lines = None, budget: Budget = None
@@ -148,7 +161,7 @@ class SkillTools:
         try:
             return _build_tool_result(await self._read_lines(skill_id, lines or "", max_tokens))
         except SkillbusError as error:
-            raise ToolError(_error_message(error)) from error
+            raise ToolError(explain_error(error)) from error
 
     async def report_outcome(
         self,
@@ -178,12 +191,12 @@ class SkillTools:
         except ValidationError as error:
             raise ToolError(describe_validation_error(error)) from None
         try:
-            backend = await self._run_in_thread(self._select_backend)
-            status = await OutcomeReporter(self._run_in_thread, _REPORT_SECONDS).report(
+            backend = await self.run_in_thread(self._select_backend)
+            status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
                 backend, report, _owner(ctx)
             )
         except SkillbusError as error:
-            raise ToolError(_error_message(error)) from error
+            raise ToolError(explain_error(error)) from error
         if status.state == "failed":
             raise ToolError(status.reason)
         stored = "stored" if status.state == "done" else "accepted, and stored soon"
@@ -196,7 +209,7 @@ class SkillTools:
         except NotFoundError as error:
             raise ResourceNotFoundError(str(error)) from error
         except SkillbusError as error:
-            raise ResourceError(_error_message(error)) from error
+            raise ResourceError(explain_error(error)) from error
 
     async def list_resources(self, cursor: Any) -> ListResourcesResult:
         """A page of the published skills by id; the cursor is the last id of the page before."""
@@ -205,11 +218,11 @@ class SkillTools:
         try:
             if cursor:
                 _check_id(cursor)
-            entries = await self._run_in_thread(
+            entries = await self.run_in_thread(
                 partial(self._skill_reader.list_published, cursor or "", PAGE_SIZE + 1), True
             )
         except SkillbusError as error:
-            raise MCPError(INVALID_PARAMS, _error_message(error)) from error
+            raise MCPError(INVALID_PARAMS, explain_error(error)) from error
         shown = entries[:PAGE_SIZE]
         return ListResourcesResult(
             resources=[
@@ -240,9 +253,9 @@ class SkillTools:
                 ) from None
             return render_lines(revision, path, clip_line_ranges(revision.parsed, spans), budget)
 
-        return await self._run_in_thread(read, True)
+        return await self.run_in_thread(read, True)
 
-    async def _run_in_thread(self, function: Callable[[], T], abandon: bool = False) -> T:
+    async def run_in_thread(self, function: Callable[[], T], abandon: bool = False) -> T:
         """Run a blocking function; abandon: a cancelled caller does not wait for its end."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(_THREADS)
@@ -262,7 +275,8 @@ def _owner(ctx: Context) -> str:
     return "" if http_request is None else str(http_request.state.caller.name)
 
 
-def _error_message(error: SkillbusError) -> str:
+def explain_error(error: SkillbusError) -> str:
+    """What a client is sent about an error, without what only the operator may see."""
     message = error.public_message  # addresses and file names of the deployment are not for agents
     if isinstance(error, MisconfiguredError):
         log.error("a setting is wrong", reason=str(error))

@@ -42,8 +42,8 @@ _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
 @contextmanager
-def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
-    """The reader of a git source at its commit.
+def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Iterator[GitReader]:
+    """The reader of a git source at its commit. folder: list only this one, as the reader's root.
 
     Fetches the commit if this machine's mirror does not hold it. Raises TransientError if that
     fails, PermanentError if the commit has no folder at the source's path.
@@ -55,7 +55,8 @@ def open_git_reader(source: Source, settings: Settings) -> Iterator[GitReader]:
         raise TransientError(
             f"source {source.source_id}: commit {source.commit[:12]} is not available: {error}"
         ) from None
-    tree = list_tree(mirror.folder, source.commit, source.path, settings.git.files)
+    root = "/".join(filter(None, (source.path, folder)))
+    tree = list_tree(mirror.folder, source.commit, root, settings.git.files)
     objects = ObjectReader(mirror.folder, mirror.drop)
     try:
         yield GitReader(tree, objects, settings.limits)
@@ -148,6 +149,20 @@ class GitReader(SourceReader):
             listed, lambda file: self._objects.read(others[file.path])
         )
         return SkillFolder(content, tuple(listed), content_hash, texts)
+
+    @override
+    def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
+        files = dict(self._list_siblings(path))
+        own = self._tree.folders.get(path, {})
+        if SKILL_FILE in own:
+            files[SKILL_FILE] = own[SKILL_FILE]
+        if name not in files:
+            raise SkillGoneError(f"{_joined(path, name)} is gone")
+        if files[name].size > max_bytes:
+            raise PermanentError(
+                f"{_joined(path, name)}: {files[name].size} bytes; the limit is {max_bytes}"
+            )
+        return self._objects.read(files[name])
 
     def _list_siblings(self, path: str) -> Iterator[tuple[str, Blob]]:
         """Path in the skill's folder and blob of each file, without those of skills inside it."""

@@ -212,6 +212,25 @@ def read_package(file: Path, max_skill_bytes: int) -> SkillFolder:
         return SkillFolder(content, manifest.files, manifest.content_hash, texts)
 
 
+def read_package_file(file: Path, name: str, max_bytes: int) -> bytes:
+    """One file of a package by its path in the skill's folder.
+
+    Raises FileNotFoundError, also if the package has no such file, PermanentError for a damaged
+    package or a file of more than `max_bytes`.
+    """
+    with _open_package(file) as package:
+        manifest = _parse_manifest(package, file)
+        found = {one.path: one for one in (manifest.skill_file, *manifest.files)}.get(name)
+        if found is None:
+            raise FileNotFoundError(name)
+        if found.size > max_bytes:
+            raise PermanentError(
+                f"{manifest.skill_id}/{name}: {found.size} bytes; the limit is {max_bytes}"
+            )
+        with package.open(_FILES + name) as stream:
+            return stream.read(max_bytes + 1)
+
+
 def _parse_manifest(package: zipfile.ZipFile, file: Path) -> PackageManifest:
     read: dict[str, Any] = json.loads(package.read(_MANIFEST))
     if read["version"] != _VERSION:

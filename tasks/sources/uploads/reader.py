@@ -46,6 +46,10 @@ class UploadReader(SourceReader):
         return self._store.read(self._source_id, path, self._max_skill_bytes)
 
     @override
+    def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
+        return self._store.read_file(self._source_id, path, name, max_bytes)
+
+    @override
     def find_owning_skill(self, path: str) -> str | None:
         return find_owner(path, lambda folder: self._store.has_skill(self._source_id, folder))
 

@@ -24,7 +24,7 @@ from urllib.parse import quote, unquote
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
 from tasks.sources.protocol import SkillFolder, SkillGoneError
-from tasks.sources.uploads.package import read_manifest, read_package
+from tasks.sources.uploads.package import read_manifest, read_package, read_package_file
 
 UPLOAD_KIND = "upload"
 """Kind of a source whose skills are uploaded."""
@@ -202,6 +202,14 @@ class UploadStore:
             return read_package(self._file(source_id, path), max_skill_bytes)
         except FileNotFoundError:
             raise SkillGoneError(f"{source_id}:{path} is gone") from None
+
+    def read_file(self, source_id: str, path: str, name: str, max_bytes: int) -> bytes:
+        """One file of a skill; raises as `read` does, PermanentError above `max_bytes`."""
+        self._existing_folder(source_id)
+        try:
+            return read_package_file(self._file(source_id, path), name, max_bytes)
+        except FileNotFoundError:
+            raise SkillGoneError(f"{source_id}:{path}/{name} is gone") from None
 
     def delete_expired(self, find_ended: Callable[[Sequence[str]], Mapping[str, bool]]) -> int:
         """Delete packages that are no longer needed, and old staged uploads; returns how many.

@@ -1,0 +1,84 @@
+"""Public skills under `/.well-known/`, which clients such as `npx skills add URL` read.
+
+They need no token. Nothing is public unless `policy.public` names its source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mimetypes
+
+from fastapi import APIRouter, Header, Response
+
+from workers.backend.store_backend import StoreBackend
+from workers.http.access import WELL_KNOWN_PREFIXES as PREFIXES
+from workers.library.public_skills import PublicFile, PublicSkills
+
+_ARCHIVE = ".zip"
+_MAX_AGE = 60
+_SAFE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/json")
+"""Types that are sent as such. Others are sent as plain text or bytes, so that no browser runs a
+page of a skill's author as a page of this server."""
+
+
+def well_known_routes(backend: StoreBackend) -> APIRouter:
+    """Return the routes of both indexes and of the files."""
+    router = APIRouter(include_in_schema=False)
+    public = PublicSkills(backend.settings, backend.skills)
+
+    @router.api_route(f"{PREFIXES[0]}index.json", methods=["GET", "HEAD"])
+    def index(if_none_match: str = Header("")) -> Response:
+        """The index of version 0.2.0."""
+        return _send_json(public.describe(), if_none_match)
+
+    @router.api_route(f"{PREFIXES[1]}index.json", methods=["GET", "HEAD"])
+    def former_index(if_none_match: str = Header("")) -> Response:
+        """The index of version 0.1.0."""
+        return _send_json(public.describe_files(), if_none_match)
+
+    def read(name: str, path: str, if_none_match: str = Header("")) -> Response:
+        """A file of a skill."""
+        return _send_file(public.read_file(name, path), if_none_match)
+
+    def read_archive(archive: str, if_none_match: str = Header("")) -> Response:
+        """A skill as a zip."""
+        name = archive.removesuffix(_ARCHIVE) if archive.endswith(_ARCHIVE) else ""
+        return _send_file(public.read_archive(name), if_none_match)
+
+    for prefix in PREFIXES:
+        router.api_route(f"{prefix}{{archive}}", methods=["GET", "HEAD"])(read_archive)
+        router.api_route(f"{prefix}{{name}}/{{path:path}}", methods=["GET", "HEAD"])(read)
+    return router
+
+
+def _send_json(data: object, if_none_match: str) -> Response:
+    content = json.dumps(data, ensure_ascii=False).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    return _send(content, digest, "application/json", if_none_match)
+
+
+def _send_file(file: PublicFile, if_none_match: str) -> Response:
+    return _send(file.content, file.sha256, _choose_type(file), if_none_match)
+
+
+def _send(content: bytes, digest: str, media_type: str, if_none_match: str) -> Response:
+    etag = f'"{digest}"'
+    headers = {"ETag": etag, "Cache-Control": f"public, max-age={_MAX_AGE}"}
+    given = {one.strip().removeprefix("W/") for one in if_none_match.split(",")}
+    if etag in given or "*" in given:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=media_type)
+
+
+def _choose_type(file: PublicFile) -> str:
+    if file.name.lower().endswith(".md"):
+        return "text/markdown"
+    guessed = mimetypes.guess_type(file.name)[0] or ""
+    if guessed in _SAFE_TYPES or file.name.endswith(_ARCHIVE):
+        return guessed
+    try:
+        file.content.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain"

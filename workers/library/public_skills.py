@@ -1,0 +1,175 @@
+"""Skills of public sources: an index by name, and each skill as one file or archive.
+
+Formats: Agent Skills Discovery 0.2.0 (cloudflare/agent-skills-discovery-rfc), as the client
+`skills` of vercel-labs reads it, and the lists of files of its version 0.1.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import structlog
+
+from config.errors import NotFoundError, SkillbusError
+from config.settings import Settings
+from workers.library.served_skills import ServedSkill, ServedSkills
+from workers.library.skill_reader import SkillReader
+
+log = structlog.get_logger()
+
+SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
+MAX_SKILLS = 1_000
+"""Skills in the index: clients read it whole."""
+
+_PAGE_SIZE = 100
+_MAX_ARCHIVES = 4
+_FIXED_TIME = (1980, 1, 1, 0, 0, 0)
+
+Fingerprint = tuple[tuple[str, str], ...]
+
+
+class PublicFile(NamedTuple):
+    """Bytes to send. name: of the file. sha256: of the bytes, in hexadecimal."""
+
+    name: str
+    content: bytes
+    sha256: str
+
+
+@dataclass(slots=True)
+class _Index:
+    """Skills by name at an epoch of the catalog; digests: of what the index links to."""
+
+    epoch: int = -1
+    skills: dict[str, ServedSkill] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+class PublicSkills:
+    """Reads the skills of the sources in `policy.public`; threads may share it.
+
+    The index is made again once the catalog has changed. Of skills that share a name, the one of
+    the first source in the setting is listed, within a source the first by id.
+    """
+
+    def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
+        self._sources = tuple(dict.fromkeys(settings.policy.public))
+        self._skill_reader = skill_reader
+        self._served = ServedSkills(settings, skill_reader)
+        self._lock = threading.Lock()
+        self._archives = threading.Semaphore(_MAX_ARCHIVES)
+        self._index = _Index()
+        self._digests: dict[Fingerprint, str] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """The index of version 0.2.0; raises NotFoundError if no source is public."""
+        index = self._read_index()
+        return {
+            "$schema": SCHEMA,
+            "skills": [
+                {
+                    "name": name,
+                    "type": "archive" if len(skill.files) > 1 else "skill-md",
+                    "description": skill.description,
+                    "url": f"{name}.zip" if len(skill.files) > 1 else f"{name}/SKILL.md",
+                    "digest": f"sha256:{index.digests[name]}",
+                }
+                for name, skill in index.skills.items()
+            ],
+        }
+
+    def describe_files(self) -> dict[str, Any]:
+        """The index of version 0.1.0, with the files of each skill; raises as `describe` does."""
+        return {
+            "skills": [
+                {
+                    "name": name,
+                    "description": skill.description,
+                    "files": [file.path for file in skill.files],
+                }
+                for name, skill in self._read_index().skills.items()
+            ]
+        }
+
+    def read_file(self, name: str, path: str) -> PublicFile:
+        """A file of a skill; raises NotFoundError if the skill lists none of exactly this path,
+        TransientError if the source has changed since it was published."""
+        for file in self._find(name).files:
+            if file.path == path:
+                content = self._served.read(file.uri).content
+                return PublicFile(path, content, file.sha256)
+        raise NotFoundError(f"no file {path!r} of a public skill {name!r}")
+
+    def read_archive(self, name: str) -> PublicFile:
+        """A skill as a zip; the same files give the same bytes. Raises as `read_file` does."""
+        content = self._make_archive(self._find(name))
+        return PublicFile(f"{name}.zip", content, hashlib.sha256(content).hexdigest())
+
+    def _find(self, name: str) -> ServedSkill:
+        skill = self._read_index().skills.get(name)
+        if skill is None:
+            raise NotFoundError(f"no public skill {name!r}")
+        return skill
+
+    def _read_index(self) -> _Index:
+        if not self._sources:
+            raise NotFoundError("no skills are public here (policy.public)")
+        with self._lock:
+            epoch = self._skill_reader.get_epoch()
+            if self._index.epoch != epoch:
+                self._index = self._make_index(epoch)
+            return self._index
+
+    def _make_index(self, epoch: int) -> _Index:
+        made = _Index(epoch)
+        kept: dict[Fingerprint, str] = {}
+        for skill in self._iterate():
+            if skill.name in made.skills:
+                log.info("a public skill has the name of another one", skill_id=skill.skill_id)
+                continue
+            if len(made.skills) == MAX_SKILLS:
+                log.warning("too many public skills; the others are not listed", limit=MAX_SKILLS)
+                break
+            fingerprint = tuple((file.path, file.sha256) for file in skill.files)
+            try:
+                digest = self._digests.get(fingerprint) or self._compute_digest(skill)
+            except SkillbusError as error:  # it comes back with its next revision
+                log.warning("public skill not read", skill_id=skill.skill_id, reason=str(error))
+                continue
+            kept[fingerprint] = made.digests[skill.name] = digest
+            made.skills[skill.name] = skill
+        self._digests = kept
+        return made
+
+    def _iterate(self) -> Iterator[ServedSkill]:
+        for source in self._sources:
+            after = f"{source}:"
+            while after:
+                page = self._served.list_page(after, _PAGE_SIZE)
+                inside = [one for one in page.skills if one.skill_id.startswith(f"{source}:")]
+                yield from inside
+                is_over = len(inside) < len(page.skills)
+                after = "" if is_over else page.next_after
+                after = after if after.startswith(f"{source}:") else ""
+
+    def _compute_digest(self, skill: ServedSkill) -> str:
+        if len(skill.files) == 1:
+            return skill.files[0].sha256
+        return hashlib.sha256(self._make_archive(skill)).hexdigest()
+
+    def _make_archive(self, skill: ServedSkill) -> bytes:
+        """A zip with the skill's folder as its root, without compression: other versions of the
+        compressor give other bytes."""
+        with self._archives:
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+                for file in skill.files:
+                    content = self._served.read(file.uri).content
+                    archive.writestr(zipfile.ZipInfo(file.path, _FIXED_TIME), content)
+            return buffer.getvalue()

@@ -1,0 +1,134 @@
+"""Notifications of changed skills for `subscriptions/listen`, from the catalog's change feed.
+
+The feed is polled while a client listens, and by one task however many do. Changes of a burst, such
+as a sync, are one notification a poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+import structlog
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ResourcesListChanged,
+    ResourceUpdated,
+)
+
+from config.errors import SkillbusError
+from graph.records import CatalogChanges
+from skills.skill_uri import SKILL_FILE, UriError, get_inner_prefix, parse_skill_uri
+from workers.library.skill_reader import SkillReader
+from workers.mcp.skills_extension import ThreadRunner
+
+log = structlog.get_logger()
+
+POLL_SECONDS = 1.0
+
+
+class CatalogEvents(InMemorySubscriptionBus):
+    """Publishes which skills have changed to the streams of one server."""
+
+    def __init__(
+        self,
+        skill_reader: SkillReader,
+        run_in_thread: ThreadRunner,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        super().__init__()
+        self._skill_reader = skill_reader
+        self._run_in_thread = run_in_thread
+        self._poll_seconds = poll_seconds
+        self._watched: Counter[str] = Counter()
+        self._streams = 0
+        self._epoch: int | None = None
+        self._polling: asyncio.Task[None] | None = None
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return self._streams
+
+    @asynccontextmanager
+    async def open_stream(self, uris: Iterable[str]) -> AsyncIterator[None]:
+        """Count a stream and the URIs that it watches, and poll while there is one.
+
+        Every change after the start of the block is published. Raises TransientError if the catalog
+        does not answer.
+        """
+        watched = [uri for uri in uris if _is_watchable(uri)]
+        self._streams += 1
+        self._watched.update(watched)
+        try:
+            if self._epoch is None:
+                epoch = await self._run_in_thread(self._skill_reader.get_epoch, True)
+                self._epoch = epoch if self._epoch is None else self._epoch
+            if self._polling is None:
+                self._polling = asyncio.create_task(self._poll(), name="skillbus-mcp-changes")
+            yield
+        finally:
+            self._streams -= 1
+            self._watched.subtract(watched)
+            self._watched += Counter()  # drops those that are watched no more
+            if not self._streams:
+                self._stop_polling()
+
+    def _stop_polling(self) -> None:
+        if self._polling is not None:
+            self._polling.cancel()
+        self._polling, self._epoch = None, None
+
+    async def _poll(self) -> None:
+        failed = False
+        while True:
+            await asyncio.sleep(self._poll_seconds)
+            try:
+                await self._publish_changes()
+                failed = False
+            except SkillbusError as error:  # the next poll continues where this one began
+                if not failed:
+                    log.warning("changes of the catalog are not read", reason=str(error))
+                failed = True
+
+    async def _publish_changes(self) -> None:
+        changes = await self._run_in_thread(
+            partial(self._skill_reader.get_changes_since, self._epoch or 0), True
+        )
+        self._epoch = changes.epoch
+        if not changes.pointers:
+            return
+        await self.publish(ResourcesListChanged())
+        watched = sorted(self._watched)
+        for uri in await self._run_in_thread(partial(self._find_changed, watched, changes), True):
+            await self.publish(ResourceUpdated(uri=uri))
+
+    def _find_changed(self, uris: list[str], changes: CatalogChanges) -> list[str]:
+        """The URIs of skills that have changed, without those that the policy withholds."""
+        concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, changes.pointers))}
+        alive = {one for ids in concerned.values() for one in ids if changes.pointers[one]}
+        allowed = self._skill_reader.read_allowed(sorted(alive))
+        return [
+            uri
+            for uri, ids in concerned.items()
+            if any(one in allowed or not changes.pointers[one] for one in ids)
+        ]
+
+
+def _is_watchable(uri: str) -> bool:
+    with suppress(UriError):
+        return bool(parse_skill_uri(uri))
+    return False
+
+
+def _find_concerned(uri: str, changed: Iterable[str]) -> list[str]:
+    """The changed skills that a URI may belong to, or that lie inside the skill that it names."""
+    places = parse_skill_uri(uri)
+    ids = {place.skill_id for place in places}
+    inside = tuple(
+        get_inner_prefix(place.skill_id) for place in places if place.rest in ((), (SKILL_FILE,))
+    )
+    return [one for one in changed if one in ids or one.startswith(inside)]

@@ -1,0 +1,136 @@
+"""Messages of the extension `io.modelcontextprotocol/skills`, as its specification defines them.
+
+Results are dictionaries: the SDK drops each null of a model, and those of a frontmatter count.
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Sequence
+from typing import Any
+
+from mcp_types import PaginatedRequestParams, RequestParams
+
+from workers.library.served_skills import (
+    DirectoryChild,
+    FileContent,
+    ServedSkill,
+    SkillPage,
+)
+
+TTL_MILLISECONDS = 60_000
+"""How long a client may take a list, an entry or a file for current, unless it is notified."""
+
+DIRECTORY_TYPE = "inode/directory"
+_MARKDOWN = (".md", ".markdown")
+_CACHE = {"ttlMs": TTL_MILLISECONDS, "cacheScope": "private"}
+
+
+class ListSkillsParams(PaginatedRequestParams):
+    """Parameters of `skills/list`."""
+
+
+class GetSkillParams(RequestParams):
+    """Parameters of `skills/get`. uri: of the skill's SKILL.md."""
+
+    uri: str
+
+
+class ReadDirectoryParams(PaginatedRequestParams):
+    """Parameters of `resources/directory/read`. uri: of a folder of a skill."""
+
+    uri: str
+
+
+def make_list_result(page: SkillPage) -> dict[str, Any]:
+    """The result of `skills/list`.
+
+    Its `_meta` has what skillbus knows of each skill by its URI under `skillbus/skills`, and the
+    skills that are left out, with the reason, under `skillbus/leftOut`.
+    """
+    meta: dict[str, Any] = {
+        "skillbus/skills": {one.skill_file_uri: _describe(one) for one in page.skills}
+    }
+    if page.left_out:
+        meta["skillbus/leftOut"] = [
+            {"skill_id": one.skill_id, "reason": one.reason} for one in page.left_out
+        ]
+    result: dict[str, Any] = {"resultType": "complete", "skills": list(map(_entry, page.skills))}
+    if page.next_after:
+        result["nextCursor"] = page.next_after
+    return result | _CACHE | {"_meta": meta}
+
+
+def make_get_result(skill: ServedSkill) -> dict[str, Any]:
+    """The result of `skills/get`, with `_meta` as in a list."""
+    return {
+        "resultType": "complete",
+        "skill": _entry(skill),
+        **_CACHE,
+        "_meta": {"skillbus/skills": {skill.skill_file_uri: _describe(skill)}},
+    }
+
+
+def make_read_result(uri: str, file: FileContent) -> dict[str, Any]:
+    """The result of `resources/read`: text where the bytes are UTF-8, else a blob."""
+    content: dict[str, Any] = {"uri": uri, "mimeType": guess_type(file.name)}
+    try:
+        content["text"] = file.content.decode()
+    except UnicodeDecodeError:
+        content["blob"] = base64.b64encode(file.content).decode()
+    key, record = file.revision.key, file.revision.parsed.record
+    origin = {
+        "skill_id": key.skill_id,
+        "revision": key.seq,
+        "safety_level": record.safety_level,
+    }
+    return {
+        "resultType": "complete",
+        "contents": [content | {"_meta": {"skillbus/skill": origin}}],
+        **_CACHE,
+    }
+
+
+def make_directory_result(children: Sequence[DirectoryChild], cursor: str = "") -> dict[str, Any]:
+    """The result of `resources/directory/read`. cursor: of the next page, "" for none."""
+    resources = [
+        {"uri": one.uri, "name": one.name, "mimeType": DIRECTORY_TYPE}
+        if one.size is None
+        else {
+            "uri": one.uri,
+            "name": one.name,
+            "mimeType": guess_type(one.name),
+            "size": one.size,
+        }
+        for one in children
+    ]
+    # Clients such as the Inspector want the cache hints of `resources/list` here too.
+    result: dict[str, Any] = {"resultType": "complete", "resources": resources, **_CACHE}
+    return result | ({"nextCursor": cursor} if cursor else {})
+
+
+def guess_type(name: str) -> str:
+    """The media type of a file by its name."""
+    if name.lower().endswith(_MARKDOWN):
+        return "text/markdown"
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def _entry(skill: ServedSkill) -> dict[str, Any]:
+    return {
+        "uri": skill.skill_file_uri,
+        "frontmatter": dict(skill.frontmatter),
+        "resources": [
+            {"uri": file.uri, "digest": f"sha256:{file.sha256}", "size": file.size}
+            for file in skill.files
+        ],
+    }
+
+
+def _describe(skill: ServedSkill) -> dict[str, Any]:
+    return {
+        "skill_id": skill.skill_id,
+        "revision": skill.seq,
+        "safety_level": skill.safety_level,
+    }

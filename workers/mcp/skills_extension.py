@@ -1,0 +1,147 @@
+"""The extension `io.modelcontextprotocol/skills`: skills as resources under `skill://`.
+
+Specification: specification/stable/skills.mdx of modelcontextprotocol/ext-skills (SEP-2640).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import structlog
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.extension import Extension, MethodBinding
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, RequestParams
+from typing_extensions import override
+
+from config.errors import NotFoundError, SkillbusError
+from skills.skill_uri import SCHEME
+from workers.library.served_skills import ServedSkills
+from workers.mcp.skill_messages import (
+    GetSkillParams,
+    ListSkillsParams,
+    ReadDirectoryParams,
+    make_directory_result,
+    make_get_result,
+    make_list_result,
+    make_read_result,
+)
+
+log = structlog.get_logger()
+
+IDENTIFIER = "io.modelcontextprotocol/skills"
+METHODS: dict[str, tuple[type[RequestParams], str]] = {
+    "skills/list": (ListSkillsParams, "Skills by id, each with all of its files and digests."),
+    "skills/get": (GetSkillParams, "One skill, by the URI of its SKILL.md."),
+    "resources/directory/read": (ReadDirectoryParams, "What a folder of a skill holds."),
+}
+"""The methods in addition to those of the protocol: parameters and description."""
+
+PAGE_SIZE = 50
+"""Skills on a page of `skills/list`; each has up to 512 files."""
+
+DIRECTORY_PAGE_SIZE = 500
+
+T = TypeVar("T")
+
+
+def list_methods() -> dict[str, Any]:
+    """By method, its description and the schema of its parameters, without `_meta`."""
+    listed = {}
+    for method, (params, description) in METHODS.items():
+        schema = params.model_json_schema(by_alias=True)
+        properties = {
+            name: {key: value for key, value in one.items() if key != "title"}
+            for name, one in schema["properties"].items()
+            if name != "_meta"
+        }
+        listed[method] = {
+            "description": description,
+            "params": {"properties": properties, "required": schema.get("required", [])},
+        }
+    return listed
+
+
+class ThreadRunner(Protocol):
+    """Runs a blocking function in a thread."""
+
+    async def __call__(self, function: Callable[[], T], abandon: bool = False) -> T:
+        """The result of the function. abandon: a cancelled caller does not wait for its end."""
+        ...
+
+
+class SkillsExtension(Extension):
+    """Lists skills and serves their files, through the services that the tools use.
+
+    explain: the message that a client is sent about an error.
+    """
+
+    identifier = IDENTIFIER
+
+    def __init__(
+        self,
+        skills: ServedSkills,
+        run_in_thread: ThreadRunner,
+        explain: Callable[[SkillbusError], str],
+    ) -> None:
+        self._skills = skills
+        self._run_in_thread = run_in_thread
+        self._explain = explain
+
+    @override
+    def settings(self) -> dict[str, Any]:
+        return {"directoryRead": True}
+
+    @override
+    def methods(self) -> Sequence[MethodBinding]:
+        handlers = (self._list, self._get, self._read_directory)
+        return [
+            MethodBinding(method, params, handler)
+            for (method, (params, _)), handler in zip(METHODS.items(), handlers, strict=True)
+        ]
+
+    async def read_resources(
+        self, ctx: ServerRequestContext[Any], call_next: CallNext
+    ) -> HandlerResult:
+        """Middleware that answers `resources/read` of URIs of skills."""
+        uri = (ctx.params or {}).get("uri")
+        if ctx.method != "resources/read" or not isinstance(uri, str):
+            return await call_next(ctx)
+        if not uri.lower().startswith(SCHEME):
+            return await call_next(ctx)
+        return make_read_result(uri, await self._run(uri, partial(self._skills.read, uri)))
+
+    async def _list(
+        self, ctx: ServerRequestContext[Any], params: ListSkillsParams
+    ) -> dict[str, Any]:
+        del ctx
+        after = params.cursor or ""
+        page = await self._run("", partial(self._skills.list_page, after, PAGE_SIZE))
+        return make_list_result(page)
+
+    async def _get(self, ctx: ServerRequestContext[Any], params: GetSkillParams) -> dict[str, Any]:
+        del ctx
+        skill = await self._run(params.uri, partial(self._skills.get, params.uri))
+        return make_get_result(skill)
+
+    async def _read_directory(
+        self, ctx: ServerRequestContext[Any], params: ReadDirectoryParams
+    ) -> dict[str, Any]:
+        del ctx
+        uri, after = params.uri, params.cursor or ""
+        children = await self._run(uri, partial(self._skills.list_directory, uri))
+        rest = [child for child in children if child.name > after]
+        shown = rest[:DIRECTORY_PAGE_SIZE]
+        return make_directory_result(shown, shown[-1].name if len(rest) > len(shown) else "")
+
+    async def _run(self, uri: str, function: Callable[[], T]) -> T:
+        """The result of a function that runs in a thread; its errors as those of the protocol."""
+        data = {"uri": uri} if uri else None
+        try:
+            return await self._run_in_thread(function, True)
+        except NotFoundError as error:
+            raise MCPError(INVALID_PARAMS, self._explain(error), data) from error
+        except SkillbusError as error:
+            raise MCPError(INTERNAL_ERROR, self._explain(error), data) from error

@@ -1,0 +1,66 @@
+"""Streams of `subscriptions/listen`: how many there are, and when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import anyio
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR
+
+from config.errors import SkillbusError
+from workers.mcp.catalog_events import CatalogEvents
+
+METHOD = "subscriptions/listen"
+
+
+class Subscriptions:
+    """Middleware around the SDK's handler. limit: of open streams."""
+
+    def __init__(self, events: CatalogEvents, limit: int) -> None:
+        self._events = events
+        self._limit = limit
+
+    async def serve(self, ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+        """Serve a stream until its client leaves, or the server stops."""
+        if ctx.method != METHOD:
+            return await call_next(ctx)
+        if self._events.streams >= self._limit:
+            raise MCPError(
+                INTERNAL_ERROR, f"more than {self._limit} streams are open (gateway.streams)"
+            )
+        wanted = (ctx.params or {}).get("notifications")
+        uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
+        watched = [one for one in uris if isinstance(one, str)] if isinstance(uris, list) else []
+        try:
+            async with self._events.open_stream(watched):
+                return await _call_until_stopped(ctx, call_next)
+        except SkillbusError as error:
+            raise MCPError(INTERNAL_ERROR, error.public_message) from error
+
+
+async def _call_until_stopped(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
+    """The handler's result; the one that ends a stream once the HTTP server stops."""
+    stopping: asyncio.Event | None = None
+    if ctx.request is not None:
+        from workers.http.slow_clients import STOPPING  # brings uvicorn, which streams do not need
+
+        stopping = getattr(ctx.request.state, STOPPING, None)
+    # No task group: it would wrap the errors of the handler.
+    with anyio.CancelScope() as scope:
+        watching = asyncio.create_task(_cancel_after(stopping, scope)) if stopping else None
+        try:
+            return await call_next(ctx)
+        finally:
+            if watching is not None:
+                watching.cancel()
+    return {"resultType": "complete", "_meta": {SUBSCRIPTION_ID_META_KEY: ctx.request_id}}
+
+
+async def _cancel_after(event: asyncio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
