@@ -100,7 +100,7 @@ _NO_SUCH_FORM = "not the URI of a skill or of a file in one; use one that this s
 
 def _split(uri: str) -> list[str]:
     """The encoded segments of a URI, the source first."""
-    if len(uri) > MAX_URI_LENGTH or not uri.startswith(SCHEME):
+    if len(uri) > MAX_URI_LENGTH or not (uri.isascii() and uri.startswith(SCHEME)):
         raise UriError(_NO_SUCH_FORM)
     raw = uri.removeprefix(SCHEME).split("/")
     if not 1 < len(raw) <= MAX_SEGMENTS or raw[0].startswith(_RENAMED):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ MAX_SKILLS = 1_000
 
 _PAGE_SIZE = 100
 _MAX_ARCHIVES = 4
+_PAUSES = 9
+"""Pause between two makings of the index, in times of the last one's duration."""
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 Fingerprint = tuple[tuple[str, str], ...]
@@ -44,9 +47,11 @@ class PublicFile(NamedTuple):
 
 @dataclass(slots=True)
 class _Index:
-    """Skills by name at an epoch of the catalog; digests: of what the index links to."""
+    """Skills by name at an epoch of the catalog; digests: of what the index links to. next_at: the
+    moment from which it may be made again."""
 
     epoch: int = -1
+    next_at: float = 0.0
     skills: dict[str, ServedSkill] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -121,9 +126,14 @@ class PublicSkills:
         if not self._sources:
             raise NotFoundError("no skills are public here (policy.public)")
         with self._lock:
-            epoch = self._skill_reader.get_epoch()
-            if self._index.epoch != epoch:
-                self._index = self._make_index(epoch)
+            started = time.monotonic()
+            if started >= self._index.next_at:
+                epoch = self._skill_reader.get_epoch()
+                if self._index.epoch != epoch:
+                    self._index = self._make_index(epoch)
+                    spent = time.monotonic() - started
+                    # While a library is filled, most of the time is left for other requests.
+                    self._index.next_at = time.monotonic() + _PAUSES * spent
             return self._index
 
     def _make_index(self, epoch: int) -> _Index:

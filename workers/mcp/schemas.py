@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,13 @@ from skills.events import describe_validation_error
 from workers.mcp.results import MAX_BUDGET, MIN_BUDGET, Result
 
 MAX_ID_LENGTH = 2000
+_INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
+
+
+def is_possible_id(text: str) -> bool:
+    """Whether a store can be asked for an id: it has no NUL and no lone surrogate, and an end."""
+    return len(text) <= MAX_ID_LENGTH and _INVALID_TEXT.search(text) is None
+
 
 Budget = Annotated[
     int | None,

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import structlog
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.extension import Extension, MethodBinding
+from mcp.server.extension import Extension, MethodBinding, RequestHandler
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, RequestParams
 from typing_extensions import override
@@ -19,6 +19,7 @@ from typing_extensions import override
 from config.errors import NotFoundError, SkillbusError
 from skills.skill_uri import SCHEME
 from workers.library.served_skills import ServedSkills
+from workers.mcp.schemas import is_possible_id
 from workers.mcp.skill_messages import (
     GetSkillParams,
     ListSkillsParams,
@@ -96,7 +97,7 @@ class SkillsExtension(Extension):
 
     @override
     def methods(self) -> Sequence[MethodBinding]:
-        handlers = (self._list, self._get, self._read_directory)
+        handlers: tuple[RequestHandler, ...] = (self._list, self._get, self._read_directory)
         return [
             MethodBinding(method, params, handler)
             for (method, (params, _)), handler in zip(METHODS.items(), handlers, strict=True)
@@ -118,6 +119,8 @@ class SkillsExtension(Extension):
     ) -> dict[str, Any]:
         del ctx
         after = params.cursor or ""
+        if not is_possible_id(after):
+            raise MCPError(INVALID_PARAMS, "invalid cursor; use `nextCursor` of a page")
         page = await self._run("", partial(self._skills.list_page, after, PAGE_SIZE))
         return make_list_result(page)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -41,7 +40,6 @@ from workers.mcp.results import (
     fit_to_budget,
 )
 from workers.mcp.schemas import (
-    MAX_ID_LENGTH,
     Brief,
     Budget,
     Filters,
@@ -58,6 +56,7 @@ from workers.mcp.schemas import (
     SkillId,
     Task,
     Top,
+    is_possible_id,
 )
 
 log = structlog.get_logger()
@@ -68,7 +67,6 @@ RESOURCE_TOKENS = 20_000
 PAGE_SIZE = 100
 """Skills on a page of the list of resources."""
 
-_INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 _THREADS = 16
 _REPORT_SECONDS = 5.0
 
@@ -288,7 +286,7 @@ def explain_error(error: SkillbusError) -> str:
 
 
 def _check_id(skill_id: str) -> None:
-    if not 0 < len(skill_id) <= MAX_ID_LENGTH or _INVALID_TEXT.search(skill_id):
+    if not skill_id or not is_possible_id(skill_id):
         raise NotFoundError("not a valid skill id; use one from a bundle of find_skills")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import threading
@@ -10,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
 
 import anyio
 import httpx
@@ -19,13 +17,12 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, Request, Result
-from pydantic import ConfigDict
+from mcp_types import INVALID_PARAMS
 
 from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_skill, write_topics
-from tests.support.servers.mcp import over_http, over_stdio
+from tests.support.servers.mcp import ask, over_http, over_stdio, read_bytes
 from workers.http.tokens import TokenScope, TokenStore
 
 IDENTIFIER = "io.modelcontextprotocol/skills"
@@ -93,35 +90,6 @@ def opened(request: pytest.FixtureRequest, home: Skillbus, address: tuple[str, s
     return lambda: over_http(*address)
 
 
-async def ask(client: Client, method: str, **params: Any) -> dict[str, Any]:
-    """The result of a method of the extension, as it came."""
-    request = Request[dict[str, Any], str](method=method, params=params)
-    result = await client.session.send_request(request, _AnyResult)
-    return result.model_dump(by_alias=True, mode="json")
-
-
-class _AnyResult(Result):
-    model_config = ConfigDict(extra="allow")
-
-
-async def list_all(client: Client) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = await ask(client, "skills/list", **cursor)
-        found += page["skills"]
-        if "nextCursor" not in page:
-            return found
-        cursor = {"cursor": page["nextCursor"]}
-
-
-async def read(client: Client, uri: str) -> bytes:
-    (content,) = (await client.read_resource(uri)).contents
-    if hasattr(content, "blob"):
-        return base64.b64decode(content.blob)
-    return str(content.text).encode()
-
-
 def test_a_host_lists_verifies_and_loads_skills(opened: Opened) -> None:
     async def work() -> None:
         async with opened() as client:
@@ -151,12 +119,12 @@ def test_a_host_lists_verifies_and_loads_skills(opened: Opened) -> None:
                 assert got["skill"] == skill
                 assert got["resultType"] == "complete"
                 for file in skill["resources"]:
-                    content = await read(client, file["uri"])
+                    content = await read_bytes(client, file["uri"])
                     assert len(content) == file["size"]
                     assert "sha256:" + hashlib.sha256(content).hexdigest() == file["digest"]
-            (content,) = (await client.read_resource(SKILLS[6])).contents
-            assert content.mime_type == "text/markdown"
-            assert await read(client, "skill://crafts/kiln-firing/cone.bin") == BINARY
+            (kiln_file,) = (await client.read_resource(SKILLS[6])).contents
+            assert kiln_file.mime_type == "text/markdown"
+            assert await read_bytes(client, "skill://crafts/kiln-firing/cone.bin") == BINARY
             listed = await ask(client, "resources/directory/read", uri="skill://crafts/kiln-firing")
             assert [(one["name"], one["mimeType"]) for one in listed["resources"]] == [
                 ("SKILL.md", "text/markdown"),
@@ -195,6 +163,9 @@ def test_what_is_not_served_is_an_error_of_the_protocol(opened: Opened) -> None:
                     await ask(client, method, uri=uri)
                 assert refused.value.error.code == INVALID_PARAMS, (method, uri)
                 assert str(Path.cwd()) not in refused.value.error.message
+            for cursor in ("a" * 3_000, "crafts:\0"):
+                with pytest.raises(MCPError, match="invalid cursor"):
+                    await ask(client, "skills/list", cursor=cursor)
             with pytest.raises(MCPError) as refused:
                 await ask(client, "skills/get")
             assert refused.value.error.code == INVALID_PARAMS

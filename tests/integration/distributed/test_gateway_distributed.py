@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import anyio
 import httpx
 import pytest
 from mcp import Client
+from mcp.client.subscriptions import ResourcesListChanged
 
 from config.inbound_settings import WebhookSettings
 from graph.records import Source
@@ -23,7 +25,7 @@ from tests.support.program.program import Process, wait_for
 from tests.support.program.secrecy import made_up
 from tests.support.samples.library import write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
-from tests.support.servers.mcp import in_process, over_http, text_of
+from tests.support.servers.mcp import ask, in_process, over_http, read_bytes, text_of
 from tests.support.servers.servers import ServerControls
 from tests.support.servers.webhooks import github, github_push, gitlab, gitlab_push
 from workers.backend.distributed import DistributedBackend
@@ -158,6 +160,42 @@ def test_agents_ask_over_mcp(distributed: Distributed, client: httpx.Client, age
 
     (text,) = anyio.run(ask)
     assert BEST in text
+
+
+def test_hosts_load_whole_skills(
+    distributed: Distributed, client: httpx.Client, agent: str
+) -> None:
+    address = str(client.base_url.join("/mcp"))
+
+    async def load(host: Client) -> list[str]:
+        loaded = []
+        for skill in (await ask(host, "skills/list"))["skills"]:
+            assert (await ask(host, "skills/get", uri=skill["uri"]))["skill"] == skill
+            for file in skill["resources"]:
+                content = await read_bytes(host, file["uri"])
+                digest = "sha256:" + hashlib.sha256(content).hexdigest()
+                assert (len(content), digest) == (file["size"], file["digest"])
+            loaded.append(skill["uri"])
+        return loaded
+
+    async def work() -> None:
+        async with over_http(address, agent) as host, in_process(distributed.settings) as other:
+            loaded = await load(host)
+            assert "skill://crafts/bicycle-repair/SKILL.md" in loaded
+            assert await load(other) == loaded
+            with anyio.fail_after(60):
+                async with host.listen(resources_list_changed=True) as stream:
+                    where = "/v1/skills?source=values&path=moon"
+                    text = SKILL.replace("sundial", "moon")
+                    await anyio.to_thread.run_sync(
+                        lambda: done(client, client.post(where, content=text, headers=TEXT))
+                    )
+                    assert isinstance(await anext(aiter(stream)), ResourcesListChanged)
+            added = "skill://values/moon/SKILL.md"
+            assert await read_bytes(other, added) == text.encode()
+
+    anyio.run(work)
+    assert done(client, client.delete("/v1/skills/values:moon"))["state"] == "done"
 
 
 def test_skills_come_by_value_and_go(client: httpx.Client, distributed: Distributed) -> None:

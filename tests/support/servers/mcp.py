@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,6 +15,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import BlobResourceContents, Request, Result
+from pydantic import ConfigDict
 
 from config.settings import Settings
 from tests.support.program.program import ROOT, clean_environment
@@ -98,3 +101,22 @@ def resource_text(result: Any) -> str:
     """The text of a resource that was read."""
     (content,) = result.contents
     return str(content.text)
+
+
+class _AnyResult(Result):
+    model_config = ConfigDict(extra="allow")
+
+
+async def ask(client: Client, method: str, **params: Any) -> dict[str, Any]:
+    """The result of a method that the client library does not know, as it came."""
+    request = Request[dict[str, Any], str](method=method, params=params)
+    result = await client.session.send_request(request, _AnyResult)
+    return result.model_dump(by_alias=True, mode="json")
+
+
+async def read_bytes(client: Client, uri: str) -> bytes:
+    """The bytes of a resource."""
+    (content,) = (await client.read_resource(uri)).contents
+    if isinstance(content, BlobResourceContents):
+        return base64.b64decode(content.blob)
+    return content.text.encode()

@@ -93,6 +93,8 @@ def test_the_innermost_skill_comes_first() -> None:
         "skill://c/kiln/SKILL.md\0",
         "skill://c/kiln/%00",
         "skill://c/kiln/%ff",
+        "skill://c/kiln/\ud800",
+        "skill://c/kiln/吹.md",
         "skill://c/kiln/%zz",
         "skill://c/kiln/%4bILN.md",
         "skill://c/kiln/a b",
