@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from config.errors import UsageError
@@ -34,18 +35,22 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SourceReader]:
     yield DirectoryReader(Path(source.root), settings.limits)
 
 
-def read_skill_file(
-    source: Source, path: str, name: str, max_bytes: int, settings: Settings
-) -> bytes:
-    """The bytes of one file of a skill's folder; raises as `SourceReader.read_file` does.
+ReadFile = Callable[[str, int], bytes]
+"""Reads one file of a skill's folder: its path there, the most bytes it may have."""
+
+
+@contextmanager
+def open_skill_folder(source: Source, path: str, settings: Settings) -> Iterator[ReadFile]:
+    """Reads single files of one skill's folder; raises as `SourceReader.read_file` does.
 
     Of a git source the folder alone is listed, and not the whole commit.
     """
     if source.kind == "git":
-        with open_git_reader(source, settings, path) as reader:
-            return reader.read_file("", name, max_bytes)
+        with open_git_reader(source, settings, path) as git_reader:
+            yield partial(git_reader.read_file, "")
+        return
     with open_reader(source, settings) as reader:
-        return reader.read_file(path, name, max_bytes)
+        yield partial(reader.read_file, path)
 
 
 def find_source(sources: Iterable[Source], source_id: str) -> Source | None:

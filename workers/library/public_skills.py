@@ -179,7 +179,7 @@ class PublicSkills:
         with self._archives:
             buffer = io.BytesIO()
             with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-                for file in skill.files:
-                    content = self._served.read(file.uri).content
+                contents = self._served.read_all(skill)
+                for file, content in zip(skill.files, contents, strict=True):
                     archive.writestr(zipfile.ZipInfo(file.path, _FIXED_TIME), content)
             return buffer.getvalue()

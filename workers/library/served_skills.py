@@ -6,6 +6,7 @@ withheld skill is answered like an unknown one.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -163,6 +164,24 @@ class ServedSkills:
                 return FileContent(name, self._files.read_file(owner, name), owner)
         raise NotFoundError(f"no file of a skill is served at {uri}")
 
+    def read_all(self, skill: ServedSkill) -> list[bytes]:
+        """The bytes of all files of a skill, in their order; each source is opened once.
+
+        Raises TransientError if the skill has changed since it was listed.
+        """
+        owners = [skill.skill_id, *self._find_nested(skill.skill_id, (), False)]
+        found: dict[str, bytes] = {}
+        for owner, revision in self._skill_reader.read_allowed(owners).items():
+            inner = _get_inner_path(skill.skill_id, owner)
+            names = [file.path for file in self._files.list_files(revision)]
+            contents = self._files.read_files(revision, names)
+            found |= {inner + name: content for name, content in zip(names, contents, strict=True)}
+        contents = [found.get(file.path, b"") for file in skill.files]
+        for file, content in zip(skill.files, contents, strict=True):
+            if hashlib.sha256(content).hexdigest() != file.sha256:
+                raise TransientError(f"{skill.skill_id} is being replaced; try again")
+        return contents
+
     def list_directory(self, uri: str) -> list[DirectoryChild]:
         """What a folder of a skill holds, by name; the URI of the skill's folder is its root.
 
@@ -232,8 +251,7 @@ class ServedSkills:
         folder = make_skill_uri(skill_id, agent_skill.name)
         files: list[ServedFile] = []
         for owner in (revision, *nested):
-            inner = f"{owner.key.skill_id}/".removeprefix(get_inner_prefix(skill_id))
-            inner = "" if owner is revision else inner
+            inner = _get_inner_path(skill_id, owner.key.skill_id)
             if len(files) + len(owner.parsed.record.files) >= MAX_FILES:
                 raise FormatError(f"it has more than {MAX_FILES} files")
             for file in self._files.list_files(owner):
@@ -268,6 +286,11 @@ def _is_served_at(revision: StoredRevision, place: SkillPlace) -> bool:
         return _read_format(revision).name == place.name
     except FormatError:
         return False
+
+
+def _get_inner_path(skill_id: str, owner: str) -> str:
+    """Where the files of a skill inside another one's folder are in that; "" for itself."""
+    return "" if owner == skill_id else f"{owner}/".removeprefix(get_inner_prefix(skill_id))
 
 
 def _folders(place: SkillPlace) -> list[str]:

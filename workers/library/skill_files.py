@@ -12,7 +12,9 @@ import codecs
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
@@ -20,7 +22,7 @@ from search.protocol import StoredRevision
 from skills.record import RevisionKey, SiblingFile
 from tasks.sources.folder_rules import hash_skill_folder
 from tasks.sources.protocol import SKILL_FILE
-from tasks.sources.readers import find_source, read_skill_file
+from tasks.sources.readers import ReadFile, find_source, open_skill_folder
 from workers.library.skill_reader import SkillReader
 
 _MAX_CACHED = 10_000
@@ -51,20 +53,36 @@ class SkillFiles:
 
         Raises TransientError if the source does not have it any more as it was published.
         """
-        if name == SKILL_FILE:
-            return self._read_skill_file(revision)
-        file = next(one for one in _list_others(revision) if one.path == name)
-        content = self._read_from_source(revision, name, file.size)
-        if hashlib.sha256(content).hexdigest() != file.sha256:
-            raise _changed(revision, name)
+        (content,) = self.read_files(revision, [name])
         return content
+
+    def read_files(self, revision: StoredRevision, names: Sequence[str]) -> list[bytes]:
+        """The bytes of several files in their order; the source is opened once, or not at all.
+
+        Raises as `read_file` does.
+        """
+        others = {file.path: file for file in _list_others(revision)}
+        found: dict[str, bytes] = {}
+        restored = _restore_skill_file(revision) if SKILL_FILE in names else None
+        if restored is not None:
+            found[SKILL_FILE] = restored
+        missing = [name for name in names if name not in found]
+        if missing:
+            with self._open_folder(revision) as read:
+                for name in missing:
+                    file = others.get(name)
+                    max_bytes = self._settings.limits.skill_bytes if file is None else file.size
+                    found[name] = _read_published(
+                        revision, name, file, partial(read, name, max_bytes)
+                    )
+        return [found[name] for name in names]
 
     def _find_skill_file(self, revision: StoredRevision) -> SiblingFile:
         with self._lock:
             known = self._skill_files.get(revision.key)
         if known is not None:
             return known
-        content = self._read_skill_file(revision)
+        content = self.read_file(revision, SKILL_FILE)
         found = SiblingFile(SKILL_FILE, len(content), hashlib.sha256(content).hexdigest())
         with self._lock:
             self._skill_files[revision.key] = found
@@ -72,28 +90,43 @@ class SkillFiles:
                 self._skill_files.popitem(last=False)
         return found
 
-    def _read_skill_file(self, revision: StoredRevision) -> bytes:
-        """The bytes of SKILL.md: from the stored lines where they give these, else from the
-        source."""
-        others = _list_others(revision)
-        for content in _encodings(revision.parsed.lines):
-            if _matches(content, others, revision.content_hash):
-                return content
-        content = self._read_from_source(revision, SKILL_FILE, self._settings.limits.skill_bytes)
-        if not _matches(content, others, revision.content_hash):
-            raise _changed(revision, SKILL_FILE)
-        return content
-
-    def _read_from_source(self, revision: StoredRevision, name: str, max_bytes: int) -> bytes:
+    @contextmanager
+    def _open_folder(self, revision: StoredRevision) -> Iterator[ReadFile]:
+        """Reads the files that the source has now; raises TransientError where it has none."""
         source_id, _, path = revision.key.skill_id.partition(":")
-        path = "" if path == "." else path
         source = find_source(self._skill_reader.list_sources(), source_id)
         if source is None:
-            raise _changed(revision, name)
+            raise _changed(revision, "the folder")
+        folder = "" if path == "." else path
         try:
-            return read_skill_file(source, path, name, max_bytes, self._settings)
+            with open_skill_folder(source, folder, self._settings) as read:
+                yield read
         except PermanentError as error:
-            raise _changed(revision, name) from error
+            raise _changed(revision, "the folder") from error
+
+
+def _read_published(
+    revision: StoredRevision, name: str, file: SiblingFile | None, read: Callable[[], bytes]
+) -> bytes:
+    """The bytes of a file as published; file: None for SKILL.md. Raises TransientError."""
+    try:
+        content = read()
+    except PermanentError as error:
+        raise _changed(revision, name) from error
+    if file is None:
+        is_right = _matches(content, _list_others(revision), revision.content_hash)
+    else:
+        is_right = hashlib.sha256(content).hexdigest() == file.sha256
+    if not is_right:
+        raise _changed(revision, name)
+    return content
+
+
+def _restore_skill_file(revision: StoredRevision) -> bytes | None:
+    """The bytes of SKILL.md as its stored lines give them, None where that loses something."""
+    others = _list_others(revision)
+    candidates = _encodings(revision.parsed.lines)
+    return next((one for one in candidates if _matches(one, others, revision.content_hash)), None)
 
 
 def _list_others(revision: StoredRevision) -> list[SiblingFile]:

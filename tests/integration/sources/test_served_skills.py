@@ -71,8 +71,10 @@ def check(skills: ServedSkills, skill: ServedSkill) -> None:
     """Every file of the manifest can be read, and is what the manifest says."""
     assert skills.get(skill.skill_file_uri) == skill
     assert len({file.uri for file in skill.files}) == len(skill.files)
-    for file in skill.files:
+    contents = skills.read_all(skill)
+    for file, whole in zip(skill.files, contents, strict=True):
         content = skills.read(file.uri).content
+        assert content == whole
         assert len(content) == file.size
         assert hashlib.sha256(content).hexdigest() == file.sha256
 
