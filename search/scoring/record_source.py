@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from typing_extensions import override
@@ -111,13 +112,22 @@ class MemoryRecords(RecordSource):
 
     @override
     def read(self, keys: Sequence[RevisionKey]) -> Iterator[PackedRecords]:
+        for batch in batches(keys, BATCH_RECORDS):
+            views = self._read_views(batch)
+            packed = pack_views(views)
+            if any(map(_lacks_hubness, views)):
+                # Now, while a worker starts, and not in the first query that has them.
+                hubness = compute_hubness(packed, load_background(), ScoringWeights())
+                self._kept.keep(map(_with_hubness, views, hubness.tolist()))
+                packed = replace(packed, hubness=hubness)
+            yield packed
+
+    def _read_views(self, keys: Sequence[RevisionKey]) -> list[RecordView]:
         missing = [key for key in keys if self._kept.get(key) is None]
         if missing:
             found = self._index.get_forward_records(missing).items()
             self._kept.keep(view_record(key, use_completed(r, self._origins)) for key, r in found)
-        for batch in batches(keys, BATCH_RECORDS):
-            views = (self._kept.get(key) for key in batch)
-            yield pack_views([view for view in views if view is not None])
+        return [view for key in keys if (view := self._kept.get(key)) is not None]
 
     @override
     def release(self, keys: Sequence[RevisionKey]) -> None:
@@ -126,6 +136,10 @@ class MemoryRecords(RecordSource):
 
 def _lacks_hubness(view: RecordView) -> bool:
     return math.isnan(view.hubness)
+
+
+def _with_hubness(view: RecordView, hubness: float) -> RecordView:
+    return view._replace(hubness=hubness)
 
 
 def add_hubness(views: Sequence[RecordView]) -> list[RecordView]:
