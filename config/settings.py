@@ -22,6 +22,7 @@ from config.inbound_settings import (
     GatewaySettings,
     GitSettings,
     HookSettings,
+    OidcSettings,
     SubmissionSettings,
     UploadSettings,
     WebhookSettings,
@@ -352,6 +353,7 @@ class Settings(BaseSettings):
     webhooks: WebhookSettings = WebhookSettings()
     hook: HookSettings = HookSettings()
     gateway: GatewaySettings = GatewaySettings()
+    oidc: OidcSettings = OidcSettings()
     tracing: TracingSettings = TracingSettings()
 
     @property

@@ -22,7 +22,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from config.errors import MisconfiguredError
 from config.inbound_settings import GatewaySettings
 from config.tracing import Span
-from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate
+from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate, get_bearer
+from workers.http.oidc.verifier import OidcVerifier
 from workers.http.problems import problem_response
 from workers.http.rate_limits import RateLimiter, get_client_network
 from workers.http.request_bodies import BoundedBody, check_content_length
@@ -56,11 +57,13 @@ class AccessRules:
 
     tokens: None on the home's socket, which only its user can open. allow_anonymous: whether a
     token is optional as long as none was added. hosts: accepted `Host` headers, None for any.
+    oidc: checks tokens of an issuer, None without one.
     """
 
     tokens: TokenStore | None = None
     allow_anonymous: bool = False
     hosts: Sequence[str] | None = None
+    oidc: OidcVerifier | None = None
 
 
 class AccessMiddleware:
@@ -94,7 +97,7 @@ class AccessMiddleware:
         with structlog.contextvars.bound_contextvars(trace_id=span.trace_id or request_id):
             started = time.perf_counter()
             try:
-                self._check_request(scope, headers)
+                await self._check_request(scope, headers)
                 body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
                 await self._app(scope, body, response)
                 if _is_delivery(scope) and 200 <= response.status < 300:
@@ -108,7 +111,7 @@ class AccessMiddleware:
                 end_request_span(span, scope, response.status)
                 _log_request(scope, response, time.perf_counter() - started, span)
 
-    def _check_request(self, scope: Scope, headers: Headers) -> None:
+    async def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Check the head of a request and note its caller; raises HTTPException to refuse it."""
         if scope["state"].get(OVERLOADED) and scope["path"] not in PUBLIC_PATHS:
             limit = self._settings.connections
@@ -123,7 +126,7 @@ class AccessMiddleware:
             raise HTTPException(400, detail, {"Connection": "close"})
         self._check_host(headers)
         self._check_origin(headers)
-        caller = self._authenticate(scope["path"], headers)
+        caller = await self._authenticate(scope["path"], headers)
         scope["state"]["caller"] = caller
         if self._access.tokens is not None and scope["path"] not in PUBLIC_PATHS:
             self._check_rate(scope)
@@ -173,7 +176,7 @@ class AccessMiddleware:
             403, "web pages of this origin may not send requests; see gateway.origins"
         )
 
-    def _authenticate(self, path: str, headers: Headers) -> Caller:
+    async def _authenticate(self, path: str, headers: Headers) -> Caller:
         if self._access.tokens is not None and (
             path in PUBLIC_PATHS or path.startswith(_WEBHOOK_PREFIX)
         ):
@@ -185,6 +188,8 @@ class AccessMiddleware:
         except MisconfiguredError as error:
             log.error("tokens cannot be read", reason=str(error))
             raise HTTPException(503, "tokens cannot be checked at present") from None
+        if caller is None and self._access.oidc is not None:
+            caller = await self._access.oidc.authenticate(get_bearer(headers))
         if caller is None:
             known = "authorization" in headers
             why = "this token is unknown or expired" if known else "send `Authorization: Bearer …`"

@@ -9,10 +9,23 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from config.errors import UsageError
-from skills.events import Event, SourceChanged, parse_event, parse_request, replace_origin
+from skills.events import (
+    Event,
+    SourceChanged,
+    get_source_id,
+    parse_event,
+    parse_request,
+    replace_origin,
+)
 from tasks.journal.protocol import job_id
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, require_scope
+from workers.http.authentication import (
+    LOCAL_USER,
+    Caller,
+    CurrentCaller,
+    check_source,
+    require_scope,
+)
 from workers.http.jobs import Accepted, get_visible_job
 from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope
@@ -70,6 +83,8 @@ def _record_event(backend: StoreBackend, caller: Caller, text: bytes) -> Event:
     content = event.parse_data()
     if event.replyto:
         raise UsageError("replyto: replies are sent to queues only, not over HTTP; leave it out")
+    if source_id := get_source_id(content):
+        check_source(caller, source_id)
     if isinstance(content, SourceChanged) and content.root:
         resolve_root(backend, caller, content.source_id, content.root)
     event = replace_origin(event, caller.name)

@@ -23,6 +23,7 @@ from workers.http.authentication import (
     Caller,
     CurrentCaller,
     check_scope,
+    check_source,
     require_scope,
 )
 from workers.http.idempotency import IdempotencyKey
@@ -128,6 +129,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         synced now and whenever it changes."""
         create_event = _repository_event if source.url else _directory_event
         changed = create_event(backend, caller, source)
+        check_source(caller, changed.source_id)
         accepted = accept_event(backend, caller, changed, key, response)
         return AcceptedSource(id=accepted.id, source_id=changed.source_id)
 
@@ -140,6 +142,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
         """Sync a source now: fetch the repository, or scan the directory."""
+        check_source(caller, source_id)
         _find_source(backend, source_id)
         return accept_event(backend, caller, SourceChanged(source_id=source_id), key, response)
 
@@ -160,6 +163,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     ) -> Accepted:
         """Remove a source and all its skills. Directories and repositories are not touched; the
         files of uploaded skills are deleted."""
+        check_source(caller, source_id)
         _find_source(backend, source_id)
         return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
 
