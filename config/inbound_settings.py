@@ -142,6 +142,21 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+class AuditSettings(SettingsGroup):
+    """The audit log: one record for each command and request that changes something. If it cannot
+    be written, nothing is changed.
+    """
+
+    enabled: bool = Field(True, description="whether records are written")
+    file: Path | None = Field(
+        None, description="file of the newest records; unset: `audit/audit.jsonl` in the home"
+    )
+    megabytes: float = Field(
+        10.0, ge=0.001, description="size from which a new file is begun, the former ending in `.1`"
+    )
+    files: int = Field(10, ge=1, le=1_000, description="files that are kept")
+
+
 class WebhookSettings(SettingsGroup):
     """Webhook deliveries of repository hosts about pushes.
 

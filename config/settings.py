@@ -19,6 +19,7 @@ from pydantic_settings import (
 )
 
 from config.inbound_settings import (
+    AuditSettings,
     GatewaySettings,
     GitSettings,
     HookSettings,
@@ -354,6 +355,7 @@ class Settings(BaseSettings):
     hook: HookSettings = HookSettings()
     gateway: GatewaySettings = GatewaySettings()
     oidc: OidcSettings = OidcSettings()
+    audit: AuditSettings = AuditSettings()
     tracing: TracingSettings = TracingSettings()
 
     @property

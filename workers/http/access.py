@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import structlog
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from config.errors import MisconfiguredError
 from config.inbound_settings import GatewaySettings
 from config.tracing import Span
+from workers.audit.commands import RECORDED_HEADER
+from workers.audit.log import AuditLog
+from workers.audit.requests import RequestRecorder
 from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate, get_bearer
 from workers.http.oidc.verifier import OidcVerifier
 from workers.http.problems import problem_response
@@ -69,8 +73,15 @@ class AccessRules:
 class AccessMiddleware:
     """ASGI middleware that checks every HTTP request, and answers the refused ones itself."""
 
-    def __init__(self, app: ASGIApp, access: AccessRules, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: AccessRules,
+        settings: GatewaySettings,
+        audit_log: AuditLog | None = None,
+    ) -> None:
         self._app = app
+        self._audit_log = audit_log
         self._access = access
         self._settings = settings
         self._requests = RateLimiter(settings.requests_a_minute, settings.burst)
@@ -98,6 +109,7 @@ class AccessMiddleware:
             started = time.perf_counter()
             try:
                 await self._check_request(scope, headers)
+                response.recorder = self._create_recorder(scope, headers)
                 body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
                 await self._app(scope, body, response)
                 if _is_delivery(scope) and 200 <= response.status < 300:
@@ -110,6 +122,22 @@ class AccessMiddleware:
             finally:
                 end_request_span(span, scope, response.status)
                 _log_request(scope, response, time.perf_counter() - started, span)
+
+    def _create_recorder(self, scope: Scope, headers: Headers) -> RequestRecorder | None:
+        """Return what records the request; None if its sender does, a command on this machine.
+
+        Raises HTTPException (503) if a change could not be recorded.
+        """
+        is_local = self._access.tokens is None
+        if self._audit_log is None or (is_local and RECORDED_HEADER in headers):
+            return None
+        recorder = RequestRecorder(self._audit_log, scope, scope["state"]["caller"].name)
+        try:
+            recorder.check()
+        except MisconfiguredError as error:
+            log.error("changes cannot be recorded", reason=str(error))
+            raise HTTPException(503, "changes cannot be recorded at present") from None
+        return recorder
 
     async def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Check the head of a request and note its caller; raises HTTPException to refuse it."""
@@ -237,6 +265,7 @@ class _ResponseSender:
         self.request_id = request_id
         self.status = 0
         self.location = ""
+        self.recorder: RequestRecorder | None = None
 
     async def __call__(self, message: Message) -> None:
         """Send a message of the response."""
@@ -247,6 +276,10 @@ class _ResponseSender:
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             self.location = headers.get("location", "")
+        recorder = self.recorder
+        is_end = message["type"] == "http.response.body" and not message.get("more_body")
+        if recorder is not None and recorder.is_due(is_end=is_end):
+            await run_in_threadpool(recorder.record, self.status, self.request_id)
         await self._send(message)
 
 

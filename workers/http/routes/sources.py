@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 
@@ -17,6 +17,7 @@ from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describ
 from skills.events.requests import SourceId
 from tasks.sources.git.mirror import check_git_source
 from tasks.sources.readers import find_source
+from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import (
     LOCAL_USER,
@@ -123,10 +124,15 @@ def source_routes(backend: StoreBackend) -> APIRouter:
 
     @router.post("/v1/sources", status_code=202, dependencies=[require_scope(TokenScope.WRITE)])
     def add_source(
-        source: NewSource, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
+        source: NewSource,
+        request: Request,
+        response: Response,
+        caller: CurrentCaller,
+        key: IdempotencyKey = None,
     ) -> AcceptedSource:
         """Add a directory, or as an admin a git repository, or change its options. The source is
         synced now and whenever it changes."""
+        note_object(request, f"{source.source_id or ''} {source.url or source.root}".strip())
         create_event = _repository_event if source.url else _directory_event
         changed = create_event(backend, caller, source)
         check_source(caller, changed.source_id)
