@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from config.settings import Settings
 from workers.audit.log import AuditLog, Outcome, get_local_principal
 
@@ -54,12 +54,26 @@ def recording(
         yield
     except BaseException as error:
         outcome = get_outcome(error)
+        _append(get_settings(), action, name, outcome, keep_error=True)
         raise
+    else:
+        _append(get_settings(), action, name, outcome)
     finally:
         _is_recording.reset(token)
-        settings = get_settings()
-        if settings is not None:
-            AuditLog(settings).append(get_local_principal(), action, name, outcome)
+
+
+def _append(
+    settings: Settings | None, action: str, name: str, outcome: Outcome, keep_error: bool = False
+) -> None:
+    """Write a record. keep_error: what goes on is another error, which names the cause; that of the
+    audit log is logged."""
+    if settings is None:
+        return
+    try:
+        AuditLog(settings).append(get_local_principal(), action, name, outcome)
+    except TransientError:
+        if not keep_error:
+            raise
 
 
 def get_outcome(error: BaseException) -> Outcome:

@@ -20,7 +20,7 @@ from typing import Literal
 
 import structlog
 
-from config.errors import MisconfiguredError
+from config.errors import MisconfiguredError, TransientError
 from config.settings import Settings
 
 log = structlog.get_logger()
@@ -88,7 +88,7 @@ class AuditLog:
     def append(
         self, principal: str, action: str, name: str, outcome: Outcome, request_id: str = ""
     ) -> None:
-        """Write a record; raises MisconfiguredError if that fails.
+        """Write a record; raises TransientError if that fails, as on a full disk.
 
         name: of the object. A refused attempt in a home that does not exist leaves nothing.
         """
@@ -105,7 +105,7 @@ class AuditLog:
                 self._write(line)
         except OSError as error:
             log.error("not recorded in the audit log", action=action, reason=str(error))
-            raise MisconfiguredError(
+            raise TransientError(
                 f"{action} was carried out, but the audit log {self.path} could not be written: "
                 f"{error.strerror}"
             ) from error

@@ -85,7 +85,7 @@ class RequestRecorder:
         return noted is not None if route.only_noted else not is_end or noted is not None
 
     def record(self, status: int, request_id: str) -> None:
-        """Write the record; raises MisconfiguredError if that fails."""
+        """Write the record; raises TransientError if that fails."""
         route = self._find_route()
         if route is None:
             return

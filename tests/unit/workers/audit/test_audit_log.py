@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.errors import MisconfiguredError
+from config.errors import MisconfiguredError, TransientError
 from config.inbound_settings import AuditSettings
 from config.settings import PolicySettings, Settings
 from docs.reference.schemas import render_openapi
@@ -150,7 +150,7 @@ def test_a_folder_in_place_of_the_file_is_found_before_a_change(tmp_path: Path) 
     log = make_log(tmp_path, file=tmp_path)
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
         log.check()
-    with pytest.raises(MisconfiguredError, match="was carried out"):
+    with pytest.raises(TransientError, match="was carried out"):
         log.append("ci", "sources.add", "x", "done")
     (tmp_path / "audit").write_text("a file in place of the folder")
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
