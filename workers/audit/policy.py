@@ -16,8 +16,8 @@ _GROUPS = ("policy", "gateway", "oidc", "webhooks", "submissions", "git", "uploa
 def record_policy_changes(settings: Settings) -> None:
     """Record which of these settings differ from those of the last start in this home.
 
-    Their values are not recorded; a hash of each is kept next to the log. Raises MisconfiguredError or
-    TransientError if the log cannot be written.
+    Their values are not recorded; a hash of each is kept next to the log. Raises
+    MisconfiguredError or TransientError if the log cannot be written.
     """
     if not settings.audit.enabled:
         return
