@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import ipaddress
 from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from config.settings_group import SettingsGroup
 
@@ -64,6 +66,95 @@ class GatewaySettings(SettingsGroup):
         for proxy in proxies:
             ipaddress.ip_network(proxy)
         return proxies
+
+
+class OidcSettings(SettingsGroup):
+    """Bearer tokens of an OpenID Connect issuer, in addition to those of `skillbus tokens`.
+
+    Values of a claim grant scopes. A token whose values grant none is refused.
+    """
+
+    issuer: str = Field(
+        "", description="the issuer, exactly as its tokens name it; empty: no such tokens"
+    )
+    audience: str = Field("", description="what `aud` of a token must name")
+    jwks: str = Field(
+        "",
+        description="file or address of the issuer's keys, a JSON Web Key Set; empty: the "
+        "`jwks_uri` of its discovery document",
+    )
+    groups_claim: str = Field(
+        "groups",
+        min_length=1,
+        description="claim with the values that grant scopes: a list, or words as in `scope`; "
+        "with dots for one in another, such as `realm_access.roles`",
+    )
+    scopes: dict[str, Literal["read", "write", "admin"]] = Field(
+        {}, description="by value of the claim: the scope that it grants"
+    )
+    sources: dict[str, tuple[str, ...]] = Field(
+        {},
+        description="by value of the claim that grants `write`: the sources that may be changed "
+        "with it; values that are not listed here: any",
+    )
+    cache_seconds: float = Field(
+        3_600.0, ge=1, description="how long keys are used before they are fetched again"
+    )
+    timeout_seconds: float = Field(5.0, gt=0, le=60, description="time limit for fetching keys")
+
+    @field_validator("issuer", "jwks")
+    @classmethod
+    def _check_address(cls, address: str) -> str:
+        if "://" in address and not is_safe_address(address):
+            raise ValueError("must be https, or http on a loopback address")
+        return address
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Self:
+        if not self.issuer:
+            return self
+        if "://" not in self.issuer:
+            raise ValueError("issuer must be an address, https://…")
+        if not self.audience or not self.scopes:
+            raise ValueError("an issuer needs `audience` and `scopes`")
+        for value in self.sources:
+            if self.scopes.get(value) != "write":
+                raise ValueError(f"sources: {value!r} must grant `write` in `scopes`")
+        return self
+
+
+def is_safe_address(address: str) -> bool:
+    """Whether keys may be fetched from an address: by https, or from this machine by http."""
+    try:
+        parts = urlsplit(address)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if parts.scheme == "http":
+        return host == "localhost" or _is_loopback(host)
+    return parts.scheme == "https" and bool(host)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class AuditSettings(SettingsGroup):
+    """The audit log: one record for each command and request that changes something. If it cannot
+    be written, nothing is changed.
+    """
+
+    enabled: bool = Field(True, description="whether records are written")
+    file: Path | None = Field(
+        None, description="file of the newest records; unset: `audit/audit.jsonl` in the home"
+    )
+    megabytes: float = Field(
+        10.0, ge=0.001, description="size from which a new file is begun, the former ending in `.1`"
+    )
+    files: int = Field(10, ge=1, le=1_000, description="files that are kept")
 
 
 class WebhookSettings(SettingsGroup):

@@ -19,9 +19,11 @@ from pydantic_settings import (
 )
 
 from config.inbound_settings import (
+    AuditSettings,
     GatewaySettings,
     GitSettings,
     HookSettings,
+    OidcSettings,
     SubmissionSettings,
     UploadSettings,
     WebhookSettings,
@@ -357,6 +359,8 @@ class Settings(BaseSettings):
     webhooks: WebhookSettings = WebhookSettings()
     hook: HookSettings = HookSettings()
     gateway: GatewaySettings = GatewaySettings()
+    oidc: OidcSettings = OidcSettings()
+    audit: AuditSettings = AuditSettings()
     tracing: TracingSettings = TracingSettings()
 
     @property

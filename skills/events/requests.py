@@ -74,6 +74,13 @@ def _require_integer(value: object) -> object:
     return value
 
 
+def _require_number(value: object) -> object:
+    """Accept numbers of JSON, but no booleans and no digits in quotes."""
+    if isinstance(value, bool | str | bytes):
+        raise ValueError("must be a number")
+    return value
+
+
 def _require_skill_id_form(value: object) -> object:
     """Name what a skill id looks like, where the pattern alone would be shown."""
     if isinstance(value, str) and not re.fullmatch(_SKILL_ID, value):
@@ -127,6 +134,7 @@ FilePath = Annotated[
 ]
 _FilterValues = Annotated[tuple[str, ...], Field(max_length=100)]
 _INTEGER = BeforeValidator(_require_integer)
+_NUMBER = BeforeValidator(_require_number)
 
 
 class GitFetchOptions(BaseModel):
@@ -266,7 +274,7 @@ class QueryAsked(BaseModel):
     resend: bool = Field(default=False, strict=True, exclude_if=_is_unset)
     obstacle: str = Field(default="", exclude_if=_is_unset)
     brief: bool = Field(default=False, strict=True, exclude_if=_is_unset)
-    least_probability: Annotated[float, Field(ge=0, le=1)] | None = Field(
+    least_probability: Annotated[float, Field(ge=0, le=1), _NUMBER] | None = Field(
         default=None, exclude_if=_is_null
     )
 

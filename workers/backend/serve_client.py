@@ -7,6 +7,7 @@ from typing import Any
 
 from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 from config.tracing import context_headers, current_context
+from workers.audit.commands import recorded_headers
 
 SOCKET_NAME = "serve.sock"
 
@@ -61,7 +62,10 @@ class ServeClient:
     def _call(self, method: str, path: str, body: Any) -> Any:
         try:
             response = self._client.request(
-                method, path, json=body, headers=context_headers(current_context())
+                method,
+                path,
+                json=body,
+                headers=context_headers(current_context()) | recorded_headers(),
             )
         except self._httpx.TransportError as error:
             raise TransientError(f"skillbus serve does not answer: {error}") from error

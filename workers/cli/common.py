@@ -17,6 +17,7 @@ from config.settings import Settings
 from config.tracing import parse_context, trace
 from graph.protocol import SkillGraph
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
+from workers.cli.audited import prepare_record
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -38,6 +39,7 @@ def read_settings(
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
     configure_logging(settings.log_level if asked_for else "error")
+    prepare_record(ctx, settings)
     if settings.tracing.endpoint and not long_running:
         from workers.tracing.start import tracing  # slow to import
 

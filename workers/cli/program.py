@@ -33,6 +33,7 @@ _COMMANDS = {
     "serve": "workers.cli.processes.serve:serve",
     "gateway": "workers.cli.processes.gateway:gateway",
     "tokens": "workers.cli.operations.tokens:tokens",
+    "audit": "workers.cli.operations.audit:audit",
     "mcp": "workers.cli.processes.mcp:mcp",
     "hook": "workers.cli.operations.hook:hook",
     "consume": "workers.cli.processes.consume:consume",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import structlog
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,7 +23,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from config.errors import MisconfiguredError
 from config.inbound_settings import GatewaySettings
 from config.tracing import Span
-from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate
+from workers.audit.commands import RECORDED_HEADER
+from workers.audit.log import AuditLog
+from workers.audit.requests import RequestRecorder
+from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate, get_bearer
+from workers.http.oidc.verifier import OidcVerifier
 from workers.http.problems import problem_response
 from workers.http.rate_limits import RateLimiter, get_client_network
 from workers.http.request_bodies import BoundedBody, check_content_length
@@ -58,18 +63,27 @@ class AccessRules:
 
     tokens: None on the home's socket, which only its user can open. allow_anonymous: whether a
     token is optional as long as none was added. hosts: accepted `Host` headers, None for any.
+    oidc: checks tokens of an issuer, None without one.
     """
 
     tokens: TokenStore | None = None
     allow_anonymous: bool = False
     hosts: Sequence[str] | None = None
+    oidc: OidcVerifier | None = None
 
 
 class AccessMiddleware:
     """ASGI middleware that checks every HTTP request, and answers the refused ones itself."""
 
-    def __init__(self, app: ASGIApp, access: AccessRules, settings: GatewaySettings) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: AccessRules,
+        settings: GatewaySettings,
+        audit_log: AuditLog | None = None,
+    ) -> None:
         self._app = app
+        self._audit_log = audit_log
         self._access = access
         self._settings = settings
         self._requests = RateLimiter(settings.requests_a_minute, settings.burst)
@@ -96,7 +110,8 @@ class AccessMiddleware:
         with structlog.contextvars.bound_contextvars(trace_id=span.trace_id or request_id):
             started = time.perf_counter()
             try:
-                self._check_request(scope, headers)
+                await self._check_request(scope, headers)
+                response.recorder = self._create_recorder(scope, headers)
                 body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
                 await self._app(scope, body, response)
                 if _is_delivery(scope) and 200 <= response.status < 300:
@@ -110,7 +125,23 @@ class AccessMiddleware:
                 end_request_span(span, scope, response.status)
                 _log_request(scope, response, time.perf_counter() - started, span)
 
-    def _check_request(self, scope: Scope, headers: Headers) -> None:
+    def _create_recorder(self, scope: Scope, headers: Headers) -> RequestRecorder | None:
+        """Return what records the request; None if its sender does, a command on this machine.
+
+        Raises HTTPException (503) if a change could not be recorded.
+        """
+        is_local = self._access.tokens is None
+        if self._audit_log is None or (is_local and RECORDED_HEADER in headers):
+            return None
+        recorder = RequestRecorder(self._audit_log, scope, scope["state"]["caller"].name)
+        try:
+            recorder.check()
+        except MisconfiguredError as error:
+            log.error("changes cannot be recorded", reason=str(error))
+            raise HTTPException(503, "changes cannot be recorded at present") from None
+        return recorder
+
+    async def _check_request(self, scope: Scope, headers: Headers) -> None:
         """Check the head of a request and note its caller; raises HTTPException to refuse it."""
         if scope["state"].get(OVERLOADED) and scope["path"] not in PUBLIC_PATHS:
             limit = self._settings.connections
@@ -125,7 +156,7 @@ class AccessMiddleware:
             raise HTTPException(400, detail, {"Connection": "close"})
         self._check_host(headers)
         self._check_origin(headers)
-        caller = self._authenticate(scope["path"], headers)
+        caller = await self._authenticate(scope["path"], headers)
         scope["state"]["caller"] = caller
         if self._access.tokens is not None and scope["path"] not in PUBLIC_PATHS:
             self._check_rate(scope)
@@ -175,7 +206,7 @@ class AccessMiddleware:
             403, "web pages of this origin may not send requests; see gateway.origins"
         )
 
-    def _authenticate(self, path: str, headers: Headers) -> Caller:
+    async def _authenticate(self, path: str, headers: Headers) -> Caller:
         if self._access.tokens is not None and (
             path in PUBLIC_PATHS or path.startswith((_WEBHOOK_PREFIX, *WELL_KNOWN_PREFIXES))
         ):
@@ -187,6 +218,8 @@ class AccessMiddleware:
         except MisconfiguredError as error:
             log.error("tokens cannot be read", reason=str(error))
             raise HTTPException(503, "tokens cannot be checked at present") from None
+        if caller is None and self._access.oidc is not None:
+            caller = await self._access.oidc.authenticate(get_bearer(headers))
         if caller is None:
             known = "authorization" in headers
             why = "this token is unknown or expired" if known else "send `Authorization: Bearer …`"
@@ -234,6 +267,7 @@ class _ResponseSender:
         self.request_id = request_id
         self.status = 0
         self.location = ""
+        self.recorder: RequestRecorder | None = None
 
     async def __call__(self, message: Message) -> None:
         """Send a message of the response."""
@@ -244,6 +278,10 @@ class _ResponseSender:
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
             self.location = headers.get("location", "")
+        recorder = self.recorder
+        is_end = message["type"] == "http.response.body" and not message.get("more_body")
+        if recorder is not None and recorder.is_due(is_end=is_end):
+            await run_in_threadpool(recorder.record, self.status, self.request_id)
         await self._send(message)
 
 

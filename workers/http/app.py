@@ -11,6 +11,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp
 
 from skills.events import GATEWAY_SOURCE, QueryAsked
+from workers.audit.log import AuditLog
 from workers.backend.store_backend import StoreBackend
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.authentication import require_scope
@@ -60,7 +61,8 @@ def create_gateway(
     access = access or AccessRules()
     api = create_api(backend, access, process_metrics)
     mount_mcp(api, backend)
-    checked = AccessMiddleware(api, access, backend.settings.gateway)
+    audit_log = AuditLog(backend.settings)
+    checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log)
     origins = backend.settings.gateway.origins
     if not origins:
         return checked

@@ -14,10 +14,15 @@ from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request. name: of the token, "" for the user on the home's socket."""
+    """The sender of a request.
+
+    name: of the token, "" for the user on the home's socket. sources: those that it may change,
+    None for any.
+    """
 
     name: str
     scope: TokenScope
+    sources: frozenset[str] | None = None
 
     def can_see(self, owner: str) -> bool:
         """Return whether this caller may read the jobs of the caller named `owner`."""
@@ -42,12 +47,17 @@ def authenticate(
     """
     if tokens is None:
         return LOCAL_USER
-    authorization = headers.get("authorization")
-    if authorization is None:
+    if "authorization" not in headers:
         return ANONYMOUS_CALLER if allow_anonymous and not tokens.are_configured() else None
-    scheme, _, secret = authorization.partition(" ")
-    found = tokens.find(secret.strip()) if scheme.lower() == "bearer" else None
+    secret = get_bearer(headers)
+    found = tokens.find(secret) if secret else None
     return None if found is None else Caller(found.name, found.granted_scope)
+
+
+def get_bearer(headers: Mapping[str, str]) -> str:
+    """Return the bearer token of a request, "" without one."""
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
 
 
 def get_caller(request: Request) -> Caller:
@@ -83,3 +93,9 @@ def check_scope(caller: Caller, scope: TokenScope) -> None:
             f"this needs a token of scope {scope.name.lower()}, and yours is for "
             f"{caller.scope.name.lower()}",
         )
+
+
+def check_source(caller: Caller, source_id: str) -> None:
+    """Raise HTTPException (403) unless the caller may change this source."""
+    if caller.sources is not None and source_id not in caller.sources:
+        raise HTTPException(403, f"this token may not change the source {source_id!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -29,6 +30,8 @@ from skills.events import (
     describe_validation_error,
 )
 from skills.outcomes.model import OutcomeKind, Reporter
+from workers.audit.commands import recorded
+from workers.audit.requests import note_object
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
@@ -189,16 +192,25 @@ class SkillTools:
         except ValidationError as error:
             raise ToolError(describe_validation_error(error)) from None
         try:
-            backend = await self.run_in_thread(self._select_backend)
-            status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
-                backend, report, _owner(ctx)
-            )
+            with self._record(ctx, query_id):
+                backend = await self.run_in_thread(self._select_backend)
+                status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
+                    backend, report, _owner(ctx)
+                )
         except SkillbusError as error:
             raise ToolError(explain_error(error)) from error
         if status.state == "failed":
             raise ToolError(status.reason)
         stored = "stored" if status.state == "done" else "accepted, and stored soon"
         return _build_tool_result(ReportedOutcome(text=f"{outcome}: {stored}"))
+
+    def _record(self, ctx: Context, query_id: str) -> AbstractContextManager[None]:
+        """Have a report recorded in the audit log: by the gateway, or here on standard streams."""
+        http_request = ctx.request_context.request
+        if http_request is None:
+            return recorded(self._settings, "outcomes.report", query_id)
+        note_object(http_request, query_id)
+        return nullcontext()
 
     async def read_resource(self, skill_id: str) -> str:
         """The resource of a skill: its text with its source, up to RESOURCE_TOKENS."""

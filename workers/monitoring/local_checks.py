@@ -61,9 +61,24 @@ def machine_checks(settings: Settings) -> dict[str, Check]:
         checks["reranker"] = lambda: _check_reranker(settings)
     if settings.ranker.weights:
         checks["ranker"] = lambda: _check_ranker(settings)
+    if settings.oidc.issuer:
+        checks["oidc"] = lambda: _check_oidc(settings)
     if settings.language_model.base_url:
         checks["language model"] = lambda: _check_language_model(settings)
     return checks
+
+
+def _check_oidc(settings: Settings) -> str:
+    from workers.http.oidc.keys import load_keys  # slow to import
+
+    try:
+        keys = load_keys(settings.oidc)
+    except SkillbusError as error:
+        raise MisconfiguredError(
+            f"{error}; until its keys can be had, tokens of {settings.oidc.issuer} are accepted "
+            "only by gateways that have them already; check oidc.issuer, oidc.jwks and the network"
+        ) from None
+    return f"{len(keys)} keys of {settings.oidc.issuer}"
 
 
 def library_checks(settings: Settings) -> dict[str, Check]:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 from config.errors import UsageError
 from config.settings import Settings
+from workers.audit.policy import record_policy_changes
 from workers.backend.factory import open_store_backend
 from workers.http.app import create_gateway
 from workers.monitoring.metrics import ProcessMetrics
@@ -41,6 +42,7 @@ def run_gateway(
         stop_requested = stack.enter_context(stop_on_signals())
         process_metrics = ProcessMetrics()
         stack.enter_context(tracing(settings.tracing, process_metrics.measures))
+        record_policy_changes(settings)
         backend = stack.enter_context(open_store_backend(settings, writable=True))
         process_metrics.add_gauges(backend.get_status)
         notify(f"listening on http://{format_address(address)}")

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from config.errors import UsageError
 from config.settings import Settings
 from workers.http.access import LOOPBACK_HOSTS, AccessRules
+from workers.http.oidc.verifier import OidcVerifier
 from workers.http.slow_clients import create_http_protocol
 from workers.http.tokens import open_token_store
 
@@ -49,7 +50,9 @@ def parse_listen_address(text: str, unprotected: bool = False) -> tuple[str, int
 def resolve_listen_address(settings: Settings, text: str, unprotected: bool) -> tuple[str, int]:
     """Host and port of `--listen`; with tokens any address is allowed. Raises UsageError."""
     tokens = open_token_store(settings)
-    return parse_listen_address(text, unprotected or bool(tokens.all()))
+    return parse_listen_address(
+        text, unprotected or bool(tokens.all()) or bool(settings.oidc.issuer)
+    )
 
 
 def format_address(address: tuple[str, int]) -> str:
@@ -59,7 +62,7 @@ def format_address(address: tuple[str, int]) -> str:
 
 
 def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool) -> AccessRules:
-    """Access rules of an address: tokens, or open on loopback while no token exists."""
+    """Access rules of an address: tokens, or open on loopback without any and without an issuer."""
     is_open = unprotected or ipaddress.ip_address(address[0]).is_loopback
     hosts = (
         *LOOPBACK_HOSTS,
@@ -67,7 +70,9 @@ def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool
         format_address((address[0], 0)).rpartition(":")[0],
     )
     tokens = open_token_store(settings)
-    return AccessRules(tokens, is_open and not tokens.are_configured(), hosts)
+    oidc = OidcVerifier(settings.oidc) if settings.oidc.issuer else None
+    allow_anonymous = is_open and oidc is None and not tokens.are_configured()
+    return AccessRules(tokens, allow_anonymous, hosts, oidc)
 
 
 @contextmanager

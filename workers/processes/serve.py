@@ -10,6 +10,7 @@ from pathlib import Path
 from config.errors import UsageError
 from config.settings import Settings
 from skills.events import SourceChanged
+from workers.audit.policy import record_policy_changes
 from workers.backend.factory import open_store_backend
 from workers.backend.home import create_home
 from workers.backend.serve_client import SOCKET_NAME
@@ -52,6 +53,7 @@ def run_serve(
         stop_requested = stack.enter_context(stop_on_signals())
         process_metrics = ProcessMetrics()
         stack.enter_context(tracing(settings.tracing, process_metrics.measures))
+        record_policy_changes(settings)
         opened = open_store_backend(settings, writable=True, measures=process_metrics.measures)
         backend = stack.enter_context(opened)
         process_metrics.add_gauges(backend.get_status)

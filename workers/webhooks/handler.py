@@ -12,7 +12,7 @@ import time
 from typing import Literal
 
 import structlog
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from skills.events import GitPush, SourceChanged, new_event
 from workers.backend.store_backend import StoreBackend
@@ -36,6 +36,8 @@ class Receipt(BaseModel):
     state: Literal["accepted", "ignored", "pong"]
     ids: tuple[str, ...] = ()
     reason: str = ""
+    # Sources that change: for the audit log, and not in the response.
+    sources: tuple[str, ...] = Field((), exclude=True)
 
 
 def handle_delivery(backend: StoreBackend, delivery: Delivery) -> Receipt:
@@ -101,7 +103,9 @@ def _record(
         after=push.after,
         event_ids=ids,
     )
-    return Receipt(state="accepted", ids=tuple(ids))
+    return Receipt(
+        state="accepted", ids=tuple(ids), sources=tuple(one.source_id for one in matching)
+    )
 
 
 def _derive_event_id(host: str, verification: Verification, source_id: str) -> str:

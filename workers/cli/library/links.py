@@ -6,6 +6,7 @@ import click
 
 from graph.records import LinkPlace, LinkType
 from workers.backend.factory import open_backend
+from workers.cli.audited import audited
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.library.link_dismissals import check_reason
 from workers.library.skill_data import dismissal_data
@@ -28,6 +29,7 @@ def links() -> None:
 @click.option("--reason", required=True, help="Why; shown wherever the dismissal is.")
 @json_option
 @click.pass_context
+@audited("links.dismiss", "source", "target", "link_type")
 def dismiss(
     ctx: click.Context, source: str, target: str, link_type: str, reason: str, as_json: bool
 ) -> None:
@@ -75,6 +77,7 @@ def list_dismissed(ctx: click.Context, as_json: bool) -> None:
 @click.argument("target")
 @click.argument("link_type", metavar="TYPE", type=_TYPES)
 @click.pass_context
+@audited("links.restore", "source", "target", "link_type")
 def restore(ctx: click.Context, source: str, target: str, link_type: str) -> None:
     """Take a dismissal back: the link returns if it still has evidence.
 

@@ -13,6 +13,7 @@ from config.errors import MisconfiguredError, PermanentError, TransientError, Us
 from config.language_model_settings import NO_MODEL, OFFLINE_STAGES, QUERY_STAGES, ModelStage
 from config.settings import Settings
 from config.tracing import untraced
+from workers.cli.audited import audited
 from workers.cli.common import (
     json_option,
     open_catalog,
@@ -52,6 +53,7 @@ _FRUITLESS_RUNS = 3
 @click.option("--estimate", is_flag=True, help="Print what it takes, and ask nothing.")
 @json_option
 @click.pass_context
+@audited("skills.refine", "source_id")
 def refine(
     ctx: click.Context,
     source_id: str | None,

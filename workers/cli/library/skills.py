@@ -13,6 +13,7 @@ from skills.events import SkillRemoved
 from skills.skill_policy import SkillPolicy
 from tasks.query.policy_filter import make_policy
 from workers.backend.factory import open_skill_reader
+from workers.cli.audited import audited
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.cli.library.events import submit_and_wait
 from workers.library.skill_data import entry_data, withheld_reason
@@ -153,6 +154,7 @@ def _format_value(value: Any) -> str:
 @skills.command("remove")
 @click.argument("skill_id")
 @click.pass_context
+@audited("skills.remove", "skill_id")
 def remove_skill(ctx: click.Context, skill_id: str) -> None:
     """Unpublish a skill until its folder changes again; delete it if it was uploaded.
 

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from config.errors import UsageError
 from graph.records import SkillState, Source
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
+from workers.cli.audited import audited
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
@@ -43,6 +44,7 @@ def sources() -> None:
 )
 @json_option
 @click.pass_context
+@audited("sources.add", "url", "source_id")
 def add_source(
     ctx: click.Context,
     url: str,
@@ -97,6 +99,7 @@ def add_source(
 @click.argument("source_id")
 @json_option
 @click.pass_context
+@audited("sources.refresh", "source_id")
 def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
     """Fetch a git source, or read a directory, now.
 
@@ -160,6 +163,7 @@ def _is_reachable(source: Source) -> bool:
 @sources.command("remove")
 @click.argument("source_id")
 @click.pass_context
+@audited("sources.remove", "source_id")
 def remove_source(ctx: click.Context, source_id: str) -> None:
     """Remove a source and all its skills from the library; files stay."""
     settings = read_settings(ctx)

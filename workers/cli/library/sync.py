@@ -21,6 +21,7 @@ from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EmbedMode
 from workers.backend.stores import open_graph
 from workers.backend.waiting import wait_for_event
+from workers.cli.audited import audited
 from workers.cli.common import (
     ORIGIN,
     SyncProgress,
@@ -75,6 +76,7 @@ def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:
 )
 @json_option
 @click.pass_context
+@audited("sources.sync", "source_id", "directory")
 def sync(
     ctx: click.Context,
     directory: Path,

@@ -16,6 +16,7 @@ from tasks.sources.uploads.store import open_upload_store
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.backend.waiting import wait_for_event
+from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_to_stderr, read_settings
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 
@@ -32,6 +33,7 @@ _POLL_SECONDS = 0.1
 )
 @json_option
 @click.pass_context
+@audited("skills.upload", "source_id", "path", "what")
 def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: bool) -> None:
     """Upload skills: a SKILL.md, a zip or tar, or a folder.
 

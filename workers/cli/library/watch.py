@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from workers.audit.commands import recorded
 from workers.backend.factory import open_backend
 from workers.cli.common import print_to_stderr, read_settings
 from workers.cli.library.sync import (
@@ -33,7 +34,9 @@ def watch(ctx: click.Context, directory: Path, source_id: str | None) -> None:
     settings = read_settings(ctx)
     content = make_source_event(directory, source_id)
     with open_backend(settings, writable=True, refine="always") as backend:
-        print_report(run_sync(backend, content, SEARCHABLE), as_json=False)
+        with recorded(settings, "sources.watch", f"{content.source_id} {content.root}"):
+            report = run_sync(backend, content, SEARCHABLE)
+        print_report(report, as_json=False)
         if backend.watches_sources:
             print_to_stderr(f"skillbus serve now watches {content.root}")
             return

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
 @_folder_argument
 @json_option
 @click.pass_context
+@audited("library.restore", "folder")
 def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Restore a backup into an empty home, or to servers without a library.
 

@@ -13,6 +13,7 @@ from config.settings import Settings
 from tasks.journal.protocol import DeadLetter, Journal
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
+from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
 from workers.cli.exit_codes import EXIT_FAILED
 from workers.library.dead_letters import dead_letter_data
@@ -91,6 +92,7 @@ def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
 @all_option
 @json_option
 @click.pass_context
+@audited("dead.retry", "letter_ids", "all_letters")
 def retry_letters(
     ctx: click.Context, letter_ids: tuple[str, ...], all_letters: bool, as_json: bool
 ) -> None:
@@ -113,6 +115,7 @@ def retry_letters(
 @all_option
 @json_option
 @click.pass_context
+@audited("dead.discard", "letter_ids", "all_letters")
 def discard_letters(
     ctx: click.Context, letter_ids: tuple[str, ...], all_letters: bool, as_json: bool
 ) -> None:

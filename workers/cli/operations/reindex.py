@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from config.settings import Settings
+from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 )
 @json_option
 @click.pass_context
+@audited("library.reindex", "drop_old")
 def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
     """Build the search index of the model and version now in use, then switch to it.
 

@@ -10,6 +10,7 @@ import click
 
 from config.errors import UsageError
 from workers.backend.home import create_home
+from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
 from workers.http.tokens import TokenScope, open_token_store
 
@@ -35,6 +36,7 @@ def tokens() -> None:
 @click.option("--expires", metavar="90d", help="Lifetime: 30m, 12h or 90d [default: unlimited].")
 @json_option
 @click.pass_context
+@audited("tokens.add", "name", "scope")
 def add(ctx: click.Context, name: str, scope: str, expires: str | None, as_json: bool) -> None:
     """Create a token and print it once: only its SHA-256 is stored.
 
@@ -43,7 +45,7 @@ def add(ctx: click.Context, name: str, scope: str, expires: str | None, as_json:
       skillbus tokens add ci --scope write --expires 90d
     """
     settings = read_settings(ctx)
-    ends = time.time() + _parse_duration(expires) if expires else 0.0
+    ends = time.time() + parse_duration(expires, "--expires") if expires else 0.0
     create_home(settings.home)
     secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends)
     if as_json:
@@ -99,16 +101,18 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 @tokens.command("revoke")
 @click.argument("name")
 @click.pass_context
+@audited("tokens.revoke", "name")
 def revoke(ctx: click.Context, name: str) -> None:
     """Revoke a token: requests with it are rejected from now on."""
     open_token_store(read_settings(ctx)).revoke(name)
     click.echo(f"token {name} revoked")
 
 
-def _parse_duration(text: str) -> int:
+def parse_duration(text: str, option: str) -> int:
+    """Return the seconds of a duration such as `90d`; raises UsageError for another form."""
     found = _DURATION.fullmatch(text.strip().lower())
     if found is None or not int(found[1]):
-        raise UsageError(f"--expires {text}: write minutes, hours or days, as 30m, 12h or 90d")
+        raise UsageError(f"{option} {text}: write minutes, hours or days, as 30m, 12h or 90d")
     return int(found[1]) * _UNIT_SECONDS[found[2]]
 
 

@@ -18,6 +18,7 @@ from skills.outcomes.model import SECONDS_PER_DAY
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.forget import forget_owner
 from workers.backend.factory import open_backend
+from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_table, read_settings
 
 
@@ -101,6 +102,7 @@ def _link_without(settings: Settings) -> None:
 )
 @json_option
 @click.pass_context
+@audited("outcomes.forget", "query_id", "owner", "older_than")
 def forget(
     ctx: click.Context,
     query_id: str | None,

@@ -11,6 +11,7 @@ from skills.events import OutcomesReported, SkillOutcome, describe_validation_er
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 from workers.backend.factory import open_backend
 from workers.backend.waiting import wait_for_event
+from workers.cli.audited import audited
 from workers.cli.common import ORIGIN, json_option, print_json, print_to_stderr, read_settings
 
 _POLL_SECONDS = 0.02
@@ -44,6 +45,7 @@ _POLL_SECONDS = 0.02
 )
 @json_option
 @click.pass_context
+@audited("outcomes.report", "query_id")
 def outcome(
     ctx: click.Context,
     query_id: str,

@@ -9,10 +9,24 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
 from config.errors import UsageError
-from skills.events import Event, SourceChanged, parse_event, parse_request, replace_origin
+from skills.events import (
+    Event,
+    SourceChanged,
+    get_source_id,
+    parse_event,
+    parse_request,
+    replace_origin,
+)
 from tasks.journal.protocol import job_id
+from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, require_scope
+from workers.http.authentication import (
+    LOCAL_USER,
+    Caller,
+    CurrentCaller,
+    check_source,
+    require_scope,
+)
 from workers.http.jobs import Accepted, get_visible_job
 from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope
@@ -50,7 +64,7 @@ def event_routes(backend: StoreBackend) -> APIRouter:
     async def accept_event(request: Request, response: Response, caller: CurrentCaller) -> Accepted:
         """Accept an event about a source or a skill, or a query, as CloudEvents JSON."""
         text = await request.body()
-        event = await run_in_threadpool(_record_event, backend, caller, text)
+        event = await run_in_threadpool(_record_event, backend, caller, text, request)
         kind = "queries" if event.type.startswith("skillbus.query.") else "events"
         response.headers["Location"] = f"/v1/{kind}/{job_id(event)}"
         return Accepted(id=job_id(event))
@@ -64,12 +78,16 @@ def event_routes(backend: StoreBackend) -> APIRouter:
     return router
 
 
-def _record_event(backend: StoreBackend, caller: Caller, text: bytes) -> Event:
+def _record_event(backend: StoreBackend, caller: Caller, text: bytes, request: Request) -> Event:
     """Record an event; raises UsageError for an event that this caller may not send."""
     event = parse_event(text) if caller is LOCAL_USER else parse_request(text)
     content = event.parse_data()
     if event.replyto:
         raise UsageError("replyto: replies are sent to queues only, not over HTTP; leave it out")
+    source_id = get_source_id(content)
+    note_object(request, f"{event.type} {source_id}".strip())
+    if source_id:
+        check_source(caller, source_id)
     if isinstance(content, SourceChanged) and content.root:
         resolve_root(backend, caller, content.source_id, content.root)
     event = replace_origin(event, caller.name)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from graph.records import LinkPlace, LinkType
 from skills.events.requests import SkillId
+from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.library.link_dismissals import MAX_REASON_CHARACTERS
 from workers.library.skill_data import dismissal_data
@@ -55,8 +56,9 @@ def link_routes(backend: StoreBackend) -> APIRouter:
         return {"links": [dismissal_data(one) for one in backend.graph.list_dismissed_links()]}
 
     @router.post("/v1/links/dismissed", response_model=DismissedLinkData, status_code=201)
-    def dismiss_link(dismissal: LinkDismissal) -> dict[str, Any]:
+    def dismiss_link(dismissal: LinkDismissal, request: Request) -> dict[str, Any]:
         """Dismiss a link for good, whatever it comes from."""
+        note_object(request, f"{dismissal.source} {dismissal.target} {dismissal.type.value}")
         place = LinkPlace(dismissal.source, dismissal.target, dismissal.type)
         return backend.dismiss_link(place, dismissal.reason)
 

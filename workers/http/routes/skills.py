@@ -15,7 +15,7 @@ from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.events import SkillRemoved
 from tasks.query.policy_filter import make_policy
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import CurrentCaller, require_scope
+from workers.http.authentication import CurrentCaller, check_source, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
@@ -177,6 +177,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
     ) -> Accepted:
         """Remove a skill until its folder, which is not touched, changes again; the files of an
         uploaded skill are deleted."""
+        check_source(caller, skill_id.partition(":")[0])
         require_entry(backend.graph, skill_id)
         return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
 

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 
@@ -17,12 +17,14 @@ from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describ
 from skills.events.requests import SourceId
 from tasks.sources.git.mirror import check_git_source
 from tasks.sources.readers import find_source
+from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import (
     LOCAL_USER,
     Caller,
     CurrentCaller,
     check_scope,
+    check_source,
     require_scope,
 )
 from workers.http.idempotency import IdempotencyKey
@@ -122,12 +124,18 @@ def source_routes(backend: StoreBackend) -> APIRouter:
 
     @router.post("/v1/sources", status_code=202, dependencies=[require_scope(TokenScope.WRITE)])
     def add_source(
-        source: NewSource, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
+        source: NewSource,
+        request: Request,
+        response: Response,
+        caller: CurrentCaller,
+        key: IdempotencyKey = None,
     ) -> AcceptedSource:
         """Add a directory, or as an admin a git repository, or change its options. The source is
         synced now and whenever it changes."""
+        note_object(request, f"{source.source_id or ''} {source.url or source.root}".strip())
         create_event = _repository_event if source.url else _directory_event
         changed = create_event(backend, caller, source)
+        check_source(caller, changed.source_id)
         accepted = accept_event(backend, caller, changed, key, response)
         return AcceptedSource(id=accepted.id, source_id=changed.source_id)
 
@@ -140,6 +148,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
         """Sync a source now: fetch the repository, or scan the directory."""
+        check_source(caller, source_id)
         _find_source(backend, source_id)
         return accept_event(backend, caller, SourceChanged(source_id=source_id), key, response)
 
@@ -160,6 +169,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     ) -> Accepted:
         """Remove a source and all its skills. Directories and repositories are not touched; the
         files of uploaded skills are deleted."""
+        check_source(caller, source_id)
         _find_source(backend, source_id)
         return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
 

@@ -32,7 +32,7 @@ from tasks.sources.uploads.staging import (
 )
 from tasks.sources.uploads.store import new_package_id, open_upload_store
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller, require_scope
+from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.idempotency import (
     IdempotencyKey,
     derive_job_id,
@@ -129,6 +129,7 @@ def upload_routes(backend: StoreBackend) -> APIRouter:
         """Upload a SKILL.md, or a zip or tar of one or more skills; replaces existing ones."""
         archive_kinds = _get_archive_kinds(request)
         check_source_id(source)
+        check_source(caller, source)
         # Checked first: a stored upload that cannot be accepted would wait for its deletion.
         await run_in_threadpool(backend.check_capacity, "event")
         if not slots.acquire(blocking=False):

@@ -17,6 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
+from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.rate_limits import FairSemaphore, get_client_network
 from workers.http.request_bodies import parse_content_length
@@ -104,6 +105,8 @@ def webhook_routes(backend: StoreBackend) -> APIRouter:
         except TimeoutError:
             detail = "too many deliveries at once; try again"
             raise HTTPException(503, detail, _BUSY | _CLOSE) from None
+        if receipt.state == "accepted":
+            note_object(request, " ".join(receipt.sources))
         if receipt.state != "accepted":
             response.status_code = 200
         elif len(receipt.ids) == 1:

@@ -1,0 +1,50 @@
+"""Changes of the settings that decide what may be sent, and who may change the library."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from config.settings import Settings
+from workers.audit.log import AuditLog, get_local_principal
+from workers.library.user_files import write_atomically
+
+_GROUPS = ("policy", "gateway", "oidc", "webhooks", "submissions", "git", "uploads", "audit")
+
+
+def record_policy_changes(settings: Settings) -> None:
+    """Record which of these settings differ from those of the last start in this home.
+
+    Their values are not recorded; a hash of each is kept next to the log. Raises
+    MisconfiguredError or TransientError if the log cannot be written.
+    """
+    if not settings.audit.enabled:
+        return
+    audit_log = AuditLog(settings)
+    audit_log.check()
+    path = audit_log.path.with_name("settings.json")
+    now = _hash_settings(settings)
+    with audit_log.lock():
+        try:
+            before = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            before = _hash_settings(Settings.model_construct())
+        changed = sorted(name for name in now.keys() | before.keys() if _differs(name, now, before))
+        write_atomically(path, json.dumps(now, indent=1).encode(), 0o600)
+    if changed:
+        audit_log.append(get_local_principal(), "settings.change", " ".join(changed), "done")
+
+
+def _differs(name: str, now: dict[str, str], before: dict[str, str]) -> bool:
+    return now.get(name) != before.get(name)
+
+
+def _hash_settings(settings: Settings) -> dict[str, str]:
+    hashes = {}
+    for group in _GROUPS:
+        values: dict[str, Any] = getattr(settings, group).model_dump(mode="json")
+        for name, value in values.items():
+            text = json.dumps(value, sort_keys=True)
+            hashes[f"{group}.{name}"] = hashlib.sha256(text.encode()).hexdigest()
+    return hashes

@@ -1,0 +1,109 @@
+"""Records of HTTP requests: which routes change something, and what they name as its object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import HTTPConnection
+from starlette.types import Scope
+
+from workers.audit.log import AuditLog, Outcome, get_local_principal
+
+_NOTE = "audit_object"
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingRoute:
+    """A route that changes something.
+
+    parameters: of the path or the query that name the object, if the route does not note another.
+    only_noted: whether a request changes something only if its route notes an object.
+    """
+
+    action: str
+    parameters: tuple[str, ...] = ()
+    only_noted: bool = False
+
+
+CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
+    ("POST", "/v1/skills"): ChangingRoute("skills.upload", ("source", "path")),
+    ("DELETE", "/v1/skills/{skill_id}"): ChangingRoute("skills.remove", ("skill_id",)),
+    ("POST", "/v1/sources"): ChangingRoute("sources.add"),
+    ("POST", "/v1/sources/{source_id}"): ChangingRoute("sources.refresh", ("source_id",)),
+    ("DELETE", "/v1/sources/{source_id}"): ChangingRoute("sources.remove", ("source_id",)),
+    ("POST", "/v1/events"): ChangingRoute("events.submit"),
+    ("POST", "/v1/queries/{query_id}/outcomes"): ChangingRoute("outcomes.report", ("query_id",)),
+    ("POST", "/v1/otlp/logs"): ChangingRoute("outcomes.report"),
+    ("POST", "/v1/letters/{letter_id}/retry"): ChangingRoute("dead.retry", ("letter_id",)),
+    ("DELETE", "/v1/letters/{letter_id}"): ChangingRoute("dead.discard", ("letter_id",)),
+    ("POST", "/v1/links/dismissed"): ChangingRoute("links.dismiss"),
+    ("DELETE", "/v1/links/dismissed"): ChangingRoute("links.restore", ("source", "target", "type")),
+    ("POST", "/v1/webhooks/{host}"): ChangingRoute("webhooks.accept", only_noted=True),
+    ("POST", "/mcp"): ChangingRoute("outcomes.report", only_noted=True),
+}
+"""By method and path. Queries change nothing."""
+
+UNCHANGING_ROUTES = {
+    ("POST", "/v1/queries"),
+    ("DELETE", "/v1/queries/{query_id}"),
+    ("POST", "/v1/answers"),
+}
+"""Routes of other methods than GET that change nothing of the library."""
+
+
+def note_object(request: HTTPConnection, name: str) -> None:
+    """Note what a request changes, for its record."""
+    setattr(request.state, _NOTE, name)
+
+
+class RequestRecorder:
+    """Records one request in the audit log, if it is one that changes something."""
+
+    def __init__(self, audit_log: AuditLog, scope: Scope, principal: str) -> None:
+        self._log = audit_log
+        self._scope = scope
+        self._principal = principal or get_local_principal()
+        self._is_recorded = False
+
+    def check(self) -> None:
+        """Raise MisconfiguredError if a change could not be recorded."""
+        method, path = self._scope["method"], self._scope["path"]
+        if method in _SAFE_METHODS or (method, path) in UNCHANGING_ROUTES:
+            return
+        self._log.check()
+
+    def is_due(self, *, is_end: bool) -> bool:
+        """Whether a record is to be written now: before the response starts, so that what a caller
+        was told is recorded; of a request that may note its object later, before it ends."""
+        route = self._find_route()
+        if route is None or self._is_recorded:
+            return False
+        noted = self._scope["state"].get(_NOTE)
+        return noted is not None if route.only_noted else not is_end or noted is not None
+
+    def record(self, status: int, request_id: str) -> None:
+        """Write the record; raises TransientError if that fails."""
+        route = self._find_route()
+        if route is None:
+            return
+        self._is_recorded = True
+        outcome: Outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
+        name = self._scope["state"].get(_NOTE) or _describe(self._scope, route.parameters)
+        principal = self._principal
+        if route.action == "webhooks.accept":
+            principal = f"webhook:{self._scope['path_params']['host']}"
+        self._log.append(principal, route.action, name, outcome, request_id)
+
+    def _find_route(self) -> ChangingRoute | None:
+        matched = self._scope.get("route")
+        path = getattr(matched, "path_format", "")
+        return CHANGING_ROUTES.get((self._scope["method"], path or self._scope["path"]))
+
+
+def _describe(scope: Scope, parameters: tuple[str, ...]) -> str:
+    query: Mapping[str, Any] = HTTPConnection(scope).query_params
+    values = [scope.get("path_params", {}).get(name) or query.get(name) for name in parameters]
+    return " ".join(str(one) for one in values if one)

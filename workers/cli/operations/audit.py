@@ -1,0 +1,74 @@
+"""`audit`: lists who changed what."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from workers.audit.log import AuditLog, AuditRecord
+from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.operations.tokens import parse_duration
+
+
+@click.command()
+@click.option("--principal", help="Only of this principal: a token's name, `oidc:…`, `local:…`.")
+@click.option("--action", help="Only this action, such as sources.add, or group, such as sources.")
+@click.option("--object", "name", metavar="TEXT", help="Only where the object has this text.")
+@click.option("--outcome", type=click.Choice(["done", "refused", "failed"]), help="Only this.")
+@click.option("--since", metavar="7d", help="Only of the last 30m, 12h or 7d.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Number of records, the newest.",
+)
+@json_option
+@click.pass_context
+def audit(
+    ctx: click.Context,
+    principal: str | None,
+    action: str | None,
+    name: str | None,
+    outcome: str | None,
+    since: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """List who changed what in this home, oldest first: commands, requests and webhooks.
+
+    \b
+    Examples:
+      skillbus audit --since 7d --action sources
+      skillbus audit --principal ci --outcome refused --json
+    """
+    earliest = ""
+    if since:
+        earliest = (
+            datetime.now(UTC) - timedelta(seconds=parse_duration(since, "--since"))
+        ).isoformat()
+    found: deque[AuditRecord] = deque(maxlen=limit)
+    for record in AuditLog(read_settings(ctx)).read():
+        if (
+            principal in (None, record.principal)
+            and (action is None or f"{record.action}.".startswith(f"{action}."))
+            and (name is None or name in record.object)
+            and outcome in (None, record.outcome)
+            and record.time >= earliest
+        ):
+            found.append(record)
+    if as_json:
+        print_json([asdict(record) for record in found])
+    elif not found:
+        click.echo("no records")
+    else:
+        print_table(
+            [
+                (one.time, one.principal, one.action, one.outcome, one.request_id, one.object)
+                for one in found
+            ],
+            ("time", "principal", "action", "outcome", "request", "object"),
+        )
