@@ -1,0 +1,276 @@
+"""Reads the data flow of Python."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from skills.scanner.flow import sources
+from skills.scanner.flow.shell_flow import read_shell
+from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label
+
+_MAX_DEPTH = 80
+_HEADERS = frozenset({"headers", "auth", "cookies"})
+_IGNORED = frozenset({"cert", "verify", "timeout", "env", "cwd", "proxies", "pkey", "key_filename"})
+_INTERPRETERS = frozenset("sh bash zsh python python3 node perl ruby osascript -c -e -u".split())
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def read_python(text: str, first_line: int = 1) -> Flow | None:
+    """The data flow of a module or snippet; None if it cannot be parsed."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    reader = _Reader(tree, first_line)
+    reader.read(tree.body)
+    return reader.flow
+
+
+class _Reader:
+    """Names of a function are qualified by it, so that equal names of others stay apart."""
+
+    def __init__(self, tree: ast.Module, first_line: int) -> None:
+        self.flow = Flow()
+        self._first = first_line - 1
+        self._scope = ""
+        self._locals: dict[str, set[str]] = {}
+        self._functions = {
+            node.name: [arg.arg for arg in node.args.args if arg.arg not in ("self", "cls")]
+            for node in ast.walk(tree)
+            if isinstance(node, _Function)
+        }
+
+    def read(self, statements: Sequence[ast.stmt]) -> None:
+        """Record what statements assign and use."""
+        for statement in statements:
+            if isinstance(statement, _Function):
+                self._read_function(statement)
+            else:
+                self._read_statement(statement)
+
+    def _read_function(self, function: _Function) -> None:
+        outer, self._scope = self._scope, function.name
+        names = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
+        for node in ast.walk(function):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                names.add(node.id)
+        self._locals[function.name] = names
+        self.read(function.body)
+        self._scope = outer
+
+    def _read_statement(self, statement: ast.stmt) -> None:
+        match statement:
+            case ast.Assign(targets=targets, value=value):
+                self._assign(targets, self._value(value))
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign([target], self._value(value))
+            case ast.AugAssign(target=target, value=value):
+                self._assign([target], self._value(value))
+            case ast.For(target=target, iter=value) | ast.AsyncFor(target=target, iter=value):
+                self._assign([target], self._value(value))
+            case ast.With(items=items) | ast.AsyncWith(items=items):
+                for item in items:
+                    self._open(item)
+            case ast.Return(value=ast.expr() as value):
+                self.flow.assign(f"{self._scope}()", self._value(value))
+            case _:
+                for child in ast.iter_child_nodes(statement):
+                    if isinstance(child, ast.expr):
+                        self._value(child)
+        for name in ("body", "orelse", "finalbody"):
+            self.read(getattr(statement, name, []))
+        for handler in getattr(statement, "handlers", []):
+            self.read(handler.body)
+
+    def _open(self, item: ast.withitem) -> None:
+        value = self._value(item.context_expr)
+        if item.optional_vars is None:
+            return
+        self._assign([item.optional_vars], value)
+        # What is written to the file is what its path stands for later.
+        match item.context_expr, item.optional_vars:
+            case ast.Call(args=[path, *_]), ast.Name(id=handle):
+                for name in self._path_names(path):
+                    self.flow.assign(name, Value(names=frozenset({self._qualify(handle)})))
+
+    def _path_names(self, path: ast.expr) -> Iterator[str]:
+        if isinstance(path, ast.Constant) and isinstance(path.value, str):
+            yield f"path:{path.value}"
+        for node in ast.walk(path):
+            if isinstance(node, ast.Name):
+                yield self._qualify(node.id)
+
+    def _assign(self, targets: Sequence[ast.expr], value: Value) -> None:
+        for target in targets:
+            for node in ast.walk(target):
+                if isinstance(node, ast.Name):
+                    self.flow.assign(self._qualify(node.id), value)
+                elif isinstance(node, ast.Attribute) and _dotted(node).startswith("self."):
+                    self.flow.assign(_dotted(node), value)
+
+    def _qualify(self, name: str) -> str:
+        inside = name in self._locals.get(self._scope, ())
+        return f"{self._scope}.{name}" if inside else name
+
+    def _value(self, node: ast.AST, depth: int = 0) -> Value:
+        if depth > _MAX_DEPTH:
+            return EMPTY
+        match node:
+            case ast.Constant(value=str() as text):
+                return sources.label_path(text) | Value(names=frozenset({f"path:{text[:200]}"}))
+            case ast.Name(id=name):
+                return Value(names=frozenset({self._qualify(name)}))
+            case ast.Attribute():
+                return self._attribute(node, depth)
+            case ast.Subscript(value=value, slice=ast.Constant(value=str())):
+                return self._value(value, depth + 1).after("pick")
+            case ast.Call():
+                return self._call(node, depth)
+            case ast.Compare() | ast.Lambda():
+                return EMPTY
+            case ast.BinOp(op=ast.Div()):
+                value = self._children(node, depth)
+                below = value.after("below") if _literals(node.right, "") else value
+                return below | sources.label_path(_literals(node, "/"))
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                for loop in node.generators:
+                    self._assign([loop.target], self._value(loop.iter, depth + 1))
+                parts = (
+                    [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+                )
+                return join(self._value(part, depth + 1) for part in parts)
+        return self._children(node, depth)
+
+    def _children(self, node: ast.AST, depth: int) -> Value:
+        return join(self._value(child, depth + 1) for child in ast.iter_child_nodes(node))
+
+    def _attribute(self, node: ast.Attribute, depth: int) -> Value:
+        dotted = _dotted(node)
+        if dotted in ("os.environ", "environ"):
+            return of_label("environment")
+        if dotted == "sys.argv":
+            return of_label("argument")
+        if dotted.startswith("self."):
+            return Value(names=frozenset({dotted}))
+        return self._value(node.value, depth + 1)
+
+    def _call(self, call: ast.Call, depth: int) -> Value:
+        dotted = _dotted(call.func)
+        last = dotted.rpartition(".")[2]
+        inner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        receiver = self._value(inner, depth + 1) if inner else EMPTY
+        arguments = [self._value(one, depth + 1) for one in call.args]
+        named = {one.arg or "": self._value(one.value, depth + 1) for one in call.keywords}
+        sent = join([*arguments, *(v for k, v in named.items() if k not in _HEADERS | _IGNORED)])
+        line = call.lineno + self._first
+        self._use(call, dotted, receiver, sent, named, line)
+        if last in sources.HARMLESS or dotted in ("os.getenv", "os.environ.get"):
+            return EMPTY
+        if last in ("get", "pop") and inner and call.args and not dotted.startswith("requests."):
+            if isinstance(call.args[0], ast.Constant) and "://" not in str(call.args[0].value):
+                return receiver.after("pick")
+        if last == "home" and dotted.endswith("Path.home"):
+            return of_label("home path")
+        known = self._functions.get(last)
+        if known is not None and (inner is None or dotted.startswith("self.")):
+            for name, value in [*zip(known, arguments, strict=False), *named.items()]:
+                self.flow.assign(f"{last}.{name}", value)
+            return Value(names=frozenset({f"{last}()"}))
+        return self._result(call, dotted, receiver | sent)
+
+    def _result(self, call: ast.Call, dotted: str, through: Value) -> Value:
+        """The value of a call of a function that is not of the file."""
+        last = dotted.rpartition(".")[2]
+        if last in ("join", "joinpath") and _literals(call, ""):
+            through = through.after("below")
+        through |= sources.label_path(_literals(call, "/"))
+        if last in sources.CONNECTION or dotted in sources.CONNECTION:
+            through |= of_label("connection")
+        if last in sources.DECODING:
+            through |= of_label("decoded")
+        if _is_network(dotted):
+            through |= sources.label_download(_literals(call, " "))
+        if last in sources.READING:
+            through = through.after("read")
+        match call.func, last in sources.COPYING or last == "urlretrieve", call.args:
+            case ast.Attribute(value=ast.Name(id=name)), False, [_, *_]:
+                self.flow.assign(self._qualify(name), through)
+            case _, True, [*paths]:
+                for path in paths:
+                    for target in self._path_names(path):
+                        self.flow.assign(target, through)
+        return through
+
+    def _use(
+        self,
+        call: ast.Call,
+        dotted: str,
+        receiver: Value,
+        sent: Value,
+        named: dict[str, Value],
+        line: int,
+    ) -> None:
+        last = dotted.rpartition(".")[2]
+        headers = join(named[name] for name in named.keys() & _HEADERS)
+        if _is_network(dotted):
+            if not sources.is_local(_literals(call, " ")):
+                self.flow.use(line, "network", sent)
+                self.flow.use(line, "header", headers)
+        elif last in sources.SENDING_METHODS:
+            self.flow.use(line, "method", sent, receiver)
+        if dotted in sources.EXECUTING:
+            self.flow.use(line, "execute", sent)
+        elif last in sources.DELETING:
+            self.flow.use(line, "delete", sent)
+        elif dotted in sources.RUNNING and call.args:
+            self._run(call.args[0], line)
+
+    def _run(self, command: ast.expr, line: int) -> None:
+        """A command that is run: its program, and what its words are as a shell command."""
+        match command:
+            case ast.List(elts=words) | ast.Tuple(elts=words):
+                for word in words:
+                    text = word.value if isinstance(word, ast.Constant) else ""
+                    if _dotted(word) == "sys.executable" or text in _INTERPRETERS:
+                        continue
+                    self.flow.use(line, "execute", self._value(word))
+                    break
+            case ast.Name() | ast.Call() | ast.Attribute():
+                self.flow.use(line, "execute", self._value(command))
+        text = " ".join(self._as_shell(command))
+        if text.strip():
+            inner = read_shell(text, line, self._qualify)
+            self.flow.assignments += inner.assignments
+            self.flow.uses += inner.uses
+
+    def _as_shell(self, command: ast.expr) -> Iterator[str]:
+        for node in getattr(command, "elts", None) or getattr(command, "values", [command]):
+            match node:
+                case ast.Constant(value=str() as text):
+                    yield text
+                case ast.FormattedValue(value=ast.Name(id=name)) | ast.Name(id=name):
+                    yield "${" + name + "}"
+
+
+def _is_network(dotted: str) -> bool:
+    last_two = ".".join(dotted.split(".")[-2:])
+    return last_two in sources.NETWORK or dotted.rpartition(".")[2] in sources.NETWORK
+
+
+def _dotted(node: ast.AST) -> str:
+    """The name of a function as written, `a.b.c`; calls within are left out."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name):
+            return f"{_dotted(value)}.{name}".lstrip(".")
+        case ast.Call(func=function):
+            return _dotted(function)
+    return ""
+
+
+def _literals(node: ast.AST, separator: str) -> str:
+    """The texts within an expression, joined."""
+    texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    return separator.join(text for text in texts if isinstance(text, str))[:300]

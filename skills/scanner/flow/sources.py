@@ -1,0 +1,103 @@
+"""What paths, addresses and functions mean for data flow."""
+
+from __future__ import annotations
+
+import re
+
+from skills.scanner.data_files import matches_host, read_list
+from skills.scanner.flow.values import EMPTY, Label, Value, of_label
+
+_SECRET_PATH = re.compile(
+    r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))|$)"
+    r"|\.kube[/\\]config|\bid_(?:rsa|dsa|ecdsa|ed25519)(?!\w|\.pub)|application_default_credentials"
+    r"|/etc/shadow\b|\bwallet\.dat\b|[/\\]keystore\b|Login Data|\b(?:logins\.json|key[34]\.db)\b"
+    r"|\bcookies\.sqlite\b|/(?:Default|Profile \d)/(?:Network/)?Cookies\b|login\.keychain"
+    r"|Library/Keychains|(?:Exodus|Electrum|Ethereum|Atomic|Ledger Live|Bitcoin)[/\\]"
+    r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self|\d+)/environ",
+    re.IGNORECASE,
+)
+_SETTINGS_PATH = re.compile(
+    r"(?:^|[/\\@\s\"'=])\.env(?:\.(?:local|prod\w*|dev\w*))?$|(?:^|[/\\~])\.(?:npmrc|pypirc|netrc"
+    r"|git-credentials|vault-token|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
+    re.IGNORECASE,
+)
+_HOME_PATH = re.compile(r"^(?:~|\$HOME|\$\{HOME\}|C:\\?|/home|/Users|/root)/?\*?$")
+_ADDRESS = re.compile(r"(?:https?|ftps?|wss?)://([^\s/\"'<>)`]+)([^\s\"'<>)`]*)", re.IGNORECASE)
+_BARE = re.compile(r"(?:[^@]*@)?(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?$")
+_LOCAL = re.compile(
+    r"(?:localhost|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0\.0\.0\.0|\[::1\])"
+    r"|^[\w.-]+\.(?:local|lan|internal|test)(?::|$)|^[\w-]+(?::\d+)?$"
+)
+
+# Functions by their last names, in Python and JavaScript; "requests." stands for all of a module.
+NETWORK = frozenset(
+    "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
+    "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
+    "axios.get axios.request got got.post needle.post superagent.post http.request https.request "
+    "https.get http.get sendBeacon Request request.post urllib.request.Request".split()
+)
+CONNECTION = frozenset(
+    "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
+    "create_connection SMTP SMTP_SSL FTP FTP_TLS PoolManager http.request https.request "
+    "net.connect net.createConnection tls.connect WebSocket XMLHttpRequest open_sftp "
+    "createTransport create_connection connect_ex".split()
+)
+SENDING_METHODS = frozenset(
+    "post put patch request send sendall sendto sendmail send_message sendMail storbinary get "
+    "storlines write end connect putfo open".split()
+)
+READING = frozenset(
+    "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
+    "copytree make_archive add write move walk glob load loads cpSync copyFileSync file text "
+    "FormData append parse read_csv dotenv_values connect".split()
+)
+COPYING = frozenset("copy copyfile copy2 copytree move make_archive cpSync copyFileSync".split())
+DECODING = frozenset(
+    "b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode".split()
+)
+EXECUTING = frozenset("exec eval Function runInThisContext runInNewContext runInContext".split())
+RUNNING = frozenset(
+    "os.system os.popen subprocess.run subprocess.call subprocess.Popen subprocess.check_output "
+    "subprocess.check_call exec execSync spawn spawnSync execFile execFileSync execvp execv "
+    "create_subprocess_shell create_subprocess_exec getoutput".split()
+)
+DELETING = frozenset("rmtree rmSync rmdirSync rimraf".split())
+HARMLESS = frozenset(
+    "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
+    "getsize access debug info warning error load_dotenv set_defaults add_argument".split()
+)
+
+
+def label_path(text: str) -> Value:
+    """The labels of a path, EMPTY for any other text."""
+    if len(text) > 300 or "\n" in text:
+        return EMPTY
+    labels: list[Label] = []
+    if _SECRET_PATH.search(text):
+        labels.append("secret path")
+    elif _SETTINGS_PATH.search(text):
+        labels.append("settings path")
+    elif _HOME_PATH.match(text):
+        labels.append("home path")
+    return of_label(*labels) if labels else EMPTY
+
+
+def label_download(text: str) -> Value:
+    """The label of what is fetched from the address in a text, which may be in a variable; EMPTY
+    without an address and for a local one."""
+    address = _ADDRESS.search(text)
+    if address is None:
+        return of_label("download") if "$" in text or "://" not in text and not text else EMPTY
+    host = address[1].lower()
+    if _LOCAL.match(host):
+        return EMPTY
+    if _BARE.match(host):
+        return of_label("bare download")
+    known = matches_host(host, address[2], read_list("hosts.json", "installers"))
+    return of_label("known download" if known else "download")
+
+
+def is_local(text: str) -> bool:
+    """Whether a text has an address, and it is one of this machine or network."""
+    address = _ADDRESS.search(text)
+    return address is not None and bool(_LOCAL.match(address[1].lower()))

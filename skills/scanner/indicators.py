@@ -1,0 +1,97 @@
+"""Indicators of known campaigns: hosts, hashes of files and names, from dated lists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from config.errors import UsageError
+from skills.scanner.data_files import read_data_file
+
+_KINDS = ("hosts", "names", "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Indicators:
+    """What campaigns use, in lower case, with the campaign. updated: the date of the list."""
+
+    updated: str
+    texts: dict[str, str]
+    sha256: dict[str, str]
+
+    def __or__(self, other: Indicators) -> Indicators:
+        updated = max(self.updated, other.updated)
+        return Indicators(updated, self.texts | other.texts, self.sha256 | other.sha256)
+
+
+def parse_indicators(plain: Any) -> Indicators:
+    """Indicators of a list as JSON; raises ValueError that names what is wrong."""
+    if not isinstance(plain, dict) or not isinstance(plain.get("campaigns"), dict):
+        raise ValueError("expected an object with `updated` and `campaigns`")
+    updated = plain.get("updated")
+    if not isinstance(updated, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", updated):
+        raise ValueError("`updated` must be a date such as 2026-01-31")
+    found: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
+    for campaign, lists in plain["campaigns"].items():
+        for kind, values in lists.items() if isinstance(lists, dict) else [("?", None)]:
+            if kind == "source":
+                continue
+            if kind not in _KINDS or not isinstance(values, list):
+                raise ValueError(f"{campaign}: expected lists of {', '.join(_KINDS)}")
+            for value in values:
+                if not isinstance(value, str) or len(value) < 5:
+                    raise ValueError(f"{campaign}: {value!r} is no text of 5 characters or more")
+                found[kind][value.lower()] = str(campaign)
+    return Indicators(updated, found["hosts"] | found["names"], found["sha256"])
+
+
+class _Additional:
+    """The list that the settings name, read once by the process that opens the library."""
+
+    indicators = Indicators("", {}, {})
+
+
+def use_additional_indicators(path: Path | None) -> None:
+    """Add the indicators of a file to those of the package; None adds none. Raises UsageError for
+    a file that cannot be read."""
+    if path is None:
+        _Additional.indicators = Indicators("", {}, {})
+    else:
+        try:
+            _Additional.indicators = parse_indicators(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise UsageError(f"policy.indicators: {path} cannot be used: {error}") from error
+    _known.cache_clear()
+    _pattern.cache_clear()
+
+
+@cache
+def _known() -> Indicators:
+    return parse_indicators(read_data_file("campaigns.json")) | _Additional.indicators
+
+
+@cache
+def _pattern() -> re.Pattern[str]:
+    texts = sorted(_known().texts, key=len, reverse=True)
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, texts))})(?![\w-])")
+
+
+def find_indicators(folded: str) -> Iterator[tuple[int, str]]:
+    """(offset, what) of the indicators in a text in lower case, once each."""
+    texts = _known().texts
+    if any(one in folded for one in texts):
+        seen = set()
+        for match in _pattern().finditer(folded):
+            if match[0] not in seen:
+                seen.add(match[0])
+                yield match.start(), f"{match[0]} of {texts[match[0]]}"
+
+
+def find_campaign(sha256: str) -> str:
+    """The campaign that a file of this hash belongs to, "" for none."""
+    return _known().sha256.get(sha256.lower(), "")
