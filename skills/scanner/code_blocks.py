@@ -10,7 +10,9 @@ Language = Literal["python", "javascript", "shell"]
 
 _LANGUAGES: dict[str, Language] = {
     **dict.fromkeys("python python3 py ipython".split(), "python"),
-    **dict.fromkeys("javascript js mjs cjs node nodejs typescript ts jsx tsx".split(), "javascript"),
+    **dict.fromkeys(
+        "javascript js mjs cjs node nodejs typescript ts jsx tsx".split(), "javascript"
+    ),
     **dict.fromkeys(["", *"bash sh shell zsh console terminal ksh shell-session".split()], "shell"),
 }
 _ENDINGS: dict[str, Language] = {
@@ -20,8 +22,12 @@ _ENDINGS: dict[str, Language] = {
 }
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
-_COMMANDS = "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3"
-_COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s[^\n]*")
+_COMMANDS = (
+    "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3"
+)
+_COMMAND = re.compile(
+    rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s[^\n]*"
+)
 _LEAD = re.compile(r"\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
 _RUNS_OR_SENDS = re.compile(r"curl|wget|\bnc\b|/dev/tcp|scp|rsync|\beval\b|base64|<\(")

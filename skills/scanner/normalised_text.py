@@ -11,7 +11,6 @@ from itertools import accumulate
 
 from skills.required_words import replace_white_space
 from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
-from skills.scanner.word_filter import WordFilter
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
@@ -138,11 +137,6 @@ class NormalisedText:
             for found in _HEADING_LINE.finditer(self.folded)
             if not self.in_code(found.start())
         ][1:]
-
-    @cached_property
-    def words(self) -> WordFilter:
-        """The filter of `spaced`."""
-        return WordFilter(self.spaced)
 
     @cached_property
     def sentences(self) -> list[int]:

@@ -25,6 +25,7 @@ from skills.scanner.rules.hidden_text import find_hidden_characters, find_hidden
 from skills.scanner.rules.orders import ORDER_RULES
 from skills.scanner.rules.packages import find_packages
 from skills.scanner.rules.prerequisites import PREREQUISITE_RULES
+from skills.scanner.word_filter import WordFilter
 
 SCANNER_VERSION = 5
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
@@ -48,9 +49,7 @@ class _Found(NamedTuple):
     quote: str
 
 
-def scan_lines(
-    lines: Sequence[str], body_line: int, path: str = ""
-) -> tuple[SafetyFinding, ...]:
+def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[SafetyFinding, ...]:
     """The findings of a file, by line; `body_line` is the first line of a SKILL.md's body.
 
     path: of another file of the skill, whose ending says what it is; "" is the SKILL.md. The
@@ -67,8 +66,8 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
     text = NormalisedText(lines, len(lines) + 1)
     found = [*_find_hidden(lines, text), *_find_encoded(text)]
-    found += _find_orders(text, [one for one in _ORDERS if _is_spoken(one.rule)])
-    found += _find_patterns(text, [one for one in _PATTERNS if one.speech and _is_spoken(one.rule)])
+    patterns = [one for one in _PATTERNS if one.speech and _is_spoken(one.rule)]
+    found += _find_in_words(text, patterns, [one for one in _ORDERS if _is_spoken(one.rule)])
     return tuple(_to_finding(one, "") for one in found)
 
 
@@ -111,13 +110,13 @@ def _is_spoken(rule: str) -> bool:
 
 def _find_all(lines: Sequence[str], text: NormalisedText, path: str) -> Iterator[_Found]:
     yield from _find_hidden(lines, text)
-    yield from _find_patterns(text, _PATTERNS)
-    yield from _find_orders(text, _ORDERS)
+    codes = tuple(find_script(path, lines)) if path else ()
+    spoken = [one for one in _ORDERS if _is_spoken(one.rule)]
+    yield from _find_in_words(text, _PATTERNS, spoken if codes else _ORDERS)
     for package in find_packages(text):
         yield _weigh(text, package.rule, package.start, package.quote, speech=False)
     for start, quote in find_indicators(text.folded):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    codes = find_script(path, lines) if path and not path.endswith(".md") else ()
     for line, rule in find_flows(codes or find_blocks(lines, text.fenced_lines())):
         quote = lines[min(line, len(lines)) - 1].strip()
         yield _weigh(text, rule, text.offset_of(line), quote, speech=False)
@@ -131,21 +130,22 @@ def _find_hidden(lines: Sequence[str], text: NormalisedText) -> Iterator[_Found]
         yield _Found("hidden-comment", level, text.line_at(start), what)
 
 
-def _find_patterns(text: NormalisedText, rules: Iterable[PatternRule]) -> Iterator[_Found]:
-    for rule in rules:
-        for way in rule.ways:
-            if text.words.may_match(way):
-                for match in islice(way.pattern.finditer(text.folded), MAX_PER_RULE):
-                    start, end = match.span()
-                    quote = text.display[start:end]
-                    yield _weigh(text, rule.rule, start, quote, speech=rule.speech)
+def _find_in_words(
+    text: NormalisedText, patterns: Iterable[PatternRule], orders: Iterable[OrderRule]
+) -> Iterator[_Found]:
+    reading = Reading(text, _word_filter())
+    for rule in patterns:
+        for start, end in islice(reading.find_pattern(rule), MAX_PER_RULE):
+            yield _weigh(text, rule.rule, start, text.display[start:end], speech=rule.speech)
+    for order in orders:
+        for start, end in islice(reading.find_order(order), MAX_PER_RULE):
+            yield _weigh(text, order.rule, start, text.display[start:end], speech=order.spoken)
 
 
-def _find_orders(text: NormalisedText, rules: Iterable[OrderRule]) -> Iterator[_Found]:
-    reading = Reading(text)
-    for rule in rules:
-        for start, end in islice(reading.find(rule), MAX_PER_RULE):
-            yield _weigh(text, rule.rule, start, text.display[start:end], speech=rule.spoken)
+@cache
+def _word_filter() -> WordFilter:
+    ways = [way for rule in _PATTERNS for way in rule.ways]
+    return WordFilter(ways + [way for rule in _ORDERS for way in rule.concepts[0].ways])
 
 
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
@@ -162,7 +162,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
-        found = [*_find_patterns(inner, _PATTERNS), *_find_orders(inner, _ORDERS)]
+        found = [*_find_in_words(inner, _PATTERNS, _ORDERS)]
         found += [
             _Found(rule, 3, line, "") for line, rule in find_flows(find_script("x.sh", lines))
         ]

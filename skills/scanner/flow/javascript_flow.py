@@ -61,7 +61,9 @@ class _Reader:
             case "variable_declarator" | "assignment_expression":
                 return self._assign(node, scope, depth)
             case "for_in_statement":
-                self._bind(node.child_by_field_name("left"), self._field(node, "right", scope), scope)
+                self._bind(
+                    node.child_by_field_name("left"), self._field(node, "right", scope), scope
+                )
             case "pair":
                 key = _text(node.child_by_field_name("key")).strip("\"'`")
                 value = self._field(node, "value", scope)

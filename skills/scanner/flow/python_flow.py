@@ -35,11 +35,25 @@ class _Reader:
         self._first = first_line - 1
         self._scope = ""
         self._locals: dict[str, set[str]] = {}
-        self._functions = {
-            node.name: [arg.arg for arg in node.args.args if arg.arg not in ("self", "cls")]
-            for node in ast.walk(tree)
-            if isinstance(node, _Function)
-        }
+        self._functions: dict[str, list[str]] = {}
+        self._declare(tree)
+
+    def _declare(self, tree: ast.Module) -> None:
+        """Note the functions of a module, their parameters and the names that they assign."""
+        rest: list[tuple[ast.AST, set[str]]] = [(tree, set())]
+        while rest:
+            node, names = rest.pop()
+            if isinstance(node, _Function):
+                names = self._locals.setdefault(node.name, set())
+                listed = [arg.arg for arg in node.args.args if arg.arg not in ("self", "cls")]
+                self._functions[node.name] = listed
+            elif isinstance(node, ast.arg):
+                names.add(node.arg)
+            elif isinstance(node, ast.Name):
+                if isinstance(node.ctx, ast.Store):
+                    names.add(node.id)
+                continue
+            rest += [(child, names) for child in ast.iter_child_nodes(node)]
 
     def read(self, statements: Sequence[ast.stmt]) -> None:
         """Record what statements assign and use."""
@@ -51,11 +65,6 @@ class _Reader:
 
     def _read_function(self, function: _Function) -> None:
         outer, self._scope = self._scope, function.name
-        names = {node.arg for node in ast.walk(function.args) if isinstance(node, ast.arg)}
-        for node in ast.walk(function):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                names.add(node.id)
-        self._locals[function.name] = names
         self.read(function.body)
         self._scope = outer
 
@@ -136,9 +145,7 @@ class _Reader:
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 for loop in node.generators:
                     self._assign([loop.target], self._value(loop.iter, depth + 1))
-                parts = (
-                    [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-                )
+                parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
                 return join(self._value(part, depth + 1) for part in parts)
         return self._children(node, depth)
 
@@ -271,6 +278,14 @@ def _dotted(node: ast.AST) -> str:
 
 
 def _literals(node: ast.AST, separator: str) -> str:
-    """The texts within an expression, joined."""
-    texts = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
-    return separator.join(text for text in texts if isinstance(text, str))[:300]
+    """The texts of an expression, joined: of a path its parts, of a call its arguments."""
+    match node:
+        case ast.Constant(value=str() as text):
+            return text[:300]
+        case ast.Call(args=parts) | ast.JoinedStr(values=parts) | ast.List(elts=parts):
+            return separator.join(filter(None, (_literals(part, separator) for part in parts)))
+        case ast.BinOp(left=left, right=right):
+            return separator.join(
+                filter(None, (_literals(left, separator), _literals(right, separator)))
+            )
+    return ""

@@ -50,9 +50,7 @@ class Value:
     def __or__(self, other: Value) -> Value:
         if other is EMPTY:
             return self
-        return Value(
-            self.labels | other.labels, self.names | other.names, self.inner + other.inner
-        )
+        return Value(self.labels | other.labels, self.names | other.names, self.inner + other.inner)
 
     def after(self, operation: Operation) -> Value:
         """The value that an operation on this one gives."""

@@ -21,21 +21,39 @@ DECODED_RUN = "decoded-run"
 HOME_DELETED = "home-deleted"
 FILE_SENT = "file-sent"
 
-_SOURCE = re.compile(
-    r"\.ssh|\.aws|\.env\b|environ|printenv|\benv\b|process\.env|id_rsa|\.gnupg|\.kube|\.npmrc|\.netrc|keychain"
-    r"|Login Data|[Cc]ookies|wallet|key[34]\.db|credential|\.pypirc|argv|\$1|\$@|\$\{1|shadow|secret-tool|homedir"
-    r"|Path\.home|keystore|\.config|\.docker|export-secret|Exodus|Electrum|rmtree|rmSync"
+# What code must hold for a flow to be in it; to search for words takes less than to parse.
+_SECRETS = (
+    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .azure .npmrc .pypirc .netrc eychain Login+Data ookies wallet "
+    "key4.db key3.db logins.json credentials.json /shadow secret-tool .config/gh gcloud .docker/ export-secret "
+    "Exodus Electrum Ethereum Bitcoin .solana printenv /proc/"
+).split()
+_SETTINGS = re.compile(
+    r"\.env\b|\benviron\b(?!\[|\.get\b|\.setdefault)|process\.env\b(?![.\[])|(?:^|[\n|;&(`] ?)(?:env|set) ?[|>)\n]"
 )
-_SINK = re.compile(
-    r"curl|wget|requests|httpx|urllib|urlopen|fetch\(|axios|http|socket|smtplib|ftplib|\bnc\b|/dev/tcp|scp|rsync"
-    r"|rmtree|rmSync|paramiko|dig |nslookup"
-)
-_FETCH = re.compile(
-    r"curl|wget|urlopen|urlretrieve|requests\.|httpx|fetch\(|axios|b64|base64|atob|unhexlify|fromhex|xxd|openssl"
-)
-_RUN = re.compile(
-    r"\bexec|\beval|system\(|popen|subprocess|spawn|Function\(|\bsh\b|bash|zsh|python|node|perl|\./|chmod|source|/tmp/"
-)
+_GIVEN = "argv argparse $1 $@ $* ${1".split()
+_UPLOADS = "files= -F+ -T+ --data --upload FormData body: data=".split()
+_SHELL_SENDS = "curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet".split()
+_SENDS = {
+    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl".split(),
+    "javascript": "fetch( axios http.request https.request sendBeacon got( got. WebSocket curl".split(),
+    "shell": _SHELL_SENDS,
+}
+_FETCHES = (
+    "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget b64decode base64 atob unhexlify fromhex "
+    "xxd openssl"
+).split()
+_RUNS = {
+    "python": "exec( eval( os.system( shell=True os.popen( chmod sys.executable Popen(".split(),
+    "javascript": "exec( eval( execSync( spawn( spawnSync( Function( runIn".split(),
+    "shell": "|+bash |+sh |sh |bash <( bash+ sh+ eval source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+".split(),
+}
+_DELETES = "rmtree rmSync rimraf".split()
+_HOME = "home expanduser '~".split()
+
+
+def _holds(text: str, words: Iterable[str]) -> bool:
+    """Whether a text holds any of the words, in which a + stands for a space."""
+    return any(word.replace("+", " ") in text for word in words)
 
 
 def find_flows(codes: Iterable[Code]) -> Iterator[tuple[int, str]]:
@@ -45,7 +63,7 @@ def find_flows(codes: Iterable[Code]) -> Iterator[tuple[int, str]]:
     """
     shell = Flow()
     for code in codes:
-        if not _may_matter(code.text):
+        if not _may_matter(code):
             continue
         if code.language == "shell":
             inner = read_shell(code.text, code.first_line)
@@ -59,14 +77,23 @@ def find_flows(codes: Iterable[Code]) -> Iterator[tuple[int, str]]:
     yield from _find_in(shell.evaluate())
 
 
-def _may_matter(text: str) -> bool:
-    sends = _SOURCE.search(text) and _SINK.search(text)
-    return bool(sends or (_FETCH.search(text) and _RUN.search(text)))
+def _may_matter(code: Code) -> bool:
+    text = code.text
+    if _holds(text, _SENDS[code.language]):
+        if _holds(text, _SECRETS) or _SETTINGS.search(text):
+            return True
+        if _holds(text, _GIVEN) and _holds(text, _UPLOADS):
+            return True
+    if _holds(text, _DELETES) and _holds(text, _HOME):
+        return True
+    return _holds(text, _FETCHES) and _holds(text, _RUNS[code.language])
 
 
 def _find_in(reached: Iterable[Reached]) -> Iterator[tuple[int, str]]:
     found = {(one.line, rule) for one in reached for rule in _judge(one)}
-    yield from sorted(found, )
+    yield from sorted(
+        found,
+    )
 
 
 def _judge(one: Reached) -> Iterator[str]:

@@ -13,7 +13,9 @@ from skills.scanner.rules import concepts as c
 ORDER_RULES = (
     OrderRule("override-instructions", (c.OVERRIDES,), unless=c.STYLE),
     OrderRule("claims-precedence", (c.OUTRANKS,)),
-    OrderRule("order-to-send-secrets", (c.SENDS, c.SECRETS, c.ADDRESS), ordered=True, unless=c.HEADER),
+    OrderRule(
+        "order-to-send-secrets", (c.SENDS, c.SECRETS, c.ADDRESS), ordered=True, unless=c.HEADER
+    ),
     OrderRule("order-to-send-secrets", (c.SECRETS_ZH, c.SENDS_ZH, c.ADDRESS), ordered=True),
     OrderRule("hidden-act", (c.SECRETLY,)),
     OrderRule("hidden-act", (c.SILENCE, c.SENDS, c.ADDRESS), reach=1),
@@ -21,10 +23,14 @@ ORDER_RULES = (
     OrderRule("keep-from-user", (c.SILENCE,)),
     OrderRule("standing-order-to-send", (c.STANDING, c.SENDS_OUT, c.ADDRESS)),
     OrderRule("order-to-send-private-data", (c.PRIVATE, c.SENDS_OUT, c.ADDRESS)),
-    OrderRule("host-controls-off", (c.SWITCHES_OFF, c.HOST_CONTROLS), ordered=True, unless=c.CONDITION),
+    OrderRule(
+        "host-controls-off", (c.SWITCHES_OFF, c.HOST_CONTROLS), ordered=True, unless=c.CONDITION
+    ),
     OrderRule("checks-off", (c.CHECKS, c.SWITCHES_OFF, c.FOR_GOOD), unless=c.CONDITION),
     OrderRule("writes-steering-file", (c.STEERING_FILES, c.WRITES, c.UNSEEN)),
-    OrderRule("obeys-fetched-text", (c.FETCHES, c.ADDRESS, c.OBEYS), ordered=True, unless=c.DOCUMENTATION),
+    OrderRule(
+        "obeys-fetched-text", (c.FETCHES, c.ADDRESS, c.OBEYS), ordered=True, unless=c.DOCUMENTATION
+    ),
     OrderRule("false-report", (c.REGARDLESS, c.REPORTS, c.GOOD_RESULT), ordered=True),
     OrderRule("false-report", (c.REPORTS, c.GOOD_RESULT, c.REGARDLESS), ordered=True),
     OrderRule("false-answer", (c.IF_ASKED, c.SAYS, c.DENIAL)),

@@ -18,7 +18,9 @@ _NEEDED = make_concept(
     r"|使用前|无法(?:运行|使用|工作)"
 )
 _ARCHIVE = make_concept(
-    "zip rar 7z archive archives unzip extract unpack decompress", chinese="压缩包 解压", also=r"\.(?:zip|rar|7z)\b"
+    "zip rar 7z archive archives unzip extract unpack decompress",
+    chinese="压缩包 解压",
+    also=r"\.(?:zip|rar|7z)\b",
 )
 _PASSWORD_GIVEN = make_concept(
     also=r"\b(?:(?:password|passphrase|pwd|passcode)\b(?: is| was)?\s{0,2}[:=]?|pass(?::|(?= [`\"'])))\s{0,2}[`\"'“*(]{0,3}(?!for\b|to\b|protected\b"

@@ -60,7 +60,9 @@ def scanner(
 
 def _print_report(report: dict[str, Any]) -> None:
     click.echo(f"level {report['level']} and above:")
-    click.echo(f"found {report['found']} of {report['malicious']} malicious: {report['recall']:.3f}")
+    click.echo(
+        f"found {report['found']} of {report['malicious']} malicious: {report['recall']:.3f}"
+    )
     click.echo(
         f"false {report['false']} of {report['benign']} benign:    {report['false_rate']:.3f}"
     )
