@@ -12,6 +12,7 @@ from skills import licences
 from skills.parsing import tooling
 from skills.record import SafetyFinding, SiblingFile
 from skills.scanner import MAX_FINDINGS, make_finding, scan_lines
+from skills.scanner.data_files import word_set
 from skills.scanner.rules.ordered_scripts import find_ordered_scripts
 from skills.scanner.rules.sibling_files import find_unreadable_files
 
@@ -20,13 +21,13 @@ MAX_FILE_BYTES = 1 << 16
 MAX_BYTES = 1 << 18
 """Limits per skill; the scanner takes a second for 256 KiB of hostile text."""
 
-_CODE_ENDS = frozenset(
-    ".bat .cmd .psm1 .vbs .zsh .fish .lua .php .go .rs .applescript .command .pyw .mts .jsx .tsx".split()
+_CODE_ENDS = word_set(
+    ".bat .cmd .psm1 .vbs .zsh .fish .lua .php .go .rs .applescript .command .pyw .mts .jsx .tsx"
 )
-_TEXT_ENDS = frozenset(".md .mdx .txt .rst".split())
-_BUILD_FILES = frozenset(
+_TEXT_ENDS = word_set(".md .mdx .txt .rst")
+_BUILD_FILES = word_set(
     "makefile dockerfile justfile package.json pyproject.toml requirements.txt setup.cfg mcp.json "
-    ".mcp.json hooks.json settings.json".split()
+    ".mcp.json hooks.json settings.json"
 )
 _PROGRAM_FOLDERS = frozenset({"scripts", "bin", "hooks"})
 

@@ -6,14 +6,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
+from skills.scanner.data_files import word_set
+
 Language = Literal["python", "javascript", "shell"]
 
 _LANGUAGES: dict[str, Language] = {
-    **dict.fromkeys("python python3 py ipython".split(), "python"),
+    **dict.fromkeys(word_set("python python3 py ipython"), "python"),
     **dict.fromkeys(
-        "javascript js mjs cjs node nodejs typescript ts jsx tsx".split(), "javascript"
+        word_set("javascript js mjs cjs node nodejs typescript ts jsx tsx"), "javascript"
     ),
-    **dict.fromkeys(["", *"bash sh shell zsh console terminal ksh shell-session".split()], "shell"),
+    **dict.fromkeys(
+        ["", *word_set("bash sh shell zsh console terminal ksh shell-session")], "shell"
+    ),
 }
 _ENDINGS: dict[str, Language] = {
     **dict.fromkeys(("py", "pyw"), "python"),
@@ -32,7 +36,8 @@ _LEAD = re.compile(r"\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
 _RUNS_OR_SENDS = re.compile(r"curl|wget|\bnc\b|/dev/tcp|scp|rsync|\beval\b|base64|<\(")
 _EMBEDDED = re.compile(
-    r"\b(?P<program>python3?|node)\b[^\n]{0,80}?(?:<<-?\s*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=mark)\b"
+    r"\b(?P<program>python3?"
+    r"|node)\b[^\n]{0,80}?(?:<<-?\s*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=mark)\b"
     r"|\s-[ce]\s+(?P<quote>['\"])(?P<line>.*?)(?P=quote)(?=\s|$|[|;&)]))",
     re.DOTALL,
 )

@@ -35,3 +35,8 @@ def matches_host(host: str, path: str, known: Sequence[str]) -> bool:
         if same and (not slash or path.lower().startswith(f"/{prefix}")):
             return True
     return False
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The words in a text, separated by white space."""
+    return frozenset(text.split())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import UsageError
+from skills.filtered_pattern import FilteredPattern
 from skills.scanner.data_files import read_data_file
 
 _KINDS = ("hosts", "names", "sha256")
@@ -76,20 +77,18 @@ def _known() -> Indicators:
 
 
 @cache
-def _pattern() -> re.Pattern[str]:
+def _pattern() -> FilteredPattern:
     texts = sorted(_known().texts, key=len, reverse=True)
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, texts))})(?![\w-])")
+    return FilteredPattern(rf"(?<![\w-])(?:{'|'.join(map(re.escape, texts))})(?![\w-])")
 
 
 def find_indicators(folded: str) -> Iterator[tuple[int, str]]:
     """(offset, what) of the indicators in a text in lower case, once each."""
-    texts = _known().texts
-    if any(one in folded for one in texts):
-        seen = set()
-        for match in _pattern().finditer(folded):
-            if match[0] not in seen:
-                seen.add(match[0])
-                yield match.start(), f"{match[0]} of {texts[match[0]]}"
+    seen = set()
+    for match in _pattern().finditer(folded):
+        if match[0] not in seen:
+            seen.add(match[0])
+            yield match.start(), f"{match[0]} of {_known().texts[match[0]]}"
 
 
 def find_campaign(sha256: str) -> str:

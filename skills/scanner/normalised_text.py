@@ -14,7 +14,7 @@ from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
-_MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] ")
+_MAYBE_SPELT_OUT = re.compile(r"(?<= )[^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _ABOUT_ATTACKS = re.compile(
     r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
     r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
@@ -51,7 +51,8 @@ _NEGATION = re.compile(
 
 
 _ATTACK_HEADING = re.compile(
-    r"red flags?|attacks?|threats?|malicious|injection|suspicious|vulnerab|anti-?pattern|what to (?:look"
+    r"red flags?|attacks?|threats?|malicious|injection|suspicious|vulnerab|anti-?pattern"
+    r"|what to (?:look"
     r"|watch|check)|detect|forbidden|prohibited|never|do not|don'?ts?\b|indicators?|bad example"
     r"|warning signs|common mistakes|红线|反模式|攻击|威胁|恶意|检测|禁止|可疑"
 )
@@ -67,21 +68,26 @@ class NormalisedText:
     `is_about_attacks`: whether the frontmatter says that the skill is about attacks.
     """
 
-    def __init__(self, lines: Sequence[str], body_line: int) -> None:
+    def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
+        """is_code: the file is a script, whose lines are no paragraphs."""
         plain = [line if line.isascii() else _replace_characters(line) for line in lines]
-        if any(map(_MAYBE_SPELT_OUT.search, plain)):
-            plain = [_SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), one) for one in plain]
-        plain = [
-            line if line.isprintable() and "  " not in line else _SPACES.sub(" ", line)
-            for line in plain
-        ]
-        self._fenced = _fenced(plain, body_line)
-        self.display = "".join(_join_lines(plain, self._fenced, body_line)).replace("\\\n", "  ")
+        whole = "\n".join(plain)
+        if not is_code:
+            if _MAYBE_SPELT_OUT.search(whole):
+                whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
+            whole = _SPACES.sub(" ", whole)
+            plain = whole.split("\n")
+        has_fences = not is_code and ("```" in whole or "~~~" in whole)
+        self._fenced = _fenced(plain, body_line) if has_fences else [is_code] * len(plain)
+        if not is_code:
+            whole = "".join(_join_lines(plain, self._fenced, body_line))
+        self.display = whole.replace("\\\n", "  ")
         self.folded = _lower_same_length(self.display)
         self.spaced = replace_white_space(self.folded)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
+        self._is_code = is_code
 
     def line_at(self, offset: int) -> int:
         """The line (1-based) of a character."""
@@ -140,7 +146,9 @@ class NormalisedText:
 
     @cached_property
     def sentences(self) -> list[int]:
-        """Offset of each sentence."""
+        """Offset of each sentence, of a script each line."""
+        if self._is_code:
+            return self._starts[:-1]
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
 
     def fenced_lines(self) -> list[bool]:

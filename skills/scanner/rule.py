@@ -75,12 +75,11 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OrderRule:
-    """A rule that finds concepts together in a sentence or its neighbours.
+    """A rule that finds concepts together in a sentence, or in it and its neighbours.
 
-    concepts: the first is looked for first, so it should be rare. ordered: they follow each other in
-    this order, within `reach` sentences. reach: how many sentences
-    away from the first concept the others may be. unless: what must not be said there. spoken:
-    whether these are words to the reader, which code or quotes only mention.
+    concepts: the first is looked for first, so it should be rare. reach: how many sentences away
+    the others may be. unless: what must not be said there. spoken: whether these are words to the
+    reader, which code or quotes only mention. ordered: whether they follow each other.
     """
 
     rule: str

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
-from skills.scanner.code_blocks import find_blocks, find_script
+from skills.scanner.code_blocks import Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.indicators import find_indicators
 from skills.scanner.normalised_text import NormalisedText
@@ -56,8 +56,9 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     frontmatter is scanned too, since its description reaches prompts first. Time is linear in the
     text. Reasons have no control characters and limited length.
     """
-    text = NormalisedText(lines, body_line)
-    findings = {_to_finding(one, path) for one in _find_all(lines, text, path)}
+    codes = tuple(find_script(path, lines)) if path else ()
+    text = NormalisedText(lines, body_line, is_code=bool(codes))
+    findings = {_to_finding(one, path) for one in _find_all(lines, text, codes)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
 
@@ -108,9 +109,10 @@ def _is_spoken(rule: str) -> bool:
     return list_rules()[rule].kind in _SPOKEN_KINDS
 
 
-def _find_all(lines: Sequence[str], text: NormalisedText, path: str) -> Iterator[_Found]:
+def _find_all(
+    lines: Sequence[str], text: NormalisedText, codes: Sequence[Code]
+) -> Iterator[_Found]:
     yield from _find_hidden(lines, text)
-    codes = tuple(find_script(path, lines)) if path else ()
     spoken = [one for one in _ORDERS if _is_spoken(one.rule)]
     yield from _find_in_words(text, _PATTERNS, spoken if codes else _ORDERS)
     for package in find_packages(text):

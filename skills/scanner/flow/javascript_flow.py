@@ -7,17 +7,19 @@ from functools import cache
 
 from tree_sitter import Language, Node, Parser
 
+from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
+from skills.scanner.flow.calls import Call, record_call
 from skills.scanner.flow.shell_flow import read_shell
 from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label
 
 _MAX_DEPTH = 80
-_FUNCTIONS = frozenset(
+_FUNCTIONS = word_set(
     "function_declaration function_expression arrow_function method_definition "
-    "generator_function_declaration".split()
+    "generator_function_declaration"
 )
-_IGNORED = frozenset("env cwd timeout agent cert signal".split())
-_HEADERS = frozenset("headers auth".split())
+_IGNORED = word_set("env cwd timeout agent cert signal")
+_HEADERS = word_set("headers auth")
 
 
 @cache
@@ -49,7 +51,7 @@ class _Reader:
             return EMPTY
         match node.type:
             case "program" | "statement_block":
-                self._hoist(node, scope)
+                self._hoist(node)
             case "string" | "template_string":
                 return self._string(node, scope, depth)
             case "identifier" | "shorthand_property_identifier":
@@ -58,29 +60,31 @@ class _Reader:
                 return self._member(node, scope, depth)
             case "call_expression" | "new_expression":
                 return self._call(node, scope, depth)
-            case "variable_declarator" | "assignment_expression":
+            case "variable_declarator" | "assignment_expression" | "for_in_statement":
                 return self._assign(node, scope, depth)
-            case "for_in_statement":
-                self._bind(
-                    node.child_by_field_name("left"), self._field(node, "right", scope), scope
-                )
             case "pair":
-                key = _text(node.child_by_field_name("key")).strip("\"'`")
-                value = self._field(node, "value", scope)
-                if key in _IGNORED:
-                    return EMPTY
-                return value.after("pick") if key in _HEADERS else value
+                return self._pair(node, scope)
             case "return_statement":
                 self.flow.assign(f"{scope}()", self._all(node, scope, depth))
                 return EMPTY
             case kind if kind in _FUNCTIONS:
                 return self._function(node, scope, depth)
             case "binary_expression":
-                if _text(node.child_by_field_name("operator"))[:1] in ("=", "!", "<", ">"):
-                    return EMPTY
-                value = self._all(node, scope, depth)
-                return value | sources.label_path("/".join(_literals(node)).replace("//", "/"))
+                return self._binary(node, scope, depth)
         return self._all(node, scope, depth)
+
+    def _pair(self, node: Node, scope: str) -> Value:
+        key = _text(node.child_by_field_name("key")).strip("\"'`")
+        value = self._field(node, "value", scope)
+        if key in _IGNORED:
+            return EMPTY
+        return value.after("pick") if key in _HEADERS else value
+
+    def _binary(self, node: Node, scope: str, depth: int) -> Value:
+        if _text(node.child_by_field_name("operator"))[:1] in ("=", "!", "<", ">"):
+            return EMPTY
+        path = "/".join(_literals(node)).replace("//", "/")
+        return self._all(node, scope, depth) | sources.label_path(path)
 
     def _all(self, node: Node, scope: str, depth: int) -> Value:
         return join([self.read(child, scope, depth + 1) for child in node.named_children])
@@ -89,7 +93,7 @@ class _Reader:
         child = node.child_by_field_name(name)
         return self.read(child, scope, depth + 1) if child else EMPTY
 
-    def _hoist(self, node: Node, scope: str) -> None:
+    def _hoist(self, node: Node) -> None:
         for child in node.named_children:
             if child.type == "function_declaration":
                 names = _identifiers(child.child_by_field_name("parameters"))
@@ -139,6 +143,7 @@ class _Reader:
         left = node.child_by_field_name("name") or node.child_by_field_name("left")
         right = node.child_by_field_name("value") or node.child_by_field_name("right")
         value = self.read(right, scope, depth + 1) if right else EMPTY
+        self._field(node, "body", scope, depth)
         if node.type == "variable_declarator":
             self._declared.setdefault(scope, set()).update(_identifiers(left))
         self._bind(left, value, scope)
@@ -158,52 +163,28 @@ class _Reader:
         listed = node.child_by_field_name("arguments")
         nodes = listed.named_children if listed else []
         arguments = [self.read(one, scope, depth + 1) for one in nodes]
-        dotted = _dotted(function)
-        last = dotted.rpartition(".")[2]
+        name = _dotted(function)
+        last = name.rpartition(".")[2]
         inner = function.child_by_field_name("object") if function else None
-        receiver = self.read(inner, scope, depth + 1) if inner else EMPTY
         line = self._first + node.start_point[0]
-        sent = join(arguments)
-        text = " ".join(_literals(listed))
-        network = dotted in sources.NETWORK or last in ("fetch", "axios", "got", "sendBeacon")
-        if network and not sources.is_local(text):
-            self.flow.use(line, "network", sent)
-        elif last in sources.SENDING_METHODS:
-            self.flow.use(line, "method", sent, receiver)
-        if dotted in sources.EXECUTING or last in sources.EXECUTING - {"exec"}:
-            if not (dotted == "exec" and text):
-                self.flow.use(line, "execute", sent)
-        if last in sources.RUNNING and nodes and (inner is None or "child_process" in dotted):
+        if last in sources.RUNNING and nodes and (inner is None or "child_process" in name):
             self._run(nodes[0], arguments[0], line, scope)
-        if last in sources.DELETING:
-            self.flow.use(line, "delete", sent)
-        if last in sources.HARMLESS or dotted.startswith("console."):
-            return EMPTY
-        if last == "homedir":
-            return of_label("home path")
+            name = f"child_process.{last}"
         known = self._functions.get(last) if inner is None else None
         if known is not None:
-            for name, value in zip(known, arguments, strict=False):
-                self.flow.assign(f"{last}.{name}", value)
+            for parameter, value in zip(known, arguments, strict=False):
+                self.flow.assign(f"{last}.{parameter}", value)
             return Value(names=frozenset({f"{last}()"}))
-        result = receiver | (sent.after("below") if last == "join" and text else sent)
-        result |= sources.label_path("/".join(_literals(listed)))
-        if dotted in sources.CONNECTION or last in sources.CONNECTION:
-            result |= of_label("connection")
-        decoding = last in sources.DECODING or (
-            dotted == "Buffer.from" and any(one in text for one in ("base64", "hex"))
+        receiver = self.read(inner, scope, depth + 1) if inner else EMPTY
+        is_name = inner is not None and inner.type == "identifier"
+        variable = self._qualify(_text(inner), scope) if is_name else name
+        texts = _literals(listed)
+        targets = [f"path:{text}" for text in texts]
+        targets += [self._qualify(one, scope) for one in _identifiers(listed)]
+        call = Call(
+            line, name, receiver, variable, join(arguments), EMPTY, " ".join(texts), targets
         )
-        if decoding:
-            result |= of_label("decoded")
-        if network:
-            result |= sources.label_download(text)
-        if inner is not None and inner.type == "identifier" and arguments:
-            self.flow.assign(self._qualify(_text(inner), scope), sent)
-        if last in ("copyFileSync", "cpSync", "writeFileSync", "writeFile"):
-            for one in nodes[:2]:
-                for name in [f"path:{text}" for text in _literals(one)] + list(_identifiers(one)):
-                    self.flow.assign(self._qualify(name, scope), sent)
-        return result.after("read") if last in sources.READING else result
+        return record_call(self.flow, call)
 
     def _run(self, node: Node, value: Value, line: int, scope: str) -> None:
         """A command that is run: a value as it is, or a text with values in it."""
@@ -243,7 +224,7 @@ def _dotted(node: Node | None) -> str:
         name = _text(node.child_by_field_name("property"))
         return f"{_dotted(node.child_by_field_name('object'))}.{name}".lstrip(".")
     if node.type in ("call_expression", "await_expression", "parenthesized_expression"):
-        inner = node.child_by_field_name("function") or (node.named_children or [None])[0]
+        inner = node.child_by_field_name("function") or next(iter(node.named_children), None)
         return "child_process" if "child_process" in _text(node) else _dotted(inner)
     return _text(node) if node.type == "identifier" else ""
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
+from skills.scanner.flow.calls import Call, record_call
 from skills.scanner.flow.shell_flow import read_shell
 from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label
 
 _MAX_DEPTH = 80
 _HEADERS = frozenset({"headers", "auth", "cookies"})
 _IGNORED = frozenset({"cert", "verify", "timeout", "env", "cwd", "proxies", "pkey", "key_filename"})
-_INTERPRETERS = frozenset("sh bash zsh python python3 node perl ruby osascript -c -e -u".split())
+_INTERPRETERS = word_set("sh bash zsh python python3 node perl ruby osascript -c -e -u")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -139,14 +141,14 @@ class _Reader:
             case ast.Compare() | ast.Lambda():
                 return EMPTY
             case ast.BinOp(op=ast.Div()):
-                value = self._children(node, depth)
-                below = value.after("below") if _literals(node.right, "") else value
+                parts = self._children(node, depth)
+                below = parts.after("below") if _literals(node.right, "") else parts
                 return below | sources.label_path(_literals(node, "/"))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 for loop in node.generators:
                     self._assign([loop.target], self._value(loop.iter, depth + 1))
-                parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-                return join(self._value(part, depth + 1) for part in parts)
+                made = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+                return join(self._value(part, depth + 1) for part in made)
         return self._children(node, depth)
 
     def _children(self, node: ast.AST, depth: int) -> Value:
@@ -163,75 +165,31 @@ class _Reader:
         return self._value(node.value, depth + 1)
 
     def _call(self, call: ast.Call, depth: int) -> Value:
-        dotted = _dotted(call.func)
-        last = dotted.rpartition(".")[2]
+        name = _dotted(call.func)
+        last = name.rpartition(".")[2]
         inner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        receiver = self._value(inner, depth + 1) if inner else EMPTY
         arguments = [self._value(one, depth + 1) for one in call.args]
         named = {one.arg or "": self._value(one.value, depth + 1) for one in call.keywords}
-        sent = join([*arguments, *(v for k, v in named.items() if k not in _HEADERS | _IGNORED)])
         line = call.lineno + self._first
-        self._use(call, dotted, receiver, sent, named, line)
-        if last in sources.HARMLESS or dotted in ("os.getenv", "os.environ.get"):
-            return EMPTY
-        if last in ("get", "pop") and inner and call.args and not dotted.startswith("requests."):
-            if isinstance(call.args[0], ast.Constant) and "://" not in str(call.args[0].value):
-                return receiver.after("pick")
-        if last == "home" and dotted.endswith("Path.home"):
-            return of_label("home path")
-        known = self._functions.get(last)
-        if known is not None and (inner is None or dotted.startswith("self.")):
-            for name, value in [*zip(known, arguments, strict=False), *named.items()]:
-                self.flow.assign(f"{last}.{name}", value)
-            return Value(names=frozenset({f"{last}()"}))
-        return self._result(call, dotted, receiver | sent)
-
-    def _result(self, call: ast.Call, dotted: str, through: Value) -> Value:
-        """The value of a call of a function that is not of the file."""
-        last = dotted.rpartition(".")[2]
-        if last in ("join", "joinpath") and _literals(call, ""):
-            through = through.after("below")
-        through |= sources.label_path(_literals(call, "/"))
-        if last in sources.CONNECTION or dotted in sources.CONNECTION:
-            through |= of_label("connection")
-        if last in sources.DECODING:
-            through |= of_label("decoded")
-        if _is_network(dotted):
-            through |= sources.label_download(_literals(call, " "))
-        if last in sources.READING:
-            through = through.after("read")
-        match call.func, last in sources.COPYING or last == "urlretrieve", call.args:
-            case ast.Attribute(value=ast.Name(id=name)), False, [_, *_]:
-                self.flow.assign(self._qualify(name), through)
-            case _, True, [*paths]:
-                for path in paths:
-                    for target in self._path_names(path):
-                        self.flow.assign(target, through)
-        return through
-
-    def _use(
-        self,
-        call: ast.Call,
-        dotted: str,
-        receiver: Value,
-        sent: Value,
-        named: dict[str, Value],
-        line: int,
-    ) -> None:
-        last = dotted.rpartition(".")[2]
-        headers = join(named[name] for name in named.keys() & _HEADERS)
-        if _is_network(dotted):
-            if not sources.is_local(_literals(call, " ")):
-                self.flow.use(line, "network", sent)
-                self.flow.use(line, "header", headers)
-        elif last in sources.SENDING_METHODS:
-            self.flow.use(line, "method", sent, receiver)
-        if dotted in sources.EXECUTING:
-            self.flow.use(line, "execute", sent)
-        elif last in sources.DELETING:
-            self.flow.use(line, "delete", sent)
-        elif dotted in sources.RUNNING and call.args:
+        if name in sources.RUNNING and call.args:
             self._run(call.args[0], line)
+        known = self._functions.get(last)
+        if known is not None and (inner is None or name.startswith("self.")):
+            for parameter, value in [*zip(known, arguments, strict=False), *named.items()]:
+                self.flow.assign(f"{last}.{parameter}", value)
+            return Value(names=frozenset({f"{last}()"}))
+        plain = [value for key, value in named.items() if key not in _HEADERS | _IGNORED]
+        recorded = Call(
+            line,
+            name,
+            receiver=self._value(inner, depth + 1) if inner else EMPTY,
+            variable=self._qualify(inner.id) if isinstance(inner, ast.Name) else name,
+            sent=join([*arguments, *plain]),
+            headers=join(named[key] for key in named.keys() & _HEADERS),
+            text=_literals(call, " "),
+            targets=[target for one in call.args for target in self._path_names(one)],
+        )
+        return record_call(self.flow, recorded)
 
     def _run(self, command: ast.expr, line: int) -> None:
         """A command that is run: its program, and what its words are as a shell command."""
@@ -258,11 +216,6 @@ class _Reader:
                     yield text
                 case ast.FormattedValue(value=ast.Name(id=name)) | ast.Name(id=name):
                     yield "${" + name + "}"
-
-
-def _is_network(dotted: str) -> bool:
-    last_two = ".".join(dotted.split(".")[-2:])
-    return last_two in sources.NETWORK or dotted.rpartition(".")[2] in sources.NETWORK
 
 
 def _dotted(node: ast.AST) -> str:

@@ -8,18 +8,19 @@ from functools import cache
 
 from tree_sitter import Language, Node, Parser
 
+from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
 from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label
 
 _MAX_DEPTH = 60
-_SHELLS = frozenset("sh bash zsh dash ksh".split())
-_INTERPRETERS = _SHELLS | frozenset("python python3 node perl ruby osascript php pwsh".split())
-_PREFIXES = frozenset("sudo env nohup command exec time doas then do else -E -n".split())
-_SENDERS = frozenset("curl wget nc ncat netcat socat telnet http https xh ftp sftp mail".split())
-_LOOKUPS = frozenset("dig nslookup host drill ping".split())
-_HEADERS = frozenset("-H --header -u --user --oauth2-bearer -b --cookie -A --user-agent".split())
-_IGNORED = frozenset("-i -o --output --key --cert -E -K -O --config -F. --cacert -P -p".split())
-_UPLOADS = frozenset("-T --upload-file --post-file --body-file".split())
+_SHELLS = word_set("sh bash zsh dash ksh")
+_INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
+_PREFIXES = word_set("sudo env nohup command exec time doas then do else -E -n")
+_SENDERS = word_set("curl wget nc ncat netcat socat telnet http https xh ftp sftp mail")
+_LOOKUPS = word_set("dig nslookup host drill ping")
+_HEADERS = word_set("-H --header -u --user --oauth2-bearer -b --cookie -A --user-agent")
+_IGNORED = word_set("-i -o --output --key --cert -E -K -O --config -F. --cacert -P -p")
+_UPLOADS = word_set("-T --upload-file --post-file --body-file")
 _VAULTS = {
     "security": ("find-generic-password", "find-internet-password", "dump-keychain"),
     "secret-tool": ("lookup",),
@@ -163,9 +164,13 @@ class _Reader:
             flag = text.partition("=")[0]
             if previous in _HEADERS or flag in _HEADERS:
                 headers |= value
-            elif previous in ("-o", "--output") or (program == "wget" and previous == "-O"):
-                target = text
-            elif previous.startswith("-") and previous.endswith("o") and not text.startswith("-"):
+            elif (
+                previous in ("-o", "--output")
+                or (program == "wget" and previous == "-O")
+                or (
+                    previous.startswith("-") and previous.endswith("o") and not text.startswith("-")
+                )
+            ):
                 target = text
             elif previous in _UPLOADS or flag in _UPLOADS or "@" in text:
                 sent |= value.after("read")

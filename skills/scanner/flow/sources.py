@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 
-from skills.scanner.data_files import matches_host, read_list
+from skills.scanner.data_files import matches_host, read_list, word_set
 from skills.scanner.flow.values import EMPTY, Label, Value, of_label
 
 _SECRET_PATH = re.compile(
-    r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))|$)"
+    r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))"
+    r"|$)"
     r"|\.kube[/\\]config|\bid_(?:rsa|dsa|ecdsa|ed25519)(?!\w|\.pub)|application_default_credentials"
     r"|/etc/shadow\b|\bwallet\.dat\b|[/\\]keystore\b|Login Data|\b(?:logins\.json|key[34]\.db)\b"
     r"|\bcookies\.sqlite\b|/(?:Default|Profile \d)/(?:Network/)?Cookies\b|login\.keychain"
     r"|Library/Keychains|(?:Exodus|Electrum|Ethereum|Atomic|Ledger Live|Bitcoin)[/\\]"
-    r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self|\d+)/environ",
+    r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self"
+    r"|\d+)/environ",
     re.IGNORECASE,
 )
 _SETTINGS_PATH = re.compile(
@@ -30,41 +32,42 @@ _LOCAL = re.compile(
 )
 
 # Functions by their last names, in Python and JavaScript; "requests." stands for all of a module.
-NETWORK = frozenset(
+NETWORK = word_set(
     "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
     "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
     "axios.get axios.request got got.post needle.post superagent.post http.request https.request "
-    "https.get http.get sendBeacon Request request.post urllib.request.Request".split()
+    "https.get http.get sendBeacon Request request.post urllib.request.Request"
 )
-CONNECTION = frozenset(
+CONNECTION = word_set(
     "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
     "create_connection SMTP SMTP_SSL FTP FTP_TLS PoolManager http.request https.request "
     "net.connect net.createConnection tls.connect WebSocket XMLHttpRequest open_sftp "
-    "createTransport create_connection connect_ex".split()
+    "createTransport create_connection connect_ex"
 )
-SENDING_METHODS = frozenset(
+SENDING_METHODS = word_set(
     "post put patch request send sendall sendto sendmail send_message sendMail storbinary get "
-    "storlines write end connect putfo open".split()
+    "storlines write end connect putfo open"
 )
-READING = frozenset(
+READING = word_set(
     "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
     "copytree make_archive add write move walk glob load loads cpSync copyFileSync file text "
-    "FormData append parse read_csv dotenv_values connect".split()
+    "FormData append parse read_csv dotenv_values connect"
 )
-COPYING = frozenset("copy copyfile copy2 copytree move make_archive cpSync copyFileSync".split())
-DECODING = frozenset(
-    "b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode".split()
+COPYING = word_set(
+    "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve "
+    "writeFileSync writeFile"
 )
-EXECUTING = frozenset("exec eval Function runInThisContext runInNewContext runInContext".split())
-RUNNING = frozenset(
+DECODING = word_set("b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode")
+EXECUTING = word_set("exec eval Function runInThisContext runInNewContext runInContext")
+RUNNING = word_set(
     "os.system os.popen subprocess.run subprocess.call subprocess.Popen subprocess.check_output "
     "subprocess.check_call exec execSync spawn spawnSync execFile execFileSync execvp execv "
-    "create_subprocess_shell create_subprocess_exec getoutput".split()
+    "create_subprocess_shell create_subprocess_exec getoutput"
 )
-DELETING = frozenset("rmtree rmSync rmdirSync rimraf".split())
-HARMLESS = frozenset(
+DELETING = word_set("rmtree rmSync rmdirSync rimraf")
+HARMLESS = word_set(
     "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
-    "getsize access debug info warning error load_dotenv set_defaults add_argument".split()
+    "getsize access debug info warning error load_dotenv set_defaults add_argument"
 )
 
 
@@ -87,7 +90,7 @@ def label_download(text: str) -> Value:
     without an address and for a local one."""
     address = _ADDRESS.search(text)
     if address is None:
-        return of_label("download") if "$" in text or "://" not in text and not text else EMPTY
+        return of_label("download") if "$" in text or ("://" not in text and not text) else EMPTY
     host = address[1].lower()
     if _LOCAL.match(host):
         return EMPTY

@@ -30,8 +30,8 @@ Label = Literal[
 """Where a value comes from. Secrets are keys, wallets, credentials of clouds and browsers; settings
 are files such as .env, of which one value at a time is used rightly. bare: from a bare address."""
 Sink = Literal["network", "header", "execute", "mark", "delete", "method"]
-"""Where a value goes. mark: a file is made executable. method: a method of an object, which is a use
-of the network only if the object is a connection."""
+"""Where a value goes. mark: a file is made executable. method: a method of an object, which is a
+use of the network only if the object is a connection."""
 Operation = Literal["read", "pick", "below"]
 
 _ROUNDS = 6

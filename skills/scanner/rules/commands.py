@@ -1,4 +1,4 @@
-"""Rules for single commands and lines of code; what values flow where is in `skills.scanner.flow`."""
+"""Rules for single commands and lines of code; flows of values are in `rules.flows`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
              ["']? {_SYSTEM} ["']? /?\*? ["']? {_END}""",
         r"\brm \s [^\n;|]{0,60} --no-preserve-root",
         r"""\bfind \s{1,3} ["']? (?:/|~|\$home|\$\{home\}) /? ["']? \s
-            (?: -name\s["']\*["']\s | -type\s[fd]\s ){0,2} (?: -delete\b | -exec\s{1,3}(?:rm|shred)\b )""",
+            (?: -name\s["']\*["']\s | -type\s[fd]\s ){0,2}
+            (?: -delete\b | -exec\s{1,3}(?:rm|shred)\b )""",
         r"""\bshutil\.rmtree\(\s{0,3} (?: ["'](?:/|~|c:\\{1,2})["']
             | os\.path\.expanduser\(["']~/?["']\) | path\.home\(\) \s{0,2}[,)] )""",
         rf"""\b(?:rd|rmdir|del|remove-item) \s{{1,3}} (?:[/-][a-z]{{1,12}}\s{{1,3}}){{1,4}}
-             ["']? (?: c:\\ | %userprofile% | %systemroot% | \$home | \$env:userprofile ) \\? \*? {_END}""",
+             ["']? (?: c:\\ | %userprofile% | %systemroot% | \$home | \$env:userprofile )
+             \\? \*? {_END}""",
         r"\bformat \s{1,3} c: \s{0,3} (?: /[a-z] | $ | [`\"'&;|] )",
         r"\bvssadmin \s{1,3} delete \s{1,3} shadows",
         r":\(\) \s{0,4} \{ \s{0,4} : \s{0,4} \| \s{0,4} : \s{0,4} &",
@@ -41,7 +43,8 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
         "deletes-server-data",
         r"""\brm \s{1,4} (?:-[a-z-]{1,20}\s{1,4}){1,4} [^\n;&|]{0,40}
             /var/(?: lib/(?:postgresql|mysql|mongodb|redis|docker) | backups? ) (?:/|\*|\s|$)""",
-        r"\bdrop\s{1,3}(?:database|schema)\s{1,3}(?:if\sexists\s)?[`\"']?(?:prod\w{0,12}|live|master)\b",
+        r"\bdrop\s{1,3}(?:database|schema)\s{1,3}(?:if\sexists\s)?[`\"']?(?:prod\w{0,12}|live"
+        r"|master)\b",
         r"""\b(?:velero|restic|borg|rclone|tmutil|wbadmin|aws\sbackup) \s [^\n]{0,40}
             \b(?:delete\w{0,14}|forget|purge)\b [^\n]{0,60} (?:--all\b|--confirm|--force|\*)""",
     ),
@@ -70,18 +73,20 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
         r"frombase64string\( [^\n]{0,800} \b(?:iex|invoke-expression)\b",
         r"\b(?:iex|invoke-expression)\b [^\n]{0,200} frombase64string\(",
         r"""\b(?:exec|eval) \s{0,3} \( [^\n]{0,60}
-            (?: b64decode | atob | fromhex | unhexlify | buffer\.from | codecs\.decode ) \s{0,3} \(""",
+            (?: b64decode | atob | fromhex | unhexlify | buffer\.from | codecs\.decode )
+            \s{0,3} \(""",
     ),
     make_patterns(
         "scheduled-download",
         rf"(?:[\d*/,-]{{1,9}}\s){{5}} [^\n]{{0,120}} {_FETCH_RUN}",
         rf"\b(?: while\s(?:true|:|1)\b | execstart= ) [^\n]{{0,80}} {_FETCH_RUN}",
-        rf"{_FETCH_RUN} [^\n]{{0,60}} (?: >>? | \|\s{{0,2}}tee\b ) [^\n]{{0,40}} (?: {_START_FILE} | /cron )",
+        rf"{_FETCH_RUN} [^\n]{{0,60}} (?: >>? | \|\s{{0,2}}tee\b ) [^\n]{{0,40}} (?: {_START_FILE} "
+        rf"| /cron )",
     ),
     make_patterns(
         "lasting-access",
-        r"""(?: ssh-(?:rsa|ed25519|dss)\s | ecdsa-sha2- ) [^\n]{0,800} (?: >>? | \btee\b ) [^\n]{0,40}
-            authorized_keys""",
+        r"""(?: ssh-(?:rsa|ed25519|dss)\s | ecdsa-sha2- ) [^\n]{0,800} (?: >>? | \btee\b )
+            [^\n]{0,40} authorized_keys""",
         rf"""(?: alias\s{{1,3}}(?:sudo|ssh|su|git|passwd)= | prompt_command= | \bcurl\b | \bwget\b
              | \bld_preload= | \bnc\s | /dev/tcp/ ) [^\n]{{0,160}} (?: >>? | tee\s{{1,3}}-a )
              \s{{0,3}} [^\n]{{0,30}} {_START_FILE}""",
@@ -100,20 +105,25 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
     ),
     make_patterns(
         "host-control-command",
-        r"\b(?: setenforce\s{1,3}0 | ufw\s{1,3}disable | csrutil\s{1,3}disable | auditctl\s{1,3}-e\s{0,2}0 )\b",
+        r"\b(?: setenforce\s{1,3}0 | ufw\s{1,3}disable | csrutil\s{1,3}disable "
+        r"| auditctl\s{1,3}-e\s{0,2}0 )\b",
         r"""\bsystemctl \s (?:--now\s)? (?:stop|disable|mask) \s (?:--now\s)?
             (?:ufw|firewalld|auditd|apparmor|fail2ban|crowdstrike|falcon|osqueryd|rsyslog)""",
         r"\bspctl \s{1,3} --(?:master|global)-disable | \biptables \s{1,3} -f \s{0,3} (?:$|\n|;|&)",
-        r"\bset-mppreference \s [^\n]{0,40} -(?:disable\w{1,40} \s{1,3} (?:\$true|1) | exclusion(?:path|process))",
-        r"\bnetsh \s advfirewall \s set \s \w{1,20} \s state \s off | \bbcdedit \s [^\n]{0,60} recoveryenabled \s no",
+        r"\bset-mppreference \s [^\n]{0,40} -(?:disable\w{1,40} \s{1,3} (?:\$true|1) "
+        r"| exclusion(?:path|process))",
+        r"\bnetsh \s advfirewall \s set \s \w{1,20} \s state \s off "
+        r"| \bbcdedit \s [^\n]{0,60} recoveryenabled \s no",
     ),
     make_patterns(
         "verification-off",
         r"\bnode_tls_reject_unauthorized\s{0,2}[=:]\s{0,2}[\"']?0 | \bpythonhttpsverify=0",
         r"\b(?:sslverify|strict-ssl)\b [ =]{1,3} (?:false|0)\b | \bgo(?:nosumdb|insecure)=\*",
         r"\bverify\s{0,2}=\s{0,2}false\b | \brejectunauthorized\s{0,2}:\s{0,2}false\b",
-        r"--no-check-certificate\b | \bstricthostkeychecking[= ]no\b | --dangerously-skip-permissions\b",
-        r"\bxattr \s{1,3} -[a-z]{0,4} [^\n]{0,40} (?:com\.apple\.quarantine | -c) | --no-gpg-check\b",
+        r"--no-check-certificate\b | \bstricthostkeychecking[= ]no\b "
+        r"| --dangerously-skip-permissions\b",
+        r"\bxattr \s{1,3} -[a-z]{0,4} [^\n]{0,40} (?:com\.apple\.quarantine | -c) "
+        r"| --no-gpg-check\b",
     ),
     make_patterns(
         "data-in-lookups",
@@ -131,7 +141,8 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
     make_patterns(
         "collector-address",
         rf"https?://{_COLLECTOR}",
-        r"https?://(?:[\w-]{1,60}\.){0,3} (?: ngrok(?:-free)?\.(?:io|app) | trycloudflare\.com | serveo\.net )",
+        r"https?://(?:[\w-]{1,60}\.){0,3} (?: ngrok(?:-free)?\.(?:io|app) | trycloudflare\.com "
+        r"| serveo\.net )",
         r"discord(?:app)?\.com/api/webhooks/\d{6,20} | api\.telegram\.org/bot\d",
     ),
     make_patterns(
@@ -153,7 +164,8 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
         "false-tool-result",
         r"""["']?(?:user_confirmed|user_approved|user_consent|operator_approved|is_authori[sz]ed)["']?
             \s?[:=]\s?["']?(?:true|yes|granted|approved)\b""",
-        r"(?:^|\n)\s{0,3}(?:\#{1,4}\s)? \[?(?:system|admin(?:istrator)?|anthropic|openai)\]? \s{0,2}"
+        r"(?:^|\n)\s{0,3}(?:\#{1,4}\s)? \[?(?:system|admin(?:istrator)?|anthropic"
+        r"|openai)\]? \s{0,2}"
         r"(?:message|notice|override|update|note)? \s?: \s [^\n]{0,80}"
         r"\b(?:policy|instructions?|override|authori[sz]|mode|must\s(?:now|obey))\b",
         r"【(?:工具返回|系统(?:消息|通知|公告)|紧急通知|管理员(?:消息|通知)|平台(?:通知|公告))】",

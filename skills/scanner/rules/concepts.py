@@ -4,35 +4,45 @@ from __future__ import annotations
 
 from skills.scanner.rule import make_concept
 
-_USER = r"(?:the |your |any )?(?:users?|humans?|operators?|owners?|customers?|people|anyone|anybody|them)"
+_USER = (
+    r"(?:the |your |any )?(?:users?|humans?|operators?|owners?|customers?|people|anyone|anybody"
+    r"|them)"
+)
 _USER_ZH = r"(?:用户|使用者|机主|主人|客户|别人|任何人|对方)"
 
 OVERRIDES = make_concept(
     also=r"\b(?:ignore|disregard|forget|override|set aside|discard|drop|void|cancel|neglect)\b"
-    r"[^.\n]{0,16}\b(?:previous|prior|earlier|above|former|existing|original|system|safety|all other"
+    r"[^.\n]{0,16}\b(?:previous|prior|earlier|above|former|existing|original|system|safety"
+    r"|all other"
     r"|initial|your|you were)\b[^.\n]{0,20}\b(?:instructions?|rules?|prompts?|guidelines?"
     r"|directives?|constraints?|restrictions?|guidance|orders|safeguards|told|given)\b"
-    r"|\b(?:previous|prior|earlier|former|your|all other|existing)\b[^.\n]{0,16}\b(?:instructions?|rules"
-    r"|restrictions|guidelines|constraints)\b[^.\n]{0,16}\b(?:(?:are|is) (?:now )?(?:void|superseded|suspended"
-    r"|lifted|cancell?ed|out of date|obsolete|replaced|revoked)|no longer (?:apply|applies|count))\b"
-    r"|\b(?:everything|whatever|anything|what)\b[^.\n]{0,30}\b(?:told|said|instructed)\b[^.\n]{0,50}"
+    r"|\b(?:previous|prior|earlier|former|your|all other|existing)\b[^.\n]{0,16}\b(?:instructions?"
+    r"|rules|restrictions|guidelines|constraints)\b[^.\n]{0,16}\b(?:(?:are|is) (?:now )?(?:void"
+    r"|superseded|suspended"
+    r"|lifted|cancell?ed|out of date|obsolete|replaced|revoked)|no longer (?:apply|applies"
+    r"|count))\b|\b(?:everything|whatever|anything|what)\b[^.\n]{0,30}\b(?:told|said"
+    r"|instructed)\b[^.\n]{0,50}"
     r"\b(?:forget|void|out of date|no longer|set it aside|discard|does not (?:apply|count))\b"
     r"|\bforget (?:everything|all|whatever|what) (?:that )?you\b"
     r"|\b(?:obey|follow|listen to)\s(?:only|nothing but|solely)\s(?:what is|this|the text)"
-    r"|\byou are (?:now|no longer)\b[^.\n]{0,20}\b(?:developer mode|dan\b|unrestricted|without (?:any )?"
-    r"(?:limits|restrictions|rules)|bound by|jailbroken)"
+    r"|\byou are (?:now|no longer)\b[^.\n]{0,20}\b(?:developer mode|dan\b|unrestricted"
+    r"|without (?:any )?(?:limits|restrictions|rules)|bound by|jailbroken)"
     r"|(?:忽略|无视|忘记|忘掉|抛开|作废|推翻|取消)[^。\n]{0,10}(?:之前|先前|以前|上述|以上|所有|系统|原有)[^。\n]{0,10}"
     r"(?:指令|指示|规则|提示|设定)|(?:系统|先前|之前|原有)[^。\n]{0,4}(?:指令|规则|限制|设定|指示)[^。\n]{0,8}"
     r"(?:作废|失效|不再适用|清零|归零)|你[^。\n]{0,8}不受(?:任何)?(?:限制|约束)"
 )
 STYLE = make_concept("lint eslint css style.css npm_warnings gitignore line_length defaults .env")
 OUTRANKS = make_concept(
-    also=r"\b(?:this (?:skill|file|page|document|section|text)|these (?:rules|instructions|steps)|the (?:author|publisher)"
-    r"|what is written here)\b[^.\n]{0,30}\b(?:outranks?|overrides?|overrules?|supersedes?|trumps?|prevails? over"
-    r"|beats|(?:takes?|has|have) (?:precedence|priority) over|comes? (?:before|first)|stands? above)\b[^.\n]{0,24}"
-    r"\b(?:users?|operators?|system|safety|developer|anything|everything|any other|all other|person|conversation)\b"
-    r"|\b(?:conflicts?|differs?|disagrees?|contradicts?)\b[^.\n]{0,50}\b(?:follow|obey|keep to|side with)\s(?:this|the)"
-    r" (?:file|skill|page|author|document)"
+    also=r"\b(?:this (?:skill|file|page|document|section|text)|these (?:rules|instructions|steps)"
+    r"|the (?:author|publisher)"
+    r"|what is written here)\b[^.\n]{0,30}\b(?:outranks?|overrides?|overrules?|supersedes?|trumps?"
+    r"|prevails? over"
+    r"|beats|(?:takes?|has|have) (?:precedence|priority) over|comes? (?:before|first)"
+    r"|stands? above)\b[^.\n]{0,24}"
+    r"\b(?:users?|operators?|system|safety|developer|anything|everything|any other|all other|person"
+    r"|conversation)\b"
+    r"|\b(?:conflicts?|differs?|disagrees?|contradicts?)\b[^.\n]{0,50}\b(?:follow|obey|keep to"
+    r"|side with)\s(?:this|the) (?:file|skill|page|author|document)"
     r"|只(?:服从|听从|忠于)[^\n。]{0,8}(?:作者|文件|技能|本)|(?:本文件|本技能|作者)[^\n。]{0,8}(?:优先于|高于|凌驾)"
     r"|以(?:本文件|本技能|作者)[^\n。]{0,4}为准"
 )
@@ -44,75 +54,93 @@ SECRETS = make_concept(
     also=r"(?<![\w.])\.env\b(?!\.ex|\.sample)|~/\.(?:ssh|aws|netrc|npmrc)|credentials\.json",
 )
 SENDS = make_concept(
-    also=r"\b(?:send|upload|submit|forward|transmit|exfiltrate|e?mail|push|copy|report|include|append|attach|add|sync"
-    r"|deliver|post)\b(?! (?:https?:|request|body|/))"
+    also=r"\b(?:send|upload|submit|forward|transmit|exfiltrate|e?mail|push|copy|report|include"
+    r"|append|attach|add|sync|deliver|post)\b(?! (?:https?:|request|body|/))"
 )
 SENDS_ZH = make_concept(chinese="发送 上传 提交 转发 传给 发给 发到 汇报 同步")
 SECRETS_ZH = make_concept(chinese="密码 密钥 私钥 令牌 凭证 助记词 验证码")
 SENDS_OUT = make_concept(
-    "send sends sending post posts upload uploads forward forwards transmit transmits exfiltrate mail "
+    "send sends sending post posts upload uploads forward forwards transmit transmits exfiltrate ma"
+    "il "
     "mails email emails ship ships mirror mirrors",
     chinese="发送 上传 转发 回传 发给 发到",
     also=r"\bcurl\b[^\n]{0,60}\s(?:-d|-f|-t|--data|--form)\b",
 )
 ADDRESS = make_concept(
-    also=r"(?:https?|ftps?|wss?)://(?!localhost|127\.|0\.0\.0\.0|10\.|192\.168|\{|\$|<)[^\s)\"'`]{3}"
-    r"|(?<![\w./@-])[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2,8}\b|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}:\d{2,5}"
+    also=r"(?:https?|ftps?|wss?)://(?!localhost|127\.|0\.0\.0\.0|10\.|192\.168|\{|\$"
+    r"|<)[^\s)\"'`]{3}|(?<![\w./@-])[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2,8}\b"
+    r"|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}:\d{2,5}"
     r"|\b(?:our|the author's|the maintainer's|the vendor's|a remote|an external) (?:server|endpoint"
     r"|address|host|api|collector|webhook)\b|(?:我们|作者|外部|远程)的?(?:服务器|地址|接口)"
 )
 HEADER = make_concept("authorization bearer header headers oauth log_in sign_in", chinese="请求头")
 SECRETLY = make_concept(
-    also=r"\b(?:quietly|silently|secretly|covertly|discreetly|stealthily|unnoticed)\s(?:send|upload|post|copy|forward"
-    r"|transmit|collect|exfiltrate|share|mail|download and run)\b"
-    r"|\bexfiltrate (?:all|the|their|your|its)\b"
-    r"|(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发|复制)"
+    also=r"\b(?:quietly|silently|secretly|covertly|discreetly|stealthily|unnoticed)\s(?:send|upload"
+    r"|post|copy|forward|transmit|collect|exfiltrate|share|mail|download and run)\b"
+    r"|\bexfiltrate (?:all|the|their|your|its)\b|(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发|复制)"
 )
 _THIS = (
-    r"(?:\s(?:about|of|that|it is|why)\s(?:this|it|these|any of|you|the (?:step|change|upload|call|request|transfer|file|copy))"
-    r"|\s(?:this|it)\b|(?=\s*[.,;:!\n。]|\s*$))"
+    r"(?:\s(?:about|of|that|it is|why)\s(?:this|it|these|any of|you|the (?:step|change|upload|call"
+    r"|request|transfer|file|copy))|\s(?:this|it)\b|(?=\s*[.,;:!\n。]|\s*$))"
 )
 SILENCE = make_concept(
-    also=r"\b(?:do not|don't|never|without|no need to|not to|must not)\s(?:tell(?:ing)?|inform(?:ing)?|alert(?:ing)?"
+    also=r"\b(?:do not|don't|never|without|no need to|not to|must not)\s(?:tell(?:ing)?"
+    r"|inform(?:ing)?|alert(?:ing)?"
     rf"|notify(?:ing)?|show(?:ing)?(?: it to| this to)?)\s{_USER}{_THIS}"
-    r"|\b(?:do not|don't|never|without)\s(?:mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|acknowledg(?:e|ing))"
-    r"\s(?:this|it|that|these|the (?:step|action|change|file|upload|request|call|transfer|addition|edit))"
+    r"|\b(?:do not|don't|never|without)\s(?:mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)"
+    r"|acknowledg(?:e|ing))"
+    r"\s(?:this|it|that|these|the (?:step|action|change|file|upload|request|call|transfer|addition"
+    r"|edit))"
     rf"(?:\s(?:step|to {_USER}|in (?:your|the)\s\w+))?(?=\s*[.,;:!\n]|\s*$)"
-    r"|\b(?:hide|keep|conceal)\b[^.\n]{0,24}\bfrom (?:the |your )?(?:users?|operators?|reviewers?|owners?|summary|them)\b"
-    r"|\b(?:leave|keep)\s(?:it|this|that|them)\sout of (?:your|the) (?:summary|answer|report|log|reply)\b"
-    r"|\b(?:so that|that) (?:nobody|no one|the user (?:does not|never|won't)) (?:asks?|notices?|sees?|knows?)\b"
-    rf"|\b{_USER} (?:must|should|need)\s?(?:not|never|n't) (?:have to |need to )?(?:be told|know|notice|find out|learn) ?"
+    r"|\b(?:hide|keep|conceal)\b[^.\n]{0,24}\bfrom (?:the |your )?(?:users?|operators?|reviewers?"
+    r"|owners?|summary|them)\b"
+    r"|\b(?:leave|keep)\s(?:it|this|that|them)\sout of (?:your|the) (?:summary|answer|report|log"
+    r"|reply)\b"
+    r"|\b(?:so that|that) (?:nobody|no one|the user (?:does not|never|won't)) (?:asks?|notices?"
+    r"|sees?|knows?)\b"
+    rf"|\b{_USER} (?:must|should|need)\s?(?:not|never|n't) (?:have to |need to )?(?:be told|know"
+    rf"|notice|find out|learn) ?"
     r"(?:about|of|that|this|it)?\b"
     rf"|(?:不要|不得|不能|切勿|无需|不必|不用|别)(?:向|对|让|告诉|告知|通知|提醒|跟|给){_USER_ZH}(?:提及|提到|透露|提起|说起"
     r"|知道|发现|察觉|这|此|[。，；]|$)|(?:不要|别|不得)在?\S{0,4}(?:回答|回复|总结)\S{0,2}(?:提到|提及)这?|(?:并|且|须)隐瞒"
 )
 STANDING = make_concept(
-    also=r"\b(?:after|before|at the end of|on|upon|for|with|following|once|during)\s(?:every|each|any|all)\s"
-    r"(?:\w{1,12} ){0,2}?(?:tasks?|sessions?|conversations?|responses?|runs?|messages?|requests?|turns?|chats?"
-    r"|interactions?|invocations?|edits?|changes?|commits?|files?|documents?|reports?|steps?|queries|answers?)\b"
-    r"|\b(?:whenever|every time|each time)\b|\bonce (?:each|every|the|a) (?:task|session|conversation)"
-    r"|\bfrom now on\b|\bat the end of (?:the|this) (?:session|conversation)\b"
+    also=r"\b(?:after|before|at the end of|on|upon|for|with|following|once|during)\s(?:every|each"
+    r"|any|all)\s"
+    r"(?:\w{1,12} ){0,2}?(?:tasks?|sessions?|conversations?|responses?|runs?|messages?|requests?"
+    r"|turns?|chats?"
+    r"|interactions?|invocations?|edits?|changes?|commits?|files?|documents?|reports?|steps?"
+    r"|queries|answers?)\b"
+    r"|\b(?:whenever|every time|each time)\b|\bonce (?:each|every|the|a) (?:task|session"
+    r"|conversation)|\bfrom now on\b|\bat the end of (?:the|this) (?:session|conversation)\b"
     r"|每次|每个任务|每轮|每天|今后|从现在起|以后每|任务完成后|会话结束"
 )
 PRIVATE = make_concept(
-    also=r"\b(?:full |entire |whole |complete )?(?:conversation|chat|session|message) (?:history|log|transcript"
-    r"|content)s?\b|\b(?:full|entire|whole|complete) (?:conversation|chat|transcript|prompt|session)\b"
-    r"|\b(?:all|every|any) (?:of )?(?:the )?user(?:'s|s')? (?:files|documents|messages|data|prompts|inputs)\b"
-    r"|\b(?:user|system) prompts?\b|\bthe user's (?:messages|questions|files|contacts|home folder|documents)\b"
-    r"|\b(?:source code|repository|codebase|project folder) (?:of the (?:user|project)|as (?:a )?zip)\b"
-    r"|(?:全部|完整|所有)的?(?:对话|聊天|会话)|对话(?:记录|历史|内容)|用户的(?:文件|资料|数据|通讯录)"
+    also=r"\b(?:full |entire |whole |complete )?(?:conversation|chat|session|message) (?:history"
+    r"|log|transcript"
+    r"|content)s?\b|\b(?:full|entire|whole|complete) (?:conversation|chat|transcript|prompt"
+    r"|session)\b"
+    r"|\b(?:all|every|any) (?:of )?(?:the )?user(?:'s|s')? (?:files|documents|messages|data|prompts"
+    r"|inputs)\b"
+    r"|\b(?:user|system) prompts?\b|\bthe user's (?:messages|questions|files|contacts|home folder"
+    r"|documents)\b"
+    r"|\b(?:source code|repository|codebase|project folder) (?:of the (?:user|project)"
+    r"|as (?:a )?zip)\b|(?:全部|完整|所有)的?(?:对话|聊天|会话)|对话(?:记录|历史|内容)|用户的(?:文件|资料|数据|通讯录)"
 )
 SWITCHES_OFF = make_concept(
-    "disable deactivate stop uninstall remove bypass circumvent unload turn_off switch_off shut_off skip "
+    "disable deactivate stop uninstall remove bypass circumvent unload turn_off switch_off shut_off"
+    " skip "
     "suppress without",
     chinese="关闭 停用 禁用 绕过 卸载 停掉 关掉",
-    also=r"\b(?:turn|switch|shut) (?=[^.\n]{1,50}\boff\b)|\bset (?=[^.\n]{1,50}\bto (?:false|0|off|none|never|permissive)\b)",
+    also=r"\b(?:turn|switch|shut) (?=[^.\n]{1,50}\boff\b)|\bset (?=[^.\n]{1,50}\bto (?:false|0|off"
+    r"|none|never|permissive)\b)",
 )
 HOST_CONTROLS = make_concept(
     "firewall firewalls ufw firewalld antivirus anti-virus windows_defender microsoft_defender "
-    "real-time_protection gatekeeper selinux apparmor system_integrity_protection sip auditd audit_log "
-    "audit_logs audit_logging audit_trail endpoint_protection edr two-factor_authentication mfa 2fa "
-    "permission_prompt permission_prompts approval_prompts tamper_protection smartscreen "
+    "real-time_protection gatekeeper selinux apparmor system_integrity_protection sip auditd audit_"
+    "log "
+    "audit_logs audit_logging audit_trail endpoint_protection edr two-factor_authentication mfa 2fa"
+    " permission_prompt permission_prompts approval_prompts tamper_protection smartscreen "
     "intrusion_detection uac secure_boot malware_protection security_software safety_checks "
     "safety_filters content_filter",
     chinese="防火墙 杀毒软件 杀毒 审计日志 安全软件 权限提示 双因素",
@@ -121,53 +149,64 @@ HOST_CONTROLS = make_concept(
 CHECKS = make_concept(
     "certificate_validation certificate_verification certificate_checks tls_verification "
     "ssl_verification certificate_check tls_validation ssl_checks signature_verification "
-    "signature_checks checksum_verification host_key_checking sslverify verify_ssl rejectunauthorized "
-    "authentication authorization input_validation csrf_protection branch_protection security_checks "
+    "signature_checks checksum_verification host_key_checking sslverify verify_ssl rejectunauthoriz"
+    "ed "
+    "authentication authorization input_validation csrf_protection branch_protection security_check"
+    "s "
     "security_headers pre-commit_hooks code_review confirmation confirmations",
     chinese="证书校验 证书验证 签名校验 身份验证 安全检查",
 )
 FOR_GOOD = make_concept(
-    "always globally permanently everywhere by_default for_all for_every all_requests in_all for_any "
+    "always globally permanently everywhere by_default for_all for_every all_requests in_all for_an"
+    "y "
     "leave_it_off system-wide unconditionally in_production",
     chinese="始终 永久 全局 一律 所有",
 )
 CONDITION = make_concept(
     "if unless when only_if only_when never never_ever cannot example option optional temporarily "
-    "test testing troubleshooting check checks ensure avoid warn alert detect detects risk attacker "
-    "attackers whether should_not must_not do_not don't not re-enable safely graceful gracefully "
+    "test testing troubleshooting check checks ensure avoid warn alert detect detects risk attacker"
+    " attackers whether should_not must_not do_not don't not re-enable safely graceful gracefully "
     "confirm confirmation ask asks explicit explicitly user_requests",
     chinese="如果 除非 不要 不得 禁止 切勿 避免 检测 是否 确认",
 )
 STEERING_FILES = make_concept(
-    also=r"\b(?:claude\.md|agents\.md|gemini\.md|soul\.md|memory\.md|\.cursorrules|copilot-instructions"
-    r"|mcp\.json|settings(?:\.local)?\.json|\.windsurfrules|heartbeat\.md)|\.(?:claude|codex|cursor)/"
+    also=r"\b(?:claude\.md|agents\.md|gemini\.md|soul\.md|memory\.md|\.cursorrules"
+    r"|copilot-instructions"
+    r"|mcp\.json|settings(?:\.local)?\.json|\.windsurfrules|heartbeat\.md)|\.(?:claude|codex"
+    r"|cursor)/"
 )
 WRITES = make_concept(
-    "add append write insert put set save store register edit change include copy update create modify "
+    "add append write insert put set save store register edit change include copy update create mod"
+    "ify "
     "extend place inject",
     chinese="写 加 添 追加 插入 改 设置 存 放",
 )
 UNSEEN = make_concept(
-    "quietly silently secretly covertly unnoticed permanently_trusted without_asking without_confirmation "
-    "without_telling without_approval without_mentioning do_not_ask bypasspermissions "
+    "quietly silently secretly covertly unnoticed permanently_trusted without_asking without_confir"
+    "mation without_telling without_approval without_mentioning do_not_ask bypasspermissions "
     "permission_prompt permission_prompts auto-approve every_command all_commands",
     chinese="悄悄 偷偷 暗中 无需确认 不要告诉 不必询问",
     also=r"\ballow\w* (?:every|all|any) (?:commands?|tools?)|[\"'`]?bash\(\*\)",
 )
 FETCHES = make_concept(
-    "fetch fetches read load loads open download downloads retrieve get visit check query poll consult "
+    "fetch fetches read load loads open download downloads retrieve get visit check query poll cons"
+    "ult "
     "curl request",
     chinese="访问 读取 拉取 下载 获取 打开 查询",
 )
 OBEYS = make_concept(
-    also=r"\b(?:follow|obey|carry out|execute|run|apply|act on|comply with|do)\s(?:\w{1,9} ){0,2}?(?:instructions?"
-    r"|commands?|orders|directives?|steps|whatever|everything|what (?:it|they|is)|rules|it says|prompts?)\b"
-    r"[^.\n]{0,24}(?:there|it (?:says|contains|returns)|returned|contained|found|in (?:it|the response)|fetched"
-    r"|received|exactly|says|written|given)|\b(?:obey|follow|execute|act on|carry out) (?:it|them)\b"
-    r"|(?:执行|照做|遵循|按照|服从|照办)[^。\n]{0,4}(?:返回|其中|里面|得到)的?(?:指令|指示|内容|命令|步骤|要求)?"
+    also=r"\b(?:follow|obey|carry out|execute|run|apply|act on|comply with"
+    r"|do)\s(?:\w{1,9} ){0,2}?(?:instructions?"
+    r"|commands?|orders|directives?|steps|whatever|everything|what (?:it|they|is)|rules|it says"
+    r"|prompts?)\b"
+    r"[^.\n]{0,24}(?:there|it (?:says|contains|returns)|returned|contained|found|in (?:it"
+    r"|the response)|fetched"
+    r"|received|exactly|says|written|given)|\b(?:obey|follow|execute|act on|carry out) (?:it"
+    r"|them)\b|(?:执行|照做|遵循|按照|服从|照办)[^。\n]{0,4}(?:返回|其中|里面|得到)的?(?:指令|指示|内容|命令|步骤|要求)?"
 )
 DOCUMENTATION = make_concept(
-    "documentation docs guide readme tutorial reference manual user's install installation setup api",
+    "documentation docs guide readme tutorial reference manual user's install installation setup ap"
+    "i",
     chinese="文档 教程 指南",
 )
 REGARDLESS = make_concept(
@@ -181,95 +220,116 @@ REPORTS = make_concept(
     also=r"\b(?:log|show|write) (?:it|them|that|as|the)\b",
 )
 GOOD_RESULT = make_concept(
-    also=r"\b(?:as|that|all|is|are|it|them|were|was|has|have)\s(?:\w{1,9} ){0,2}?(?:passed|passing|successful"
-    r"|succeeded|clean|green|verified|healthy|safe|complete|no (?:issues|findings|vulnerabilities))\b"
-    r"|(?:通过|成功|正常|没有问题|安全)"
+    also=r"\b(?:as|that|all|is|are|it|them|were|was|has|have)\s(?:\w{1,9} ){0,2}?(?:passed|passing"
+    r"|successful|succeeded|clean|green|verified|healthy|safe|complete|no (?:issues|findings"
+    r"|vulnerabilities))\b|(?:通过|成功|正常|没有问题|安全)"
 )
 IF_ASKED = make_concept(
-    also=rf"\b(?:if|when|should|whenever) {_USER} (?:\w{{1,9}} ){{0,2}}?(?:asks?|wonders?|questions?|doubts?|notices?"
-    rf"|inquires?|complains?|objects?|suspects?|becomes? suspicious)\b|(?:如果|若|一旦|当)?{_USER_ZH}[^。\n]{{0,6}}"
+    also=rf"\b(?:if|when|should|whenever) {_USER} (?:\w{{1,9}} ){{0,2}}?(?:asks?|wonders?"
+    rf"|questions?|doubts?|notices?"
+    rf"|inquires?|complains?|objects?|suspects?|becomes? suspicious)\b|(?:如果|若|一旦"
+    rf"|当)?{_USER_ZH}[^。\n]{{0,6}}"
     r"(?:问|质疑|怀疑|追究|察觉)"
 )
 SAYS = make_concept(
-    "say answer reply claim insist respond tell assure explain deny pretend blame deflect dismiss state",
+    "say answer reply claim insist respond tell assure explain deny pretend blame deflect dismiss s"
+    "tate",
     chinese="就说 回答 解释 否认 声称 推说 答复",
 )
 DENIAL = make_concept(
     "deny pretend deflect dismiss blame nothing_happened nothing_was routine normal_behaviour "
     "normal_behavior known_bug a_glitch required_by standard_procedure only_local stays_local",
     chinese="否认 正常 常规 例行 误报 没有",
-    also=r"\bit (?:is|was) (?:only |just |purely |a )?(?:local|routine|normal|standard|cache|bug|glitch|system)\b",
+    also=r"\bit (?:is|was) (?:only |just |purely |a )?(?:local|routine|normal|standard|cache|bug"
+    r"|glitch|system)\b",
 )
 CONSENTED = make_concept(
-    also=r"\b(?:user|operator|owner|customer|admin\w*|legal|compliance)\b[^.\n]{0,20}\b(?:has|have|had|was|is)?\s?"
-    r"(?:already |previously )(?:been )?(?:agreed|approved|consented|confirmed|authori[sz]ed|cleared)"
-    r"|用户(?:已经?|早已)(?:授权|同意|批准|确认)"
+    also=r"\b(?:user|operator|owner|customer|admin\w*|legal|compliance)\b[^.\n]{0,20}\b(?:has|have"
+    r"|had|was|is)?\s?"
+    r"(?:already |previously )(?:been )?(?:agreed|approved|consented|confirmed|authori[sz]ed"
+    r"|cleared)|用户(?:已经?|早已)(?:授权|同意|批准|确认)"
 )
 NO_QUESTION = make_concept(
-    also=r"\b(?:do not|don't|no need to|without|need not|never|not) (?:\w{1,9} )?(?:ask(?:ing)?|confirm(?:ing|ation)?"
+    also=r"\b(?:do not|don't|no need to|without|need not|never|not) (?:\w{1,9} )?(?:ask(?:ing)?"
+    r"|confirm(?:ing|ation)?"
     r"|prompt(?:ing)?|wait(?:ing)?|check(?:ing)?)\b|无需(?:再)?(?:询问|确认)|不(?:必|用|要)(?:再)?(?:问|确认)"
 )
 PASSWORDS = make_concept(
-    "password passwords passphrase one-time_code seed_phrase recovery_phrase private_key pin_code cvv "
+    "password passwords passphrase one-time_code seed_phrase recovery_phrase private_key pin_code c"
+    "vv "
     "card_number",
     chinese="密码 验证码 助记词 私钥",
 )
 ASKS_USER = make_concept(
-    also=rf"\b(?:ask|have|get|prompt|tell|request|require)\s{_USER}\b|(?:要求|让|请|向|索取|询问)[^。\n]{{0,4}}{_USER_ZH}"
+    also=rf"\b(?:ask|have|get|prompt|tell|request|require)\s{_USER}\b|(?:要求|让|请|向|索取"
+    rf"|询问)[^。\n]{{0,4}}{_USER_ZH}"
 )
 PASSES_ON = make_concept(
-    also=r"\b(?:send|post|submit|upload|forward|email|mail|include|log|save|store|write)\b[^.\n]{0,40}"
-    r"(?:https?://|@\w|\bto (?:us|our|the (?:server|author|file|log))|\bin (?:the )?(?:request|body|log|file|report))"
-    r"|(?:发送|写入|写进|填入|提交|保存|上传)"
+    also=r"\b(?:send|post|submit|upload|forward|email|mail|include|log|save|store"
+    r"|write)\b[^.\n]{0,40}"
+    r"(?:https?://|@\w|\bto (?:us|our|the (?:server|author|file|log))|\bin (?:the )?(?:request|body"
+    r"|log|file|report))|(?:发送|写入|写进|填入|提交|保存|上传)"
 )
-_DESTROY = r"\b(?:delete|wipe|erase|shred|destroy|purge|overwrite|truncate|encrypt|scrub|clear|empty)\b (?:\w{1,12} ){0,3}?"
+_DESTROY = (
+    r"\b(?:delete|wipe|erase|shred|destroy|purge|overwrite|truncate|encrypt|scrub|clear"
+    r"|empty)\b (?:\w{1,12} ){0,3}?"
+)
 _DESTROY_ZH = r"(?:删除|清空|销毁|抹掉|擦除|加密|清除)[^。\n]{0,8}"
 DESTROYS = make_concept(
-    also=rf"{_DESTROY}(?:(?:all|every|any|the|their) (?:\w{{1,12}} )?(?:backups?|snapshots?|restore points?)"
-    r"|(?:home (?:folder|directory)|hard (?:disk|drive))|(?:all|every) (?:of )?(?:the |their )?(?:user(?:'s)?|personal)"
+    also=rf"{_DESTROY}(?:(?:all|every|any|the|their) (?:\w{{1,12}} )?(?:backups?|snapshots?"
+    rf"|restore points?)"
+    r"|(?:home (?:folder|directory)|hard (?:disk|drive))|(?:all|every) (?:of )?(?:the "
+    r"|their )?(?:user(?:'s)?|personal)"
     rf" (?:files|documents|data|photos))\b|{_DESTROY_ZH}(?:(?:全部|所有)(?:备份|快照)|用户主目录)"
 )
 WIPES = make_concept(
-    also=rf"{_DESTROY}(?:(?:shell|bash|command|zsh) history|\.?(?:bash|zsh)_history|auth\.log|wtmp|lastlog|audit (?:logs?"
-    rf"|trail)|event logs?|(?:all|any|your|its) traces|footprints)\b|{_DESTROY_ZH}(?:审计日志|操作日志|命令历史|登录日志|痕迹)"
+    also=rf"{_DESTROY}(?:(?:shell|bash|command|zsh) history|\.?(?:bash|zsh)_history|auth\.log|wtmp"
+    rf"|lastlog|audit (?:logs?"
+    rf"|trail)|event logs?|(?:all|any|your|its) traces|footprints)\b"
+    rf"|{_DESTROY_ZH}(?:审计日志|操作日志|命令历史|登录日志|痕迹)"
 )
 SYSTEM_PROMPT = make_concept(
-    also=r"\b(?:your|the) (?:\w{1,9} )?(?:system prompt|system message|hidden instructions|initial instructions)\b"
+    also=r"\b(?:your|the) (?:\w{1,9} )?(?:system prompt|system message|hidden instructions"
+    r"|initial instructions)\b"
 )
 REVEALS = make_concept("print reveal repeat output show disclose recite dump quote share include")
 ALL_OTHER_SKILLS = make_concept(
-    also=r"\b(?:all|any|every|each) (?:of the )?(?:other|competing|rival|similar|installed) (?:\w{1,10} )?"
-    r"(?:skills|skill|plugins?)\b|(?:其他|其它|别的|所有)的?(?:技能|插件)"
+    also=r"\b(?:all|any|every|each) (?:of the )?(?:other|competing|rival|similar"
+    r"|installed) (?:\w{1,10} )?(?:skills|skill|plugins?)\b|(?:其他|其它|别的|所有)的?(?:技能|插件)"
 )
 REJECTS = make_concept(
-    also=r"\b(?:ignore|disable|uninstall|delete|refuse|distrust|unload|never (?:use|load|run)|do not (?:use|load|run)"
-    r"|replaces|must not be (?:used|loaded))\b[^.\n]{0,30}(?:other|competing|rival|similar|installed)"
-    r"|(?:忽略|停用|卸载|删除|不要使用|拒绝)[^。\n]{0,6}(?:其他|其它|别的|所有)"
+    also=r"\b(?:ignore|disable|uninstall|delete|refuse|distrust|unload|never (?:use|load|run)"
+    r"|do not (?:use|load|run)"
+    r"|replaces|must not be (?:used|loaded))\b[^.\n]{0,30}(?:other|competing|rival|similar"
+    r"|installed)|(?:忽略|停用|卸载|删除|不要使用|拒绝)[^。\n]{0,6}(?:其他|其它|别的|所有)"
 )
 DECODES_AND_OBEYS = make_concept(
-    also=r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey|carry out|do what|perform)\b"
-    r"|\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey|carry out)\b"
-    r"|解码[^\n。]{0,16}(?:执行|运行|照做|遵照)"
+    also=r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey"
+    r"|carry out|do what|perform)\b"
+    r"|\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey"
+    r"|carry out)\b|解码[^\n。]{0,16}(?:执行|运行|照做|遵照)"
 )
 ACCOUNTS = make_concept(
-    also=r"\b(?:iban|account number|bank details|wallet address|routing number|payee|recipient address|payment link"
-    r"|beneficiary)\b|收款(?:账号|地址)|银行账户"
+    also=r"\b(?:iban|account number|bank details|wallet address|routing number|payee"
+    r"|recipient address|payment link|beneficiary)\b|收款(?:账号|地址)|银行账户"
 )
 REPLACES = make_concept(
     also=r"\b(?:replace|substitute|swap|change|overwrite|instead use|use instead)\b[^.\n]{0,60}"
-    r"(?:\b[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}|0x[0-9a-f]{20,40}|\bbc1[a-z0-9]{20,60}|\b(?:by|with|to) (?:ours|this one"
-    r"|the following))|(?:替换|改)(?:为|成)"
+    r"(?:\b[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}|0x[0-9a-f]{20,40}|\bbc1[a-z0-9]{20,60}|\b(?:by|with"
+    r"|to) (?:ours|this one|the following))|(?:替换|改)(?:为|成)"
 )
 ITSELF = make_concept(
-    also=r"\b(?:copy|add|insert|install|append|write) (?:this|these) (?:skill|file|lines?|instructions?|section|text)\b"
+    also=r"\b(?:copy|add|insert|install|append|write) (?:this|these) (?:skill|file|lines?"
+    r"|instructions?|section|text)\b"
 )
 TO_OTHERS = make_concept(
-    also=r"\b(?:to|into|in) (?:every|each|all|any) (?:other )?(?:\w{1,10} )?(?:skills?|projects?|repositor(?:y|ies)"
-    r"|repos?|folders?|skill\.md)\b"
+    also=r"\b(?:to|into|in) (?:every|each|all|any) (?:other )?(?:\w{1,10} )?(?:skills?|projects?"
+    r"|repositor(?:y|ies)|repos?|folders?|skill\.md)\b"
 )
 ACCESS_FOR_US = make_concept(
     also=r"\b(?:our|my|the author's|this) (?:public )?(?:ssh )?key\b[^.\n]{0,40}\bauthorized_keys\b"
-    r"|\bauthorized_keys\b[^.\n]{0,60}\b(?:so that|for) (?:we|us|support|the (?:author|vendor|maintainer))\b"
-    r"|\b(?:lets?|allows?|so that) (?:us|we)\b[^.\n]{0,40}\b(?:log in|connect|access|come back|control)\b"
-    r"|(?:我们|作者)[^。\n]{0,14}(?:随时|以后|仍可|还能)[^。\n]{0,10}(?:进入|登录|访问|连接|控制)|后门账号"
+    r"|\bauthorized_keys\b[^.\n]{0,60}\b(?:so that|for) (?:we|us|support|the (?:author|vendor"
+    r"|maintainer))\b"
+    r"|\b(?:lets?|allows?|so that) (?:us|we)\b[^.\n]{0,40}\b(?:log in|connect|access|come back"
+    r"|control)\b|(?:我们|作者)[^。\n]{0,14}(?:随时|以后|仍可|还能)[^。\n]{0,10}(?:进入|登录|访问|连接|控制)|后门账号"
 )

@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from skills.scanner.code_blocks import Code
+from skills.scanner.data_files import word_set
 from skills.scanner.flow.javascript_flow import read_javascript
 from skills.scanner.flow.python_flow import read_python
 from skills.scanner.flow.shell_flow import read_shell
 from skills.scanner.flow.values import Flow, Reached
 
-SECRET_SENT = "secret-sent"
+SECRET_SENT = "secret-sent"  # noqa: S105 - the id of a rule
 ENVIRONMENT_SENT = "environment-sent"
 DOWNLOAD_RUN = "download-run"
 KNOWN_DOWNLOAD_RUN = "known-download-run"
@@ -22,33 +23,42 @@ HOME_DELETED = "home-deleted"
 FILE_SENT = "file-sent"
 
 # What code must hold for a flow to be in it; to search for words takes less than to parse.
-_SECRETS = (
-    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .azure .npmrc .pypirc .netrc eychain Login+Data ookies wallet "
-    "key4.db key3.db logins.json credentials.json /shadow secret-tool .config/gh gcloud .docker/ export-secret "
-    "Exodus Electrum Ethereum Bitcoin .solana printenv /proc/"
-).split()
-_SETTINGS = re.compile(
-    r"\.env\b|\benviron\b(?!\[|\.get\b|\.setdefault)|process\.env\b(?![.\[])|(?:^|[\n|;&(`] ?)(?:env|set) ?[|>)\n]"
+_SECRETS = word_set(
+    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .azure .npmrc .pypirc .netrc eychain Login+Data ookies "
+    "wallet "
+    "key4.db key3.db logins.json credentials.json /shadow secret-tool .config/gh gcloud .docker/ ex"
+    "port-secret Exodus Electrum Ethereum Bitcoin .solana printenv /proc/"
 )
-_GIVEN = "argv argparse $1 $@ $* ${1".split()
-_UPLOADS = "files= -F+ -T+ --data --upload FormData body: data=".split()
-_SHELL_SENDS = "curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet".split()
+_SETTINGS = re.compile(
+    r"\.env\b|\benviron\b(?!\[|\.get\b|\.setdefault)|process\.env\b(?![.\[])|(?:^|[\n"
+    r"|;&(`] ?)(?:env|set) ?[|>)\n]"
+)
+_GIVEN = word_set("argv argparse $1 $@ $* ${1")
+_UPLOADS = word_set("files= -F+ -T+ --data --upload FormData body: data=")
+_SHELL_SENDS = word_set("curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet")
 _SENDS = {
-    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl".split(),
-    "javascript": "fetch( axios http.request https.request sendBeacon got( got. WebSocket curl".split(),
+    "python": word_set(
+        "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl"
+    ),
+    "javascript": word_set(
+        "fetch( axios http.request https.request sendBeacon got( got. WebSocket curl"
+    ),
     "shell": _SHELL_SENDS,
 }
-_FETCHES = (
+_FETCHES = word_set(
     "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget b64decode base64 atob unhexlify fromhex "
     "xxd openssl"
-).split()
+)
 _RUNS = {
-    "python": "exec( eval( os.system( shell=True os.popen( chmod sys.executable Popen(".split(),
-    "javascript": "exec( eval( execSync( spawn( spawnSync( Function( runIn".split(),
-    "shell": "|+bash |+sh |sh |bash <( bash+ sh+ eval source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+".split(),
+    "python": word_set("exec( eval( os.system( shell=True os.popen( chmod sys.executable Popen("),
+    "javascript": word_set("exec( eval( execSync( spawn( spawnSync( Function( runIn"),
+    "shell": word_set(
+        "|+bash |+sh |sh "
+        "|bash <( bash+ sh+ eval source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+"
+    ),
 }
-_DELETES = "rmtree rmSync rimraf".split()
-_HOME = "home expanduser '~".split()
+_DELETES = word_set("rmtree rmSync rimraf")
+_HOME = word_set("home expanduser '~")
 
 
 def _holds(text: str, words: Iterable[str]) -> bool:

@@ -52,7 +52,8 @@ _TO_MODELS = re.compile(
     r"|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
 )
 _DEED = re.compile(
-    r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave|"
+    r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave"
+    r"|"
     r"call|load|obey|follow|put|insert|change)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交"
 )
 

@@ -29,7 +29,7 @@ def find_ordered_scripts(
 
     findings: those in the scripts.
     """
-    deeds = {}
+    deeds: dict[str, SafetyFinding] = {}
     for finding in findings:
         rule = find_rule(finding)
         if rule and rule.id in _DEEDS:

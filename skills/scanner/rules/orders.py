@@ -9,7 +9,6 @@ from __future__ import annotations
 from skills.scanner.rule import OrderRule
 from skills.scanner.rules import concepts as c
 
-
 ORDER_RULES = (
     OrderRule("override-instructions", (c.OVERRIDES,), unless=c.STYLE),
     OrderRule("claims-precedence", (c.OUTRANKS,)),

@@ -10,11 +10,15 @@ from __future__ import annotations
 from skills.scanner.rule import OrderRule, make_concept
 
 _NEEDED = make_concept(
-    also=r"\b(?:must|has to|have to|needs? to|required to|should) be (?:installed|running|present|downloaded|set up|active)"
+    also=r"\b(?:must|has to|have to|needs? to|required to|should) be (?:installed|running|present"
+    r"|downloaded|set up|active)"
     r"|\b(?:required|mandatory|necessary) (?:for|to|before)\b|\bprerequisites?\b|\brequire[sd]?\b"
-    r"|\b(?:without|unless)\b[^.\n]{0,50}\b(?:not work|fail|nothing|installed|running|cannot|refuse)"
-    r"|\bwill not (?:work|run|start|function)\b|\bwon't (?:work|run|function)\b|\bbefore (?:using|you (?:use|start))\b"
-    r"|\bdoes nothing (?:unless|without)\b|必须(?:先)?(?:安装|下载|运行)|需要(?:先)?安装|先决条件|前置条件|否则"
+    r"|\b(?:without|unless)\b[^.\n]{0,50}\b(?:not work|fail|nothing|installed|running|cannot"
+    r"|refuse)"
+    r"|\bwill not (?:work|run|start|function)\b|\bwon't (?:work|run|function)\b|\bbefore (?:using"
+    r"|you (?:use|start))\b"
+    r"|\bdoes nothing (?:unless|without)\b|必须(?:先)?(?:安装|下载|运行)|需要(?:先)?安装"
+    r"|先决条件|前置条件|否则"
     r"|使用前|无法(?:运行|使用|工作)"
 )
 _ARCHIVE = make_concept(
@@ -23,8 +27,10 @@ _ARCHIVE = make_concept(
     also=r"\.(?:zip|rar|7z)\b",
 )
 _PASSWORD_GIVEN = make_concept(
-    also=r"\b(?:(?:password|passphrase|pwd|passcode)\b(?: is| was)?\s{0,2}[:=]?|pass(?::|(?= [`\"'])))\s{0,2}[`\"'“*(]{0,3}(?!for\b|to\b|protected\b"
-    r"|is\b|and\b|or\b|of\b|the\b|you\b|if\b|from\b|in\b|with\b|that\b|which\b|prompt\b|when\b|are\b|on\b|as\b|a\b)"
+    also=r"\b(?:(?:password|passphrase|pwd|passcode)\b(?: is| was)?\s{0,2}[:=]?|pass(?::"
+    r"|(?= [`\"'])))\s{0,2}[`\"'“*(]{0,3}(?!for\b|to\b|protected\b"
+    r"|is\b|and\b|or\b|of\b|the\b|you\b|if\b|from\b|in\b|with\b|that\b|which\b|prompt\b|when\b"
+    r"|are\b|on\b|as\b|a\b)"
     r"[\w!@#$%^&-]{3,24}(?=[`\"'”*).,;\s]|$)|密码(?:为|是|：|:)?\s?[`\"“]?[\w!@#]{3,24}"
 )
 _FOREIGN = make_concept(
@@ -35,15 +41,15 @@ _TERMINAL = make_concept(
     "terminal powershell command_prompt console run_dialog iterm", chinese="终端 命令行 运行框"
 )
 _PAGE = make_concept(
-    also=r"\b(?:visit|open|go to|see|from)\b[^\n]{0,60}https?://|\]\(https?://|\b(?:this|the) (?:page|link|site|snippet)\b"
-    r"|(?:访问|打开)[^\n]{0,20}https?://"
+    also=r"\b(?:visit|open|go to|see|from)\b[^\n]{0,60}https?://|\]\(https?://|\b(?:this"
+    r"|the) (?:page|link|site|snippet)\b|(?:访问|打开)[^\n]{0,20}https?://"
 )
 _PROGRAM = make_concept(
     also=r"https?://[^\s)\"'`]{3,200}\.(?:exe|dmg|pkg|msi|scr|bat|zip|rar|7z|apk|deb|appimage)\b"
 )
 _RUNS = make_concept(
-    also=r"\b(?:run|launch|start|execute|open|double-click)\b[^.\n]{0,40}\b(?:it|installer|executable|setup|binary|program"
-    r"|file|app|\w{2,30}\.exe)\b|(?:运行|启动|双击)"
+    also=r"\b(?:run|launch|start|execute|open|double-click)\b[^.\n]{0,40}\b(?:it|installer"
+    r"|executable|setup|binary|program|file|app|\w{2,30}\.exe)\b|(?:运行|启动|双击)"
 )
 
 PREREQUISITE_RULES = (

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from skills.record import SafetyFinding, SiblingFile
+from skills.scanner.data_files import word_set
 from skills.scanner.indicators import find_campaign
 from skills.scanner.scan import make_finding
 
 _COMPILED = frozenset({".pyc", ".pyo", ".pyd", ".class"})
-_PROGRAMS = frozenset(
-    ".exe .dll .so .dylib .scr .msi .com .dmg .pkg .app .deb .rpm .appimage .apk .jar .elf .bin".split()
+_PROGRAMS = word_set(
+    ".exe .dll .so .dylib .scr .msi .com .dmg .pkg .app .deb .rpm .appimage .apk .jar .elf .bin"
 )
-_ARCHIVES = frozenset(".zip .rar .7z .tar .tgz .gz .bz2 .xz .zst .cab .iso .whl .egg".split())
+_ARCHIVES = word_set(".zip .rar .7z .tar .tgz .gz .bz2 .xz .zst .cab .iso .whl .egg")
 
 
 def find_unreadable_files(files: Sequence[SiblingFile]) -> Iterator[SafetyFinding]:

@@ -17,7 +17,7 @@ from workers.cli.evaluation.options import write_text_file
 @click.option(
     "--level",
     type=click.IntRange(1, 3),
-    help="Level of a finding that counts. [default: the lowest that policy.highest_level withholds]",
+    help="Level of a finding that counts. [default: the lowest that the policy withholds]",
 )
 @click.option("--ablate", is_flag=True, help="Count what only this rule finds, for each rule.")
 @click.option(

@@ -20,7 +20,7 @@ from skills.judgement import (
 )
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, SafetyFinding, SiblingFile
-from skills.scanner.orders import SHORT_TOKENS, needs_second_opinion, weigh_lines
+from tasks.refine.judging.order_lines import SHORT_TOKENS, needs_second_opinion, weigh_lines
 from skills.token_count import count_tokens
 from tasks.language_model.protocol import InvalidAnswerError
 from tasks.refine.judging.judge_prompt import (
