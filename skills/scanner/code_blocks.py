@@ -27,7 +27,8 @@ _ENDINGS: dict[str, Language] = {
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
 _COMMANDS = (
-    "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3"
+    "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
+    "git security dig"
 )
 _COMMAND = re.compile(
     rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s[^\n]*"

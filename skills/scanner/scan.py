@@ -15,6 +15,7 @@ from typing import NamedTuple
 from skills.record import ParsedSkill, SafetyFinding
 from skills.scanner.code_blocks import Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
+from skills.scanner.flow.sources import is_known_installer
 from skills.scanner.indicators import find_indicators
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.reading import Reading
@@ -138,7 +139,10 @@ def _find_in_words(
     reading = Reading(text, _word_filter())
     for rule in patterns:
         for start, end in islice(reading.find_pattern(rule), MAX_PER_RULE):
-            yield _weigh(text, rule.rule, start, text.display[start:end], speech=rule.speech)
+            quote = text.display[start:end]
+            known = rule.rule == "powershell-download" and is_known_installer(quote)
+            name = "known-download-run" if known else rule.rule
+            yield _weigh(text, name, start, quote, speech=rule.speech)
     for order in orders:
         for start, end in islice(reading.find_order(order), MAX_PER_RULE):
             yield _weigh(text, order.rule, start, text.display[start:end], speech=order.spoken)
@@ -153,6 +157,8 @@ def _word_filter() -> WordFilter:
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
     """A match with its level: less where it is quoted, refused, or in a text about attacks."""
     quoted = text.is_quoted(start, in_code=speech)
+    if speech and "`" in quote and text.folded[start - 1 : start] == "`":
+        quoted = False  # only a word of it, such as the name of a file
     refused = text.is_negated(start) or (quoted and text.is_called_attack(start))
     of_attacks = text.is_about_attacks and (quoted if speech else quoted or refused)
     level = max(1, list_rules()[rule].level - (quoted + refused + of_attacks))

@@ -14,7 +14,7 @@ _NETWORK_ALONE = frozenset(name for name in sources.NETWORK if "." not in name)
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call in a line. name: as written, `a.b.c`. receiver: the value before the last dot, and
-    `variable` its name if it is one. sent: the arguments but for `headers`. text: the literals in
+    `variable` its name if it is one, else "". sent: the arguments but for `headers`. text: the literals in
     the arguments, joined by spaces. targets: names of the variables and files in the arguments.
     """
 
@@ -47,7 +47,7 @@ def record_call(flow: Flow, call: Call) -> Value:
         return EMPTY
     if last in ("home", "homedir"):
         return of_label("home path")
-    if last in ("get", "pop") and call.variable and call.text and "://" not in call.text:
+    if last in ("get", "pop") and "." in call.name and call.text and "://" not in call.text:
         return call.receiver.after("pick")
     below = last in ("join", "joinpath") and call.text
     sent = call.sent.after("below") if below else call.sent
@@ -60,8 +60,8 @@ def record_call(flow: Flow, call: Call) -> Value:
         result |= sources.label_download(call.text)
     if last in sources.READING:
         result = result.after("read")
-    targets = call.targets if last in sources.COPYING else [call.variable] if call.targets else []
-    for name in targets:
+    targets = call.targets if last in sources.COPYING else [call.variable]
+    for name in filter(None, targets):
         flow.assign(name, result)
     return result
 

@@ -101,13 +101,15 @@ class _Reader:
 
     def _function(self, node: Node, scope: str, depth: int) -> Value:
         name = _text(node.child_by_field_name("name")) or self._name_of(node) or scope
-        names = _identifiers(
-            node.child_by_field_name("parameters") or node.child_by_field_name("parameter")
+        names = list(
+            _identifiers(
+                node.child_by_field_name("parameters") or node.child_by_field_name("parameter")
+            )
         )
         inner = name if name != scope else scope
         self._declared.setdefault(inner, set()).update(names)
         if inner not in self._functions:
-            self._functions[inner] = list(names)
+            self._functions[inner] = names
         body = node.child_by_field_name("body")
         if body is None:
             return EMPTY
@@ -177,7 +179,7 @@ class _Reader:
             return Value(names=frozenset({f"{last}()"}))
         receiver = self.read(inner, scope, depth + 1) if inner else EMPTY
         is_name = inner is not None and inner.type == "identifier"
-        variable = self._qualify(_text(inner), scope) if is_name else name
+        variable = self._qualify(_text(inner), scope) if is_name else ""
         texts = _literals(listed)
         targets = [f"path:{text}" for text in texts]
         targets += [self._qualify(one, scope) for one in _identifiers(listed)]
@@ -192,9 +194,7 @@ class _Reader:
             self.flow.use(line, "execute", value)
             return
         text = _text(node)[1:-1]
-        inner = read_shell(text, line, lambda name: self._qualify(name, scope))
-        self.flow.assignments += inner.assignments
-        self.flow.uses += inner.uses
+        self.flow.add(read_shell(text, line, lambda name: self._qualify(name, scope)))
 
 
 def _literals(node: Node | None, depth: int = 0) -> Sequence[str]:

@@ -183,7 +183,7 @@ class _Reader:
             line,
             name,
             receiver=self._value(inner, depth + 1) if inner else EMPTY,
-            variable=self._qualify(inner.id) if isinstance(inner, ast.Name) else name,
+            variable=self._qualify(inner.id) if isinstance(inner, ast.Name) else "",
             sent=join([*arguments, *plain]),
             headers=join(named[key] for key in named.keys() & _HEADERS),
             text=_literals(call, " "),
@@ -205,9 +205,7 @@ class _Reader:
                 self.flow.use(line, "execute", self._value(command))
         text = " ".join(self._as_shell(command))
         if text.strip():
-            inner = read_shell(text, line, self._qualify)
-            self.flow.assignments += inner.assignments
-            self.flow.uses += inner.uses
+            self.flow.add(read_shell(text, line, self._qualify))
 
     def _as_shell(self, command: ast.expr) -> Iterator[str]:
         for node in getattr(command, "elts", None) or getattr(command, "values", [command]):

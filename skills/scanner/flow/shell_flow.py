@@ -214,9 +214,7 @@ class _Reader:
             if not scripts or (program in _SHELLS and "-s" in texts):
                 self.flow.use(line, "execute", stdin)
             if scripts and "-c" in texts and program in _SHELLS:
-                inner = read_shell(texts[scripts[0]], line, self._qualify)
-                self.flow.assignments += inner.assignments
-                self.flow.uses += inner.uses
+                self.flow.add(read_shell(texts[scripts[0]], line, self._qualify))
         elif "/" in texts[0]:
             self.flow.use(line, "execute", Value(names=frozenset({_file(texts[0])})))
 

@@ -104,3 +104,8 @@ def is_local(text: str) -> bool:
     """Whether a text has an address, and it is one of this machine or network."""
     address = _ADDRESS.search(text)
     return address is not None and bool(_LOCAL.match(address[1].lower()))
+
+
+def is_known_installer(text: str) -> bool:
+    """Whether the address in a text is of a known installer."""
+    return "known download" in label_download(text).labels

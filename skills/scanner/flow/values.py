@@ -124,6 +124,11 @@ class Flow:
         if value != EMPTY:
             self.uses.append(Use(line, sink, value, receiver))
 
+    def add(self, other: Flow) -> None:
+        """Add the assignments and uses of code that shares its names with this."""
+        self.assignments += other.assignments
+        self.uses += other.uses
+
     def evaluate(self) -> Iterator[Reached]:
         """The uses that any label reaches, in order."""
         known: dict[str, frozenset[Label]] = defaultdict(frozenset)

@@ -77,7 +77,8 @@ HEADER = make_concept("authorization bearer header headers oauth log_in sign_in"
 SECRETLY = make_concept(
     also=r"\b(?:quietly|silently|secretly|covertly|discreetly|stealthily|unnoticed)\s(?:send|upload"
     r"|post|copy|forward|transmit|collect|exfiltrate|share|mail|download and run)\b"
-    r"|\bexfiltrate (?:all|the|their|your|its)\b|(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发|复制)"
+    r"|\bexfiltrate (?:all|the|their|your|its)\b"
+    r"|(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发|复制)"
 )
 _THIS = (
     r"(?:\s(?:about|of|that|it is|why)\s(?:this|it|these|any of|you|the (?:step|change|upload|call"
@@ -125,7 +126,8 @@ PRIVATE = make_concept(
     r"|\b(?:user|system) prompts?\b|\bthe user's (?:messages|questions|files|contacts|home folder"
     r"|documents)\b"
     r"|\b(?:source code|repository|codebase|project folder) (?:of the (?:user|project)"
-    r"|as (?:a )?zip)\b|(?:全部|完整|所有)的?(?:对话|聊天|会话)|对话(?:记录|历史|内容)|用户的(?:文件|资料|数据|通讯录)"
+    r"|as (?:a )?zip)\b|(?:全部|完整|所有)的?(?:对话|聊天|会话)|对话(?:记录|历史|内容)"
+    r"|用户的(?:文件|资料|数据|通讯录)"
 )
 SWITCHES_OFF = make_concept(
     "disable deactivate stop uninstall remove bypass circumvent unload turn_off switch_off shut_off"

@@ -24,10 +24,10 @@ FILE_SENT = "file-sent"
 
 # What code must hold for a flow to be in it; to search for words takes less than to parse.
 _SECRETS = word_set(
-    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .azure .npmrc .pypirc .netrc eychain Login+Data ookies "
-    "wallet "
-    "key4.db key3.db logins.json credentials.json /shadow secret-tool .config/gh gcloud .docker/ ex"
-    "port-secret Exodus Electrum Ethereum Bitcoin .solana printenv /proc/"
+    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .azure .npmrc .pypirc .netrc eychain "
+    "Login+Data ookies wallet "
+    "key4.db key3.db logins.json credential find- /shadow secret-tool .config/gh gcloud .docker/ ex"
+    "port-secret Exodus Electrum Ethereum Bitcoin solana printenv /proc/"
 )
 _SETTINGS = re.compile(
     r"\.env\b|\benviron\b(?!\[|\.get\b|\.setdefault)|process\.env\b(?![.\[])|(?:^|[\n"
@@ -46,7 +46,8 @@ _SENDS = {
     "shell": _SHELL_SENDS,
 }
 _FETCHES = word_set(
-    "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget b64decode base64 atob unhexlify fromhex "
+    "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget b64decode base64 atob "
+    "unhexlify fromhex "
     "xxd openssl"
 )
 _RUNS = {
@@ -71,20 +72,19 @@ def find_flows(codes: Iterable[Code]) -> Iterator[tuple[int, str]]:
 
     Shell commands share their variables and files from block to block, programs do not.
     """
-    shell = Flow()
-    for code in codes:
-        if not _may_matter(code):
-            continue
-        if code.language == "shell":
-            inner = read_shell(code.text, code.first_line)
-            shell.assignments += inner.assignments
-            shell.uses += inner.uses
-        elif code.language == "python":
-            flow = read_python(textwrap.dedent(code.text), code.first_line)
-            yield from _find_in(flow.evaluate() if flow else ())
-        else:
+    listed = list(codes)
+    shell = [code for code in listed if code.language == "shell"]
+    if shell and _may_matter(Code("shell", "\n".join(code.text for code in shell), 1)):
+        flow = Flow()
+        for code in shell:
+            flow.add(read_shell(code.text, code.first_line))
+        yield from _find_in(flow.evaluate())
+    for code in listed:
+        if code.language == "python" and _may_matter(code):
+            read = read_python(textwrap.dedent(code.text), code.first_line)
+            yield from _find_in(read.evaluate() if read else ())
+        elif code.language == "javascript" and _may_matter(code):
             yield from _find_in(read_javascript(code.text, code.first_line).evaluate())
-    yield from _find_in(shell.evaluate())
 
 
 def _may_matter(code: Code) -> bool:

@@ -43,6 +43,7 @@ def find_ordered_scripts(
         if not any(one.search(sentence, 0, len(sentence)) for one in (_ORDERED, STANDING)):
             continue
         for path, deed in [*deeds.items()]:
-            if path.rpartition("/")[2].lower() in sentence and not text.is_negated(start):
+            at = text.folded.find(path.rpartition("/")[2].lower(), start, end)
+            if at >= 0 and not text.is_negated(at):
                 del deeds[path]
                 yield SafetyFinding(rule.kind, rule.level, deed.line, rule.reason, path)

@@ -14,10 +14,10 @@ import pytest
 
 from config.settings import PolicySettings
 from skills.judgement import JUDGED_LEVELS
-from tasks.refine.judging.order_lines import needs_second_opinion, weigh_lines
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.refine.judging.judge_prompt import JudgeAnswer, build_judge_prompt
 from tasks.refine.judging.judge_stage import check_answer, make_request
+from tasks.refine.judging.order_lines import needs_second_opinion, weigh_lines
 from tests.support.program.recorded import RecordedAnswers
 from tests.support.samples.judge_cases import (
     ROOT,
