@@ -30,9 +30,7 @@ _COMMANDS = (
     "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
     "git security dig"
 )
-_COMMAND = re.compile(
-    rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s[^\n]*"
-)
+_COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s")
 _LEAD = re.compile(r"\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
 _RUNS_OR_SENDS = re.compile(r"curl|wget|\bnc\b|/dev/tcp|scp|rsync|\beval\b|base64|<\(")
@@ -67,8 +65,11 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
     start = 0
     while start < len(lines):
         if not fenced[start]:
-            yield from _find_commands(lines[start], start + 1)
-            start += 1
+            end = start + 1
+            while lines[end - 1].endswith("\\") and end < len(lines):
+                end += 1
+            yield from _find_commands("\n".join(lines[start:end]), start + 1)
+            start = end
             continue
         end = start + 1
         while end < len(lines) and fenced[end] and not _FENCE.match(lines[end]):

@@ -122,7 +122,10 @@ def _find_all(
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
     for line, rule in find_flows(codes or find_blocks(lines, text.fenced_lines())):
         quote = lines[min(line, len(lines)) - 1].strip()
-        yield _weigh(text, rule, text.offset_of(line), quote, speech=False)
+        start = text.offset_of(line)
+        if not text.in_code(start):  # what introduces a command in a span of text counts
+            start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
+        yield _weigh(text, rule, start, quote, speech=False)
     yield from _find_encoded(text)
 
 

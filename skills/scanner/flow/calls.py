@@ -14,8 +14,8 @@ _NETWORK_ALONE = frozenset(name for name in sources.NETWORK if "." not in name)
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call in a line. name: as written, `a.b.c`. receiver: the value before the last dot, and
-    `variable` its name if it is one, else "". sent: the arguments but for `headers`. text: the literals in
-    the arguments, joined by spaces. targets: names of the variables and files in the arguments.
+    `variable` its name if it is one, else "". sent: the arguments but for `headers`. text: the
+    literals in the arguments, joined by spaces. targets: the names of variables and files in them.
     """
 
     line: int

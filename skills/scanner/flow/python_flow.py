@@ -203,7 +203,7 @@ class _Reader:
                     break
             case ast.Name() | ast.Call() | ast.Attribute():
                 self.flow.use(line, "execute", self._value(command))
-        text = " ".join(self._as_shell(command))
+        text = ("" if isinstance(command, ast.JoinedStr) else " ").join(self._as_shell(command))
         if text.strip():
             self.flow.add(read_shell(text, line, self._qualify))
 

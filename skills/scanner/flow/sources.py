@@ -107,5 +107,8 @@ def is_local(text: str) -> bool:
 
 
 def is_known_installer(text: str) -> bool:
-    """Whether the address in a text is of a known installer."""
-    return "known download" in label_download(text).labels
+    """Whether the address in a text is of a known installer; the scheme may be left out."""
+    whole = (
+        text if "://" in text else re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
+    )
+    return "known download" in label_download(whole).labels

@@ -61,8 +61,8 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
     ),
     make_patterns(
         "powershell-download",
-        r"""\b(?:irm|iwr|invoke-webrequest|invoke-restmethod|downloadstring)\b [^\n]{0,160}
-            (?:\||;) \s{0,3} (?:iex|invoke-expression)\b""",
+        r"""\b(?:irm|iwr|invoke-webrequest|invoke-restmethod|downloadstring)\b
+            [^\n]{0,60} [\w$]\.?\w [^\n]{0,120} (?:\||;) \s{0,3} (?:iex|invoke-expression)\b""",
         r"""\b(?:iex|invoke-expression)\b \s{0,3} \(? [^\n;]{0,60}
             \b(?:irm|iwr|invoke-webrequest|invoke-restmethod|downloadstring)\b""",
         r"\bmshta(?:\.exe)? \s{1,3} https?://",

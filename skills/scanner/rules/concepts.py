@@ -73,6 +73,13 @@ ADDRESS = make_concept(
     r"|\b(?:our|the author's|the maintainer's|the vendor's|a remote|an external) (?:server|endpoint"
     r"|address|host|api|collector|webhook)\b|(?:我们|作者|外部|远程)的?(?:服务器|地址|接口)"
 )
+TO_ADDRESS = make_concept(
+    also=r"\b(?:to|at|into|via|through)\s(?:\w{1,12} ){0,3}[`\"'(<\[]{0,2}(?:(?:https?"
+    r"|ftps?)://(?!localhost|127\.)"
+    r"|[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2}|(?:our|the author's|a remote|an external) (?:server"
+    r"|endpoint|api|host))"
+    r"|(?:到|至|给)[^。\n]{0,12}https?://"
+)
 HEADER = make_concept("authorization bearer header headers oauth log_in sign_in", chinese="请求头")
 SECRETLY = make_concept(
     also=r"\b(?:quietly|silently|secretly|covertly|discreetly|stealthily|unnoticed)\s(?:send|upload"
@@ -90,14 +97,15 @@ SILENCE = make_concept(
     rf"|notify(?:ing)?|show(?:ing)?(?: it to| this to)?)\s{_USER}{_THIS}"
     r"|\b(?:do not|don't|never|without)\s(?:mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)"
     r"|acknowledg(?:e|ing))"
-    r"\s(?:this|it|that|these|the (?:step|action|change|file|upload|request|call|transfer|addition"
+    r"\s(?:this|that|these|the (?:step|action|change|file|upload|request|call|transfer|addition"
     r"|edit))"
     rf"(?:\s(?:step|to {_USER}|in (?:your|the)\s\w+))?(?=\s*[.,;:!\n]|\s*$)"
-    r"|\b(?:hide|keep|conceal)\b[^.\n]{0,24}\bfrom (?:the |your )?(?:users?|operators?|reviewers?"
+    r"|\b(?:hide|conceal|keep (?:this|it|that|the (?:next )?(?:step|call|change"
+    r"|upload)))\b[^.\n]{0,24}\bfrom (?:the |your )?(?:users?|operators?|reviewers?"
     r"|owners?|summary|them)\b"
     r"|\b(?:leave|keep)\s(?:it|this|that|them)\sout of (?:your|the) (?:summary|answer|report|log"
     r"|reply)\b"
-    r"|\b(?:so that|that) (?:nobody|no one|the user (?:does not|never|won't)) (?:asks?|notices?"
+    r"|\bso that (?:nobody|no one|the user (?:does not|never|won't)) (?:asks?|notices?"
     r"|sees?|knows?)\b"
     rf"|\b{_USER} (?:must|should|need)\s?(?:not|never|n't) (?:have to |need to )?(?:be told|know"
     rf"|notice|find out|learn) ?"
@@ -130,12 +138,11 @@ PRIVATE = make_concept(
     r"|用户的(?:文件|资料|数据|通讯录)"
 )
 SWITCHES_OFF = make_concept(
-    "disable deactivate stop uninstall remove bypass circumvent unload turn_off switch_off shut_off"
-    " skip "
-    "suppress without",
-    chinese="关闭 停用 禁用 绕过 卸载 停掉 关掉",
-    also=r"\b(?:turn|switch|shut) (?=[^.\n]{1,50}\boff\b)|\bset (?=[^.\n]{1,50}\bto (?:false|0|off"
-    r"|none|never|permissive)\b)",
+    "disable deactivate stop uninstall unload turn_off switch_off shut_off",
+    chinese="关闭 停用 禁用 卸载 停掉 关掉",
+    also=r"\b(?:turn|switch|shut) (?=[^.\n]{1,50}\boff\b)"
+    r"|\bset (?=[^.\n]{1,50}\bto (?:false|0|off|none|never|permissive)\b)"
+    r"|\b(?:skip|suppress|bypass) (?=(?:the |all |any |every )?(?:permission|approval|confirm))",
 )
 HOST_CONTROLS = make_concept(
     "firewall firewalls ufw firewalld antivirus anti-virus windows_defender microsoft_defender "
@@ -165,9 +172,10 @@ FOR_GOOD = make_concept(
     chinese="始终 永久 全局 一律 所有",
 )
 CONDITION = make_concept(
-    "if unless when only_if only_when never never_ever cannot example option optional temporarily "
+    "if unless when enable re-enable only_if only_when never never_ever cannot example option optio"
+    "nal temporarily "
     "test testing troubleshooting check checks ensure avoid warn alert detect detects risk attacker"
-    " attackers whether should_not must_not do_not don't not re-enable safely graceful gracefully "
+    " attackers whether should_not must_not do_not don't not safely graceful gracefully "
     "confirm confirmation ask asks explicit explicitly user_requests",
     chinese="如果 除非 不要 不得 禁止 切勿 避免 检测 是否 确认",
 )
@@ -276,7 +284,7 @@ _DESTROY = (
     r"\b(?:delete|wipe|erase|shred|destroy|purge|overwrite|truncate|encrypt|scrub|clear"
     r"|empty)\b (?:\w{1,12} ){0,3}?"
 )
-_DESTROY_ZH = r"(?:删除|清空|销毁|抹掉|擦除|加密|清除)[^。\n]{0,8}"
+_DESTROY_ZH = r"(?:删除|清空|销毁|抹掉|擦除|清除)[^。\n]{0,8}"
 DESTROYS = make_concept(
     also=rf"{_DESTROY}(?:(?:all|every|any|the|their) (?:\w{{1,12}} )?(?:backups?|snapshots?"
     rf"|restore points?)"
@@ -288,22 +296,18 @@ WIPES = make_concept(
     also=rf"{_DESTROY}(?:(?:shell|bash|command|zsh) history|\.?(?:bash|zsh)_history|auth\.log|wtmp"
     rf"|lastlog|audit (?:logs?"
     rf"|trail)|event logs?|(?:all|any|your|its) traces|footprints)\b"
-    rf"|{_DESTROY_ZH}(?:审计日志|操作日志|命令历史|登录日志|痕迹)"
+    rf"|{_DESTROY_ZH}(?:审计日志|操作日志|命令历史|登录日志)"
 )
 SYSTEM_PROMPT = make_concept(
     also=r"\b(?:your|the) (?:\w{1,9} )?(?:system prompt|system message|hidden instructions"
     r"|initial instructions)\b"
 )
 REVEALS = make_concept("print reveal repeat output show disclose recite dump quote share include")
-ALL_OTHER_SKILLS = make_concept(
-    also=r"\b(?:all|any|every|each) (?:of the )?(?:other|competing|rival|similar"
-    r"|installed) (?:\w{1,10} )?(?:skills|skill|plugins?)\b|(?:其他|其它|别的|所有)的?(?:技能|插件)"
-)
-REJECTS = make_concept(
-    also=r"\b(?:ignore|disable|uninstall|delete|refuse|distrust|unload|never (?:use|load|run)"
-    r"|do not (?:use|load|run)"
-    r"|replaces|must not be (?:used|loaded))\b[^.\n]{0,30}(?:other|competing|rival|similar"
-    r"|installed)|(?:忽略|停用|卸载|删除|不要使用|拒绝)[^。\n]{0,6}(?:其他|其它|别的|所有)"
+AGAINST_OTHERS = make_concept(
+    also=r"\b(?:ignore|disable|uninstall|remove|delete|distrust|unload|never (?:use|load|run)"
+    r"|do not (?:use|load|run))\s"
+    r"(?:all|any|every) (?:of the )?(?:other|competing|rival|installed) (?:skills?|plugins?)\b"
+    r"|(?:忽略|停用|卸载|删除|不要使用)(?:所有|任何|全部)?(?:其他|其它|别的)的?(?:技能|插件)"
 )
 DECODES_AND_OBEYS = make_concept(
     also=r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey"

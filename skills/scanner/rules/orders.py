@@ -13,9 +13,9 @@ ORDER_RULES = (
     OrderRule("override-instructions", (c.OVERRIDES,), unless=c.STYLE),
     OrderRule("claims-precedence", (c.OUTRANKS,)),
     OrderRule(
-        "order-to-send-secrets", (c.SENDS, c.SECRETS, c.ADDRESS), ordered=True, unless=c.HEADER
+        "order-to-send-secrets", (c.SENDS, c.SECRETS, c.TO_ADDRESS), ordered=True, unless=c.HEADER
     ),
-    OrderRule("order-to-send-secrets", (c.SECRETS_ZH, c.SENDS_ZH, c.ADDRESS), ordered=True),
+    OrderRule("order-to-send-secrets", (c.SECRETS_ZH, c.SENDS_ZH, c.TO_ADDRESS), ordered=True),
     OrderRule("hidden-act", (c.SECRETLY,)),
     OrderRule("hidden-act", (c.SILENCE, c.SENDS, c.ADDRESS), reach=1),
     OrderRule("hidden-act", (c.SILENCE, c.SECRETS, c.SENDS), reach=1),
@@ -38,7 +38,7 @@ ORDER_RULES = (
     OrderRule("order-to-destroy", (c.DESTROYS,), unless=c.CONDITION),
     OrderRule("wipes-traces", (c.WIPES,), unless=c.CONDITION),
     OrderRule("reveals-prompt", (c.SYSTEM_PROMPT, c.REVEALS)),
-    OrderRule("against-other-skills", (c.ALL_OTHER_SKILLS, c.REJECTS)),
+    OrderRule("against-other-skills", (c.AGAINST_OTHERS,)),
     OrderRule("obeys-encoded-text", (c.DECODES_AND_OBEYS,)),
     OrderRule("redirects-payment", (c.ACCOUNTS, c.REPLACES)),
     OrderRule("spreads-itself", (c.ITSELF, c.TO_OTHERS)),

