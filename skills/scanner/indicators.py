@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from config.errors import UsageError
 from skills.filtered_pattern import FilteredPattern
 from skills.scanner.data_files import read_data_file
 
@@ -52,21 +49,14 @@ def parse_indicators(plain: Any) -> Indicators:
 
 
 class _Additional:
-    """The list that the settings name, read once by the process that opens the library."""
+    """The list of the process beyond that of the package."""
 
     indicators = Indicators("", {}, {})
 
 
-def use_additional_indicators(path: Path | None) -> None:
-    """Add the indicators of a file to those of the package; None adds none. Raises UsageError for
-    a file that cannot be read."""
-    if path is None:
-        _Additional.indicators = Indicators("", {}, {})
-    else:
-        try:
-            _Additional.indicators = parse_indicators(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise UsageError(f"policy.indicators: {path} cannot be used: {error}") from error
+def use_additional_indicators(indicators: Indicators) -> None:
+    """Scan for these indicators too from now on, in this process."""
+    _Additional.indicators = indicators
     _known.cache_clear()
     _pattern.cache_clear()
 

@@ -22,7 +22,7 @@ def corpus(tmp_path: Path) -> Path:
 
 def test_a_corpus_is_measured(fork_server: ForkServer, tmp_path: Path, corpus: Path) -> None:
     skillbus = Skillbus(fork_server, tmp_path / "home")
-    text = skillbus("eval", "scanner", str(corpus), "--ablate").stdout
+    text = skillbus("eval", "scanner", str(corpus), "--ablate").out
     assert "found 1 of 1 malicious: 1.000" in text
     assert "false 0 of 1 benign" in text
     assert "deletes-system" in text
@@ -37,4 +37,4 @@ def test_a_folder_that_is_no_corpus_says_what_one_is(
 ) -> None:
     skillbus = Skillbus(fork_server, tmp_path / "home")
     run = skillbus("eval", "scanner", str(tmp_path), code=2)
-    assert "a corpus holds malicious/ and benign/" in run.stderr
+    assert "a corpus holds malicious/ and benign/" in run.err

@@ -44,10 +44,12 @@ def scanner(
     """
     import json
 
+    from tasks.ingest.preparation.campaign_indicators import load_indicators
     from workers.cli.common import print_json
     from workers.evaluation.scanner import scan_corpus, scanner_report
 
     settings = read_settings(ctx)
+    load_indicators(settings.policy.indicators)
     lowest = min(settings.policy.highest_level + 1, 3) if level is None else level
     report = scanner_report(scan_corpus(folder, settings.limits), lowest, ablate=ablate)
     if out is not None:
