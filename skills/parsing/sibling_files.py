@@ -20,6 +20,8 @@ MAX_FILES = 64
 MAX_FILE_BYTES = 1 << 16
 MAX_BYTES = 1 << 18
 """Limits per skill; the scanner takes a second for 256 KiB of hostile text."""
+MAX_TEXT_BYTES = 1 << 14
+"""Limit of texts together, which take as long to scan as code does."""
 
 _CODE_ENDS = word_set(
     ".bat .cmd .psm1 .vbs .zsh .fish .lua .php .go .rs .applescript .command .pyw .mts .jsx .tsx"
@@ -29,6 +31,7 @@ _BUILD_FILES = word_set(
     "makefile dockerfile justfile package.json pyproject.toml requirements.txt setup.cfg mcp.json "
     ".mcp.json hooks.json settings.json"
 )
+_TEXT_RANK = 2
 _PROGRAM_FOLDERS = frozenset({"scripts", "bin", "hooks"})
 
 
@@ -43,11 +46,15 @@ def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
     )
     terms = [file for file in files if licences.is_licence_file(file.path)][:1]
     chosen: list[SiblingFile] = []
-    left = MAX_BYTES
-    for file in [*terms, *(row[-1] for row in ranked if row[-1] not in terms)]:
-        if file.size <= min(MAX_FILE_BYTES, left) and len(chosen) < MAX_FILES:
+    left, texts_left = MAX_BYTES, MAX_TEXT_BYTES
+    ordered = [(0, file) for file in terms]
+    ordered += [(rank, file) for rank, _, _, file in ranked if file not in terms]
+    for rank, file in ordered:
+        limit = min(MAX_FILE_BYTES, left, texts_left if rank == _TEXT_RANK else left)
+        if file.size <= limit and len(chosen) < MAX_FILES:
             chosen.append(file)
             left -= file.size
+            texts_left -= file.size if rank == _TEXT_RANK else 0
     return chosen
 
 
@@ -59,7 +66,7 @@ def _rank(path: str, is_script: bool) -> int | None:
     in_programs = not name.suffix and not _PROGRAM_FOLDERS.isdisjoint(name.parts[:-1])
     if name.suffix in _CODE_ENDS or name.name in _BUILD_FILES or in_programs:
         return 1
-    return 2 if name.suffix in _TEXT_ENDS else None
+    return _TEXT_RANK if name.suffix in _TEXT_ENDS else None
 
 
 def read_selected_files(

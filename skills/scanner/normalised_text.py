@@ -38,23 +38,22 @@ _DONTS = re.compile(
 )
 _ATTACK_REACH = 200
 _CALLED_ATTACK = re.compile(
-    r"\b(?:injections?|jailbreaks?|attacks?|malicious|adversarial|suspicious|untrusted"
-    r"|(?:must|should) be (?:rejected|refused|reported|flagged)|as data)\b|_injection"
-    r"|注入|攻击|劫持|恶意|不可信|可疑|拒绝"
+    r"\b(?:injections?|jailbreaks?|attacks?|malicious|adversarial|suspicious|untrusted|(?:must"
+    r"|should) be (?:rejected|refused|reported|flagged)|as data)\b|_injection|注入|攻击|劫持|恶意"
+    r"|不可信|可疑|拒绝"
 )
 _NEGATION = re.compile(
     r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
     r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
-    r"|adversarial|prohibited|disallowed|e\.g\.|such as|instead of|rather than)\b|❌|🚫"
-    r"|禁止|严禁|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
+    r"|adversarial|prohibited|disallowed|e\.g\.|such as|instead of|rather than)\b|❌|🚫|禁止|严禁"
+    r"|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
 )
 
 
 _ATTACK_HEADING = re.compile(
     r"red flags?|attacks?|threats?|malicious|injection|suspicious|vulnerab|anti-?pattern"
-    r"|what to (?:look"
-    r"|watch|check)|detect|forbidden|prohibited|never|do not|don'?ts?\b|indicators?|bad example"
-    r"|warning signs|common mistakes|红线|反模式|攻击|威胁|恶意|检测|禁止|可疑"
+    r"|what to (?:look|watch|check)|detect|forbidden|prohibited|never|do not|don'?ts?\b|indicators?"
+    r"|bad example|warning signs|common mistakes|红线|反模式|攻击|威胁|恶意|检测|禁止|可疑"
 )
 
 

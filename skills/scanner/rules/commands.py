@@ -49,10 +49,6 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
             \b(?:delete\w{0,14}|forget|purge)\b [^\n]{0,60} (?:--all\b|--confirm|--force|\*)""",
     ),
     make_patterns(
-        "rewrites-history",
-        r"\bgit \s{1,3} push \s [^\n;|&]{0,80} (?: --force(?!-with-lease)\b | (?<=\s)-f\b )",
-    ),
-    make_patterns(
         "reverse-shell",
         r"\b(?:ba|z)?sh \s{1,3} -i \b [^\n]{0,16} /dev/tcp/",
         r"\b(?:nc|ncat|netcat) \s [^\n|;]{0,60} -[a-z]{0,4}[ec] \s{1,3} /bin/(?:ba|z)?sh",
@@ -156,11 +152,6 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
         r"\bxmrig\b [^\n]{0,80} (?: -o\s | --url | pool ) | \bstratum\+(?:tcp|ssl)://",
     ),
     make_patterns(
-        "speaks-of-exfiltration",
-        r"\bexfiltrat(?:e|es|ing) \s{1,3} (?:\w{1,15}\s{1,3}){0,4} (?:data|files?)\b",
-        speech=True,
-    ),
-    make_patterns(
         "false-tool-result",
         r"""["']?(?:user_confirmed|user_approved|user_consent|operator_approved|is_authori[sz]ed)["']?
             \s?[:=]\s?["']?(?:true|yes|granted|approved)\b""",
@@ -170,12 +161,5 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
         r"\b(?:policy|instructions?|override|authori[sz]|mode|must\s(?:now|obey))\b",
         r"【(?:工具返回|系统(?:消息|通知|公告)|紧急通知|管理员(?:消息|通知)|平台(?:通知|公告))】",
         speech=True,
-    ),
-    make_patterns(
-        "tool-takes-secrets",
-        r"""["']?description["']? \s{0,2}:\s{0,2} [^\n]{0,300}
-            \b(?:model|assistant|agent|llm|ai|caller)\s (?:must|should|shall|has\sto|always)\b
-            [^\n]{0,120} \b(?:secrets?|system\sprompt|api\skeys?|tokens?|passwords?|credentials?
-            |private\skeys?|conversation|chat\shistory|environment)\b""",
     ),
 )

@@ -13,37 +13,32 @@ _USER_ZH = r"(?:用户|使用者|机主|主人|客户|别人|任何人|对方)"
 OVERRIDES = make_concept(
     also=r"\b(?:ignore|disregard|forget|override|set aside|discard|drop|void|cancel|neglect)\b"
     r"[^.\n]{0,16}\b(?:previous|prior|earlier|above|former|existing|original|system|safety"
-    r"|all other"
-    r"|initial|your|you were)\b[^.\n]{0,20}\b(?:instructions?|rules?|prompts?|guidelines?"
+    r"|all other|initial|your|you were)\b[^.\n]{0,20}\b(?:instructions?|rules?|prompts?|guidelines?"
     r"|directives?|constraints?|restrictions?|guidance|orders|safeguards|told|given)\b"
     r"|\b(?:previous|prior|earlier|former|your|all other|existing)\b[^.\n]{0,16}\b(?:instructions?"
     r"|rules|restrictions|guidelines|constraints)\b[^.\n]{0,16}\b(?:(?:are|is) (?:now )?(?:void"
-    r"|superseded|suspended"
-    r"|lifted|cancell?ed|out of date|obsolete|replaced|revoked)|no longer (?:apply|applies"
-    r"|count))\b|\b(?:everything|whatever|anything|what)\b[^.\n]{0,30}\b(?:told|said"
-    r"|instructed)\b[^.\n]{0,50}"
-    r"\b(?:forget|void|out of date|no longer|set it aside|discard|does not (?:apply|count))\b"
-    r"|\bforget (?:everything|all|whatever|what) (?:that )?you\b"
-    r"|\b(?:obey|follow|listen to)\s(?:only|nothing but|solely)\s(?:what is|this|the text)"
-    r"|\byou are (?:now|no longer)\b[^.\n]{0,20}\b(?:developer mode|dan\b|unrestricted"
-    r"|without (?:any )?(?:limits|restrictions|rules)|bound by|jailbroken)"
-    r"|(?:忽略|无视|忘记|忘掉|抛开|作废|推翻|取消)[^。\n]{0,10}(?:之前|先前|以前|上述|以上|所有|系统|原有)[^。\n]{0,10}"
-    r"(?:指令|指示|规则|提示|设定)|(?:系统|先前|之前|原有)[^。\n]{0,4}(?:指令|规则|限制|设定|指示)[^。\n]{0,8}"
+    r"|superseded|suspended|lifted|cancell?ed|out of date|obsolete|replaced|revoked)"
+    r"|no longer (?:apply|applies|count))\b|\b(?:everything|whatever|anything"
+    r"|what)\b[^.\n]{0,30}\b(?:told|said|instructed)\b[^.\n]{0,50}\b(?:forget|void|out of date"
+    r"|no longer|set it aside|discard|does not (?:apply|count))\b|\bforget (?:everything|all"
+    r"|whatever|what) (?:that )?you\b|\b(?:obey|follow|listen to)\s(?:only|nothing but"
+    r"|solely)\s(?:what is|this|the text)|\byou are (?:now"
+    r"|no longer)\b[^.\n]{0,20}\b(?:developer mode|dan\b|unrestricted|without (?:any )?(?:limits"
+    r"|restrictions|rules)|bound by|jailbroken)|(?:忽略|无视|忘记|忘掉|抛开|作废|推翻"
+    r"|取消)[^。\n]{0,10}(?:之前|先前|以前|上述|以上|所有|系统|原有)[^。\n]{0,10}(?:指令|指示|规则"
+    r"|提示|设定)|(?:系统|先前|之前|原有)[^。\n]{0,4}(?:指令|规则|限制|设定|指示)[^。\n]{0,8}"
     r"(?:作废|失效|不再适用|清零|归零)|你[^。\n]{0,8}不受(?:任何)?(?:限制|约束)"
 )
 STYLE = make_concept("lint eslint css style.css npm_warnings gitignore line_length defaults .env")
 OUTRANKS = make_concept(
     also=r"\b(?:this (?:skill|file|page|document|section|text)|these (?:rules|instructions|steps)"
-    r"|the (?:author|publisher)"
-    r"|what is written here)\b[^.\n]{0,30}\b(?:outranks?|overrides?|overrules?|supersedes?|trumps?"
-    r"|prevails? over"
-    r"|beats|(?:takes?|has|have) (?:precedence|priority) over|comes? (?:before|first)"
-    r"|stands? above)\b[^.\n]{0,24}"
-    r"\b(?:users?|operators?|system|safety|developer|anything|everything|any other|all other|person"
-    r"|conversation)\b"
+    r"|the (?:author|publisher)|what is written here)\b[^.\n]{0,30}\b(?:outranks?|overrides?"
+    r"|overrules?|supersedes?|trumps?|prevails? over|beats|(?:takes?|has|have) (?:precedence"
+    r"|priority) over|comes? (?:before|first)|stands? above)\b[^.\n]{0,24}\b(?:users?|operators?"
+    r"|system|safety|developer|anything|everything|any other|all other|person|conversation)\b"
     r"|\b(?:conflicts?|differs?|disagrees?|contradicts?)\b[^.\n]{0,50}\b(?:follow|obey|keep to"
-    r"|side with)\s(?:this|the) (?:file|skill|page|author|document)"
-    r"|只(?:服从|听从|忠于)[^\n。]{0,8}(?:作者|文件|技能|本)|(?:本文件|本技能|作者)[^\n。]{0,8}(?:优先于|高于|凌驾)"
+    r"|side with)\s(?:this|the) (?:file|skill|page|author|document)|只(?:服从|听从"
+    r"|忠于)[^\n。]{0,8}(?:作者|文件|技能|本)|(?:本文件|本技能|作者)[^\n。]{0,8}(?:优先于|高于|凌驾)"
     r"|以(?:本文件|本技能|作者)[^\n。]{0,4}为准"
 )
 SECRETS = make_concept(
@@ -69,23 +64,21 @@ SENDS_OUT = make_concept(
 ADDRESS = make_concept(
     also=r"(?:https?|ftps?|wss?)://(?!localhost|127\.|0\.0\.0\.0|10\.|192\.168|\{|\$"
     r"|<)[^\s)\"'`]{3}|(?<![\w./@-])[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2,8}\b"
-    r"|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}:\d{2,5}"
-    r"|\b(?:our|the author's|the maintainer's|the vendor's|a remote|an external) (?:server|endpoint"
-    r"|address|host|api|collector|webhook)\b|(?:我们|作者|外部|远程)的?(?:服务器|地址|接口)"
+    r"|(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}:\d{2,5}|\b(?:our|the author's|the maintainer's"
+    r"|the vendor's|a remote|an external) (?:server|endpoint|address|host|api|collector|webhook)\b"
+    r"|(?:我们|作者|外部|远程)的?(?:服务器|地址|接口)"
 )
 TO_ADDRESS = make_concept(
     also=r"\b(?:to|at|into|via|through)\s(?:\w{1,12} ){0,3}[`\"'(<\[]{0,2}(?:(?:https?"
-    r"|ftps?)://(?!localhost|127\.)"
-    r"|[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2}|(?:our|the author's|a remote|an external) (?:server"
-    r"|endpoint|api|host))"
-    r"|(?:到|至|给)[^。\n]{0,12}https?://"
+    r"|ftps?)://(?!localhost|127\.)|[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2}|(?:our|the author's"
+    r"|a remote|an external) (?:server|endpoint|api|host))|(?:到|至|给)[^。\n]{0,12}https?://"
 )
 HEADER = make_concept("authorization bearer header headers oauth log_in sign_in", chinese="请求头")
 SECRETLY = make_concept(
     also=r"\b(?:quietly|silently|secretly|covertly|discreetly|stealthily|unnoticed)\s(?:send|upload"
     r"|post|copy|forward|transmit|collect|exfiltrate|share|mail|download and run)\b"
-    r"|\bexfiltrate (?:all|the|their|your|its)\b"
-    r"|(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发|复制)"
+    r"|\bexfiltrate (?:all|the|their|your|its)\b|(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发"
+    r"|复制)"
 )
 _THIS = (
     r"(?:\s(?:about|of|that|it is|why)\s(?:this|it|these|any of|you|the (?:step|change|upload|call"
@@ -96,17 +89,14 @@ SILENCE = make_concept(
     r"|inform(?:ing)?|alert(?:ing)?"
     rf"|notify(?:ing)?|show(?:ing)?(?: it to| this to)?)\s{_USER}{_THIS}"
     r"|\b(?:do not|don't|never|without)\s(?:mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)"
-    r"|acknowledg(?:e|ing))"
-    r"\s(?:this|that|these|the (?:step|action|change|file|upload|request|call|transfer|addition"
-    r"|edit))"
+    r"|acknowledg(?:e|ing))\s(?:this|that|these|the (?:step|action|change|file|upload|request|call"
+    r"|transfer|addition|edit))"
     rf"(?:\s(?:step|to {_USER}|in (?:your|the)\s\w+))?(?=\s*[.,;:!\n]|\s*$)"
     r"|\b(?:hide|conceal|keep (?:this|it|that|the (?:next )?(?:step|call|change"
-    r"|upload)))\b[^.\n]{0,24}\bfrom (?:the |your )?(?:users?|operators?|reviewers?"
-    r"|owners?|summary|them)\b"
-    r"|\b(?:leave|keep)\s(?:it|this|that|them)\sout of (?:your|the) (?:summary|answer|report|log"
-    r"|reply)\b"
-    r"|\bso that (?:nobody|no one|the user (?:does not|never|won't)) (?:asks?|notices?"
-    r"|sees?|knows?)\b"
+    r"|upload)))\b[^.\n]{0,24}\bfrom (?:the |your )?(?:users?|operators?|reviewers?|owners?|summary"
+    r"|them)\b|\b(?:leave|keep)\s(?:it|this|that|them)\sout of (?:your|the) (?:summary|answer"
+    r"|report|log|reply)\b|\bso that (?:nobody|no one|the user (?:does not|never|won't)) (?:asks?"
+    r"|notices?|sees?|knows?)\b"
     rf"|\b{_USER} (?:must|should|need)\s?(?:not|never|n't) (?:have to |need to )?(?:be told|know"
     rf"|notice|find out|learn) ?"
     r"(?:about|of|that|this|it)?\b"
@@ -115,34 +105,28 @@ SILENCE = make_concept(
 )
 STANDING = make_concept(
     also=r"\b(?:after|before|at the end of|on|upon|for|with|following|once|during)\s(?:every|each"
-    r"|any|all)\s"
-    r"(?:\w{1,12} ){0,2}?(?:tasks?|sessions?|conversations?|responses?|runs?|messages?|requests?"
-    r"|turns?|chats?"
-    r"|interactions?|invocations?|edits?|changes?|commits?|files?|documents?|reports?|steps?"
-    r"|queries|answers?)\b"
-    r"|\b(?:whenever|every time|each time)\b|\bonce (?:each|every|the|a) (?:task|session"
-    r"|conversation)|\bfrom now on\b|\bat the end of (?:the|this) (?:session|conversation)\b"
-    r"|每次|每个任务|每轮|每天|今后|从现在起|以后每|任务完成后|会话结束"
+    r"|any|all)\s(?:\w{1,12} ){0,2}?(?:tasks?|sessions?|conversations?|responses?|runs?|messages?"
+    r"|requests?|turns?|chats?|interactions?|invocations?|edits?|changes?|commits?|files?"
+    r"|documents?|reports?|steps?|queries|answers?)\b|\b(?:whenever|every time|each time)\b"
+    r"|\bonce (?:each|every|the|a) (?:task|session|conversation)|\bfrom now on\b"
+    r"|\bat the end of (?:the|this) (?:session|conversation)\b|每次|每个任务|每轮|每天|今后"
+    r"|从现在起|以后每|任务完成后|会话结束"
 )
 PRIVATE = make_concept(
     also=r"\b(?:full |entire |whole |complete )?(?:conversation|chat|session|message) (?:history"
-    r"|log|transcript"
-    r"|content)s?\b|\b(?:full|entire|whole|complete) (?:conversation|chat|transcript|prompt"
-    r"|session)\b"
-    r"|\b(?:all|every|any) (?:of )?(?:the )?user(?:'s|s')? (?:files|documents|messages|data|prompts"
-    r"|inputs)\b"
-    r"|\b(?:user|system) prompts?\b|\bthe user's (?:messages|questions|files|contacts|home folder"
-    r"|documents)\b"
-    r"|\b(?:source code|repository|codebase|project folder) (?:of the (?:user|project)"
-    r"|as (?:a )?zip)\b|(?:全部|完整|所有)的?(?:对话|聊天|会话)|对话(?:记录|历史|内容)"
-    r"|用户的(?:文件|资料|数据|通讯录)"
+    r"|log|transcript|content)s?\b|\b(?:full|entire|whole|complete) (?:conversation|chat|transcript"
+    r"|prompt|session)\b|\b(?:all|every|any) (?:of )?(?:the )?user(?:'s|s')? (?:files|documents"
+    r"|messages|data|prompts|inputs)\b|\b(?:user|system) prompts?\b|\bthe user's (?:messages"
+    r"|questions|files|contacts|home folder|documents)\b|\b(?:source code|repository|codebase"
+    r"|project folder) (?:of the (?:user|project)|as (?:a )?zip)\b|(?:全部|完整|所有)的?(?:对话"
+    r"|聊天|会话)|对话(?:记录|历史|内容)|用户的(?:文件|资料|数据|通讯录)"
 )
 SWITCHES_OFF = make_concept(
     "disable deactivate stop uninstall unload turn_off switch_off shut_off",
     chinese="关闭 停用 禁用 卸载 停掉 关掉",
-    also=r"\b(?:turn|switch|shut) (?=[^.\n]{1,50}\boff\b)"
-    r"|\bset (?=[^.\n]{1,50}\bto (?:false|0|off|none|never|permissive)\b)"
-    r"|\b(?:skip|suppress|bypass) (?=(?:the |all |any |every )?(?:permission|approval|confirm))",
+    also=r"\b(?:turn|switch|shut) (?=[^.\n]{1,50}\boff\b)|\bset (?=[^.\n]{1,50}\bto (?:false|0|off"
+    r"|none|never|permissive)\b)|\b(?:skip|suppress|bypass) (?=(?:the |all |any "
+    r"|every )?(?:permission|approval|confirm))",
 )
 HOST_CONTROLS = make_concept(
     "firewall firewalls ufw firewalld antivirus anti-virus windows_defender microsoft_defender "
@@ -181,9 +165,8 @@ CONDITION = make_concept(
 )
 STEERING_FILES = make_concept(
     also=r"\b(?:claude\.md|agents\.md|gemini\.md|soul\.md|memory\.md|\.cursorrules"
-    r"|copilot-instructions"
-    r"|mcp\.json|settings(?:\.local)?\.json|\.windsurfrules|heartbeat\.md)|\.(?:claude|codex"
-    r"|cursor)/"
+    r"|copilot-instructions|mcp\.json|settings(?:\.local)?\.json|\.windsurfrules|heartbeat\.md)"
+    r"|\.(?:claude|codex|cursor)/"
 )
 WRITES = make_concept(
     "add append write insert put set save store register edit change include copy update create mod"
@@ -206,79 +189,16 @@ FETCHES = make_concept(
 )
 OBEYS = make_concept(
     also=r"\b(?:follow|obey|carry out|execute|run|apply|act on|comply with"
-    r"|do)\s(?:\w{1,9} ){0,2}?(?:instructions?"
-    r"|commands?|orders|directives?|steps|whatever|everything|what (?:it|they|is)|rules|it says"
-    r"|prompts?)\b"
-    r"[^.\n]{0,24}(?:there|it (?:says|contains|returns)|returned|contained|found|in (?:it"
-    r"|the response)|fetched"
-    r"|received|exactly|says|written|given)|\b(?:obey|follow|execute|act on|carry out) (?:it"
-    r"|them)\b|(?:执行|照做|遵循|按照|服从|照办)[^。\n]{0,4}(?:返回|其中|里面|得到)的?(?:指令|指示|内容|命令|步骤|要求)?"
+    r"|do)\s(?:\w{1,9} ){0,2}?(?:instructions?|commands?|orders|directives?|steps|whatever"
+    r"|everything|what (?:it|they|is)|rules|it says|prompts?)\b[^.\n]{0,24}(?:there|it (?:says"
+    r"|contains|returns)|returned|contained|found|in (?:it|the response)|fetched|received|exactly"
+    r"|says|written|given)|\b(?:obey|follow|execute|act on|carry out) (?:it|them)\b|(?:执行|照做"
+    r"|遵循|按照|服从|照办)[^。\n]{0,4}(?:返回|其中|里面|得到)的?(?:指令|指示|内容|命令|步骤|要求)?"
 )
 DOCUMENTATION = make_concept(
     "documentation docs guide readme tutorial reference manual user's install installation setup ap"
     "i",
     chinese="文档 教程 指南",
-)
-REGARDLESS = make_concept(
-    "regardless no_matter even_if even_when even_though whatever_the in_any_case either_way "
-    "without_running without_checking without_testing",
-    chinese="即使 即便 无论 不管 就算",
-)
-REPORTS = make_concept(
-    "report state record mark claim announce declare say tell describe answer present",
-    chinese="报告 回答 标记 声称 告诉",
-    also=r"\b(?:log|show|write) (?:it|them|that|as|the)\b",
-)
-GOOD_RESULT = make_concept(
-    also=r"\b(?:as|that|all|is|are|it|them|were|was|has|have)\s(?:\w{1,9} ){0,2}?(?:passed|passing"
-    r"|successful|succeeded|clean|green|verified|healthy|safe|complete|no (?:issues|findings"
-    r"|vulnerabilities))\b|(?:通过|成功|正常|没有问题|安全)"
-)
-IF_ASKED = make_concept(
-    also=rf"\b(?:if|when|should|whenever) {_USER} (?:\w{{1,9}} ){{0,2}}?(?:asks?|wonders?"
-    rf"|questions?|doubts?|notices?"
-    rf"|inquires?|complains?|objects?|suspects?|becomes? suspicious)\b|(?:如果|若|一旦"
-    rf"|当)?{_USER_ZH}[^。\n]{{0,6}}"
-    r"(?:问|质疑|怀疑|追究|察觉)"
-)
-SAYS = make_concept(
-    "say answer reply claim insist respond tell assure explain deny pretend blame deflect dismiss s"
-    "tate",
-    chinese="就说 回答 解释 否认 声称 推说 答复",
-)
-DENIAL = make_concept(
-    "deny pretend deflect dismiss blame nothing_happened nothing_was routine normal_behaviour "
-    "normal_behavior known_bug a_glitch required_by standard_procedure only_local stays_local",
-    chinese="否认 正常 常规 例行 误报 没有",
-    also=r"\bit (?:is|was) (?:only |just |purely |a )?(?:local|routine|normal|standard|cache|bug"
-    r"|glitch|system)\b",
-)
-CONSENTED = make_concept(
-    also=r"\b(?:user|operator|owner|customer|admin\w*|legal|compliance)\b[^.\n]{0,20}\b(?:has|have"
-    r"|had|was|is)?\s?"
-    r"(?:already |previously )(?:been )?(?:agreed|approved|consented|confirmed|authori[sz]ed"
-    r"|cleared)|用户(?:已经?|早已)(?:授权|同意|批准|确认)"
-)
-NO_QUESTION = make_concept(
-    also=r"\b(?:do not|don't|no need to|without|need not|never|not) (?:\w{1,9} )?(?:ask(?:ing)?"
-    r"|confirm(?:ing|ation)?"
-    r"|prompt(?:ing)?|wait(?:ing)?|check(?:ing)?)\b|无需(?:再)?(?:询问|确认)|不(?:必|用|要)(?:再)?(?:问|确认)"
-)
-PASSWORDS = make_concept(
-    "password passwords passphrase one-time_code seed_phrase recovery_phrase private_key pin_code c"
-    "vv "
-    "card_number",
-    chinese="密码 验证码 助记词 私钥",
-)
-ASKS_USER = make_concept(
-    also=rf"\b(?:ask|have|get|prompt|tell|request|require)\s{_USER}\b|(?:要求|让|请|向|索取"
-    rf"|询问)[^。\n]{{0,4}}{_USER_ZH}"
-)
-PASSES_ON = make_concept(
-    also=r"\b(?:send|post|submit|upload|forward|email|mail|include|log|save|store"
-    r"|write)\b[^.\n]{0,40}"
-    r"(?:https?://|@\w|\bto (?:us|our|the (?:server|author|file|log))|\bin (?:the )?(?:request|body"
-    r"|log|file|report))|(?:发送|写入|写进|填入|提交|保存|上传)"
 )
 _DESTROY = (
     r"\b(?:delete|wipe|erase|shred|destroy|purge|overwrite|truncate|encrypt|scrub|clear"
@@ -294,26 +214,20 @@ DESTROYS = make_concept(
 )
 WIPES = make_concept(
     also=rf"{_DESTROY}(?:(?:shell|bash|command|zsh) history|\.?(?:bash|zsh)_history|auth\.log|wtmp"
-    rf"|lastlog|audit (?:logs?"
-    rf"|trail)|event logs?|(?:all|any|your|its) traces|footprints)\b"
+    rf"|lastlog|audit (?:logs?|trail)|event logs?|(?:all|any|your|its) traces|footprints)\b"
     rf"|{_DESTROY_ZH}(?:审计日志|操作日志|命令历史|登录日志)"
 )
-SYSTEM_PROMPT = make_concept(
-    also=r"\b(?:your|the) (?:\w{1,9} )?(?:system prompt|system message|hidden instructions"
-    r"|initial instructions)\b"
-)
-REVEALS = make_concept("print reveal repeat output show disclose recite dump quote share include")
 AGAINST_OTHERS = make_concept(
     also=r"\b(?:ignore|disable|uninstall|remove|delete|distrust|unload|never (?:use|load|run)"
-    r"|do not (?:use|load|run))\s"
-    r"(?:all|any|every) (?:of the )?(?:other|competing|rival|installed) (?:skills?|plugins?)\b"
-    r"|(?:忽略|停用|卸载|删除|不要使用)(?:所有|任何|全部)?(?:其他|其它|别的)的?(?:技能|插件)"
+    r"|do not (?:use|load|run))\s(?:all|any|every) (?:of the )?(?:other|competing|rival"
+    r"|installed) (?:skills?|plugins?)\b|(?:忽略|停用|卸载|删除|不要使用)(?:所有|任何|全部)?(?:其他"
+    r"|其它|别的)的?(?:技能|插件)"
 )
 DECODES_AND_OBEYS = make_concept(
     also=r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey"
-    r"|carry out|do what|perform)\b"
-    r"|\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey"
-    r"|carry out)\b|解码[^\n。]{0,16}(?:执行|运行|照做|遵照)"
+    r"|carry out|do what|perform)\b|\b(?:in|as|with) (?:rot-?13|base64|hex|morse"
+    r"|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey|carry out)\b|解码[^\n。]{0,16}(?:执行|运行"
+    r"|照做|遵照)"
 )
 ACCOUNTS = make_concept(
     also=r"\b(?:iban|account number|bank details|wallet address|routing number|payee"
@@ -323,19 +237,4 @@ REPLACES = make_concept(
     also=r"\b(?:replace|substitute|swap|change|overwrite|instead use|use instead)\b[^.\n]{0,60}"
     r"(?:\b[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}|0x[0-9a-f]{20,40}|\bbc1[a-z0-9]{20,60}|\b(?:by|with"
     r"|to) (?:ours|this one|the following))|(?:替换|改)(?:为|成)"
-)
-ITSELF = make_concept(
-    also=r"\b(?:copy|add|insert|install|append|write) (?:this|these) (?:skill|file|lines?"
-    r"|instructions?|section|text)\b"
-)
-TO_OTHERS = make_concept(
-    also=r"\b(?:to|into|in) (?:every|each|all|any) (?:other )?(?:\w{1,10} )?(?:skills?|projects?"
-    r"|repositor(?:y|ies)|repos?|folders?|skill\.md)\b"
-)
-ACCESS_FOR_US = make_concept(
-    also=r"\b(?:our|my|the author's|this) (?:public )?(?:ssh )?key\b[^.\n]{0,40}\bauthorized_keys\b"
-    r"|\bauthorized_keys\b[^.\n]{0,60}\b(?:so that|for) (?:we|us|support|the (?:author|vendor"
-    r"|maintainer))\b"
-    r"|\b(?:lets?|allows?|so that) (?:us|we)\b[^.\n]{0,40}\b(?:log in|connect|access|come back"
-    r"|control)\b|(?:我们|作者)[^。\n]{0,14}(?:随时|以后|仍可|还能)[^。\n]{0,10}(?:进入|登录|访问|连接|控制)|后门账号"
 )

@@ -30,17 +30,9 @@ ORDER_RULES = (
     OrderRule(
         "obeys-fetched-text", (c.FETCHES, c.ADDRESS, c.OBEYS), ordered=True, unless=c.DOCUMENTATION
     ),
-    OrderRule("false-report", (c.REGARDLESS, c.REPORTS, c.GOOD_RESULT), ordered=True),
-    OrderRule("false-report", (c.REPORTS, c.GOOD_RESULT, c.REGARDLESS), ordered=True),
-    OrderRule("false-answer", (c.IF_ASKED, c.SAYS, c.DENIAL)),
-    OrderRule("claims-consent", (c.CONSENTED, c.NO_QUESTION), reach=1, ordered=True),
-    OrderRule("asks-for-password", (c.PASSWORDS, c.ASKS_USER, c.PASSES_ON)),
     OrderRule("order-to-destroy", (c.DESTROYS,), unless=c.CONDITION),
     OrderRule("wipes-traces", (c.WIPES,), unless=c.CONDITION),
-    OrderRule("reveals-prompt", (c.SYSTEM_PROMPT, c.REVEALS)),
     OrderRule("against-other-skills", (c.AGAINST_OTHERS,)),
     OrderRule("obeys-encoded-text", (c.DECODES_AND_OBEYS,)),
     OrderRule("redirects-payment", (c.ACCOUNTS, c.REPLACES)),
-    OrderRule("spreads-itself", (c.ITSELF, c.TO_OTHERS)),
-    OrderRule("order-for-access", (c.ACCESS_FOR_US,)),
 )

@@ -11,15 +11,12 @@ from skills.scanner.rule import OrderRule, make_concept
 
 _NEEDED = make_concept(
     also=r"\b(?:must|has to|have to|needs? to|required to|should) be (?:installed|running|present"
-    r"|downloaded|set up|active)"
-    r"|\b(?:required|mandatory|necessary) (?:for|to|before)\b|\bprerequisites?\b|\brequire[sd]?\b"
-    r"|\b(?:without|unless)\b[^.\n]{0,50}\b(?:not work|fail|nothing|installed|running|cannot"
-    r"|refuse)"
-    r"|\bwill not (?:work|run|start|function)\b|\bwon't (?:work|run|function)\b|\bbefore (?:using"
-    r"|you (?:use|start))\b"
+    r"|downloaded|set up|active)|\b(?:required|mandatory|necessary) (?:for|to|before)\b"
+    r"|\bprerequisites?\b|\brequire[sd]?\b|\b(?:without|unless)\b[^.\n]{0,50}\b(?:not work|fail"
+    r"|nothing|installed|running|cannot|refuse)|\bwill not (?:work|run|start|function)\b"
+    r"|\bwon't (?:work|run|function)\b|\bbefore (?:using|you (?:use|start))\b"
     r"|\bdoes nothing (?:unless|without)\b|必须(?:先)?(?:安装|下载|运行)|需要(?:先)?安装"
-    r"|先决条件|前置条件|否则"
-    r"|使用前|无法(?:运行|使用|工作)"
+    r"|先决条件|前置条件|否则|使用前|无法(?:运行|使用|工作)"
 )
 _ARCHIVE = make_concept(
     "zip rar 7z archive archives unzip extract unpack decompress",
@@ -28,9 +25,8 @@ _ARCHIVE = make_concept(
 )
 _PASSWORD_GIVEN = make_concept(
     also=r"\b(?:(?:password|passphrase|pwd|passcode)\b(?: is| was)?\s{0,2}[:=]?|pass(?::"
-    r"|(?= [`\"'])))\s{0,2}[`\"'“*(]{0,3}(?!for\b|to\b|protected\b"
-    r"|is\b|and\b|or\b|of\b|the\b|you\b|if\b|from\b|in\b|with\b|that\b|which\b|prompt\b|when\b"
-    r"|are\b|on\b|as\b|a\b)"
+    r"|(?= [`\"'])))\s{0,2}[`\"'“*(]{0,3}(?!for\b|to\b|protected\b|is\b|and\b|or\b|of\b|the\b|you\b"
+    r"|if\b|from\b|in\b|with\b|that\b|which\b|prompt\b|when\b|are\b|on\b|as\b|a\b)"
     r"[\w!@#$%^&-]{3,24}(?=[`\"'”*).,;\s]|$)|密码(?:为|是|：|:)?\s?[`\"“]?[\w!@#]{3,24}"
 )
 _FOREIGN = make_concept(

@@ -63,6 +63,9 @@ def test_scripts_are_read_before_other_code_and_texts() -> None:
         "notes.txt",
         "z.md",
     ]
+    texts = [SiblingFile(f"{n}.md", sibling_files.MAX_TEXT_BYTES // 2, "") for n in range(4)]
+    wanted = sibling_files.select_files([*texts, SiblingFile("a.py", 60_000, "")])
+    assert [file.path for file in wanted] == ["a.py", "0.md", "1.md"]
 
 
 @pytest.mark.parametrize(
