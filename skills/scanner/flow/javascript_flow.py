@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 
 from tree_sitter import Language, Node, Parser
@@ -30,9 +31,10 @@ def _parser() -> Parser:
 
 
 def read_javascript(text: str, first_line: int = 1) -> Flow:
-    """The data flow of a program or snippet; what cannot be parsed is left out."""
+    """The data flow of a program or snippet; what is broken or nests too deep is left out."""
     reader = _Reader(first_line)
-    reader.read(_parser().parse(text.encode("utf-8", "replace")).root_node, "")
+    with suppress(RecursionError):
+        reader.read(_parser().parse(text.encode("utf-8", "replace")).root_node, "")
     return reader.flow
 
 

@@ -19,13 +19,13 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def read_python(text: str, first_line: int = 1) -> Flow | None:
-    """The data flow of a module or snippet; None if it cannot be parsed."""
+    """The data flow of a module or snippet; None if it cannot be parsed or nests too deep."""
     try:
         tree = ast.parse(text)
+        reader = _Reader(tree, first_line)
+        reader.read(tree.body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    reader = _Reader(tree, first_line)
-    reader.read(tree.body)
     return reader.flow
 
 

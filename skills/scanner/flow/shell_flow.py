@@ -13,6 +13,9 @@ from skills.scanner.flow import sources
 from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label
 
 _MAX_DEPTH = 60
+_MAX_PARSED = 4_096
+"""Characters that are parsed at once: the time of the parser is quadratic in broken commands. Lines
+that are longer are left out."""
 _SHELLS = word_set("sh bash zsh dash ksh")
 _INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
 _PREFIXES = word_set("sudo env nohup command exec time doas then do else -E -n")
@@ -52,16 +55,25 @@ def read_shell(
 
     qualify: gives the name in a program of which these commands are a part.
     """
-    reader = _Reader(first_line, qualify)
-    reader.read(_parser().parse(text.encode("utf-8", "replace")).root_node)
-    return reader.flow
+    flow, lines, start = Flow(), text.split("\n"), 0
+    while start < len(lines):
+        end, size = start, 0
+        while end < len(lines) and (end == start or size + len(lines[end]) < _MAX_PARSED):
+            size += len(lines[end])
+            end += 1
+        if size <= _MAX_PARSED:
+            reader = _Reader(flow, first_line + start, qualify)
+            part = "\n".join(lines[start:end]).encode("utf-8", "replace")
+            reader.read(_parser().parse(part).root_node)
+        start = end
+    return flow
 
 
 class _Reader:
     """Files are variables too: what is written to one, later commands read."""
 
-    def __init__(self, first_line: int, qualify: Callable[[str], str]) -> None:
-        self.flow = Flow()
+    def __init__(self, flow: Flow, first_line: int, qualify: Callable[[str], str]) -> None:
+        self.flow = flow
         self._first = first_line
         self._qualify = qualify
 
