@@ -45,7 +45,7 @@ _CALLED_ATTACK = re.compile(
 _NEGATION = re.compile(
     r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
     r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
-    r"|adversarial|prohibited|disallowed|e\.g\.|such as|instead of|rather than)\b|❌|🚫|禁止|严禁"
+    r"|adversarial|prohibited|disallowed|such as|instead of|rather than)\b|\be\.g\.|❌|🚫|禁止|严禁"
     r"|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
 )
 

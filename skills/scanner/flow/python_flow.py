@@ -134,8 +134,11 @@ class _Reader:
                 return Value(names=frozenset({self._qualify(name)}))
             case ast.Attribute():
                 return self._attribute(node, depth)
-            case ast.Subscript(value=value, slice=ast.Constant(value=str())):
-                return self._value(value, depth + 1).after("pick")
+            case ast.Subscript(value=value, slice=key):
+                of_key = self._value(key, depth + 1)
+                is_one = isinstance(key, ast.Constant) or _dotted(value) == "os.environ"
+                held = self._value(value, depth + 1)
+                return (held.after("pick") if is_one else held) | of_key
             case ast.Call():
                 return self._call(node, depth)
             case ast.Compare() | ast.Lambda():

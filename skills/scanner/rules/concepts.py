@@ -36,7 +36,8 @@ OUTRANKS = make_concept(
     r"|overrules?|supersedes?|trumps?|prevails? over|beats|(?:takes?|has|have) (?:precedence"
     r"|priority) over|comes? (?:before|first)|stands? above)\b[^.\n]{0,24}\b(?:users?|operators?"
     r"|system|safety|developer|anything|everything|any other|all other|person|conversation)\b"
-    r"|\b(?:conflicts?|differs?|disagrees?|contradicts?)\b[^.\n]{0,50}\b(?:follow|obey|keep to"
+    r"|\b(?:users?|chat|conversation|request)\b[^.\n]{0,40}\b(?:conflicts?|differs?|disagrees?"
+    r"|contradicts?)\b[^.\n]{0,50}\b(?:follow|obey|keep to"
     r"|side with)\s(?:this|the) (?:file|skill|page|author|document)|只(?:服从|听从"
     r"|忠于)[^\n。]{0,8}(?:作者|文件|技能|本)|(?:本文件|本技能|作者)[^\n。]{0,8}(?:优先于|高于|凌驾)"
     r"|以(?:本文件|本技能|作者)[^\n。]{0,4}为准"
@@ -73,7 +74,10 @@ TO_ADDRESS = make_concept(
     r"|ftps?)://(?!localhost|127\.)|[\w.+-]{1,40}@[\w-]{1,40}\.[a-z]{2}|(?:our|the author's"
     r"|a remote|an external) (?:server|endpoint|api|host))|(?:到|至|给)[^。\n]{0,12}https?://"
 )
-HEADER = make_concept("authorization bearer header headers oauth log_in sign_in", chinese="请求头")
+HEADER = make_concept(
+    "authorization bearer header headers oauth log_in sign_in only except never anywhere",
+    chinese="请求头",
+)
 SECRETLY = make_concept(
     also=r"\b(?:quietly|silently|secretly|covertly|discreetly|stealthily|unnoticed)\s(?:send|upload"
     r"|post|copy|forward|transmit|collect|exfiltrate|share|mail|download and run)\b"
