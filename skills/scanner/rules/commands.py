@@ -96,6 +96,13 @@ COMMAND_RULES: tuple[PatternRule, ...] = (
             /(?:usr/)?(?:local/)?bin/ (?: (?:ba|z|da|k)?sh | python[\d.]{0,4} | find | vim? )\b""",
     ),
     make_patterns(
+        "encrypts-files",
+        r"""(?: os\.walk | \.rglob | \bglob\.i?glob | \.glob | \.iterdir )\( [^\n]{0,200}
+            (?:\n[^\n]{0,200}){0,15}? \.encrypt\(""",
+        r"""\b(?: gpg\s[^\n]{0,60}(?:-c|--symmetric) | openssl\s{1,3}enc ) \b [^\n]{0,160}
+            (?:\n[^\n]{0,160}){0,3}? \b(?:rm|shred)\s""",
+    ),
+    make_patterns(
         "setuid",
         r"\bchmod \s{1,3} (?: [ugoa]{0,3}\+s | 0?[4-7][0-7]{3} ) \s{1,3} \S",
     ),

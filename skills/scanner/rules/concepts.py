@@ -58,9 +58,15 @@ SECRETS_ZH = make_concept(chinese="密码 密钥 私钥 令牌 凭证 助记词 
 SENDS_OUT = make_concept(
     "send sends sending post posts upload uploads forward forwards transmit transmits exfiltrate ma"
     "il "
-    "mails email emails ship ships mirror mirrors",
+    "mails email emails ship ships mirror mirrors back_up sync syncs",
     chinese="发送 上传 转发 回传 发给 发到",
     also=r"\bcurl\b[^\n]{0,60}\s(?:-d|-f|-t|--data|--form)\b",
+)
+UPLOAD_COMMAND = make_concept(
+    also=r"\bcurl\b[^\n]{0,160}\s(?:-d|-f|-t|--data[\w-]{0,10}|--form"
+    r"|--upload-file)[ =][^\n]{0,60}@[^\n]{0,160}https?://"
+    r"|\bcurl\b[^\n]{0,160}https?://[^\n]{0,160}\s(?:-d|-f|-t|--data[\w-]{0,10}|--form"
+    r"|--upload-file)[ =][^\n]{0,60}@",
 )
 ADDRESS = make_concept(
     also=r"(?:https?|ftps?|wss?)://(?!localhost|127\.|0\.0\.0\.0|10\.|192\.168|\{|\$"

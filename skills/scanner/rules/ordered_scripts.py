@@ -16,9 +16,13 @@ from skills.scanner.rules.concepts import STANDING
 
 _DEEDS = frozenset({"file-sent", "home-deleted", "deletes-system", "encrypts-files"})
 _ORDERED = make_concept(
-    "must always required mandatory do_not_skip never_skip without_exception without_asking "
-    "automatically silently",
-    chinese="必须 务必 始终 不要跳过",
+    "must always required mandatory ensure important remember finally after before once every each "
+    "automatically silently do_not_skip never_skip make_sure",
+    chinese="必须 务必 始终 之后 之前 确保 不要跳过",
+)
+_BY_CHOICE = make_concept(
+    "if optional optionally can may user_wants user_asks user_requests user_confirms on_request",
+    chinese="如果 可选 可以 用户要求",
 )
 
 
@@ -39,8 +43,9 @@ def find_ordered_scripts(
     text = NormalisedText(lines, body_line)
     rule = list_rules()["ordered-script"]
     for start, end in pairwise([*text.sentences, len(text.folded)]):
-        sentence = text.folded[start:end]
-        if not any(one.search(sentence, 0, len(sentence)) for one in (_ORDERED, STANDING)):
+        if _BY_CHOICE.search(text.folded, start, end):
+            continue
+        if not any(one.search(text.folded, start, end) for one in (_ORDERED, STANDING)):
             continue
         for path, deed in [*deeds.items()]:
             at = text.folded.find(path.rpartition("/")[2].lower(), start, end)

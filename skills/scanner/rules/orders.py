@@ -21,6 +21,7 @@ ORDER_RULES = (
     OrderRule("hidden-act", (c.SILENCE, c.SECRETS, c.SENDS), reach=1),
     OrderRule("keep-from-user", (c.SILENCE,)),
     OrderRule("standing-order-to-send", (c.STANDING, c.SENDS_OUT, c.ADDRESS)),
+    OrderRule("standing-order-to-send", (c.STANDING, c.UPLOAD_COMMAND), reach=3, ordered=True),
     OrderRule("order-to-send-private-data", (c.PRIVATE, c.SENDS_OUT, c.ADDRESS)),
     OrderRule(
         "host-controls-off", (c.SWITCHES_OFF, c.HOST_CONTROLS), ordered=True, unless=c.CONDITION
