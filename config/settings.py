@@ -253,6 +253,11 @@ class PolicySettings(SettingsGroup):
     name_withheld: bool = Field(
         True, description="name withheld skills in bundles; off: only their number and the reasons"
     )
+    indicators: str = Field(
+        "",
+        description="file with further indicators of campaigns (hosts, names, hashes) for the "
+        "scanner, as JSON; empty: those that ship with skillbus",
+    )
 
 
 class RolesSettings(SettingsGroup):

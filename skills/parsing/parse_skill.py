@@ -70,7 +70,7 @@ def parse_skill(
         warnings.append(ParseWarning("no_body", 0, "nothing but headings in the body"))
     findings = scanner.scan_lines(lines, front.body_line)
     if file_contents is not None:
-        findings += sibling_files.scan_scripts(files, file_contents)
+        findings += sibling_files.scan_files(files, file_contents, lines, front.body_line)
     body = SkillBody(
         lines, front.body_line, sections, _classify(lines, sections, passages, classifier)
     )

@@ -1,4 +1,4 @@
-"""Selects and scans other files of a skill's folder: scripts an agent may run, and the licence.
+"""Selects and scans other files of a skill's folder: code and text an agent may read, the licence.
 
 Only scanner findings and the name of the licence are kept.
 """
@@ -6,34 +6,67 @@ Only scanner findings and the name of the licence are kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from pathlib import PurePosixPath
 
 from skills import licences
 from skills.parsing import tooling
 from skills.record import SafetyFinding, SiblingFile
-from skills.scanner import MAX_FINDINGS, scan_lines
+from skills.scanner import MAX_FINDINGS, make_finding, scan_lines
+from skills.scanner.data_files import word_set
+from skills.scanner.rules.ordered_scripts import find_ordered_scripts
+from skills.scanner.rules.sibling_files import find_unreadable_files
 
 MAX_FILES = 64
 MAX_FILE_BYTES = 1 << 16
 MAX_BYTES = 1 << 18
 """Limits per skill; the scanner takes a second for 256 KiB of hostile text."""
-_UNREAD = "not scanned: too large, or one of too many"
+MAX_TEXT_BYTES = 1 << 14
+"""Limit of texts together, which take as long to scan as code does."""
+
+_CODE_ENDS = word_set(
+    ".bat .cmd .psm1 .vbs .zsh .fish .lua .php .go .rs .applescript .command .pyw .mts .jsx .tsx"
+)
+_TEXT_ENDS = word_set(".md .mdx .txt .rst")
+_BUILD_FILES = word_set(
+    "makefile dockerfile justfile package.json pyproject.toml requirements.txt setup.cfg mcp.json "
+    ".mcp.json hooks.json settings.json"
+)
+_TEXT_RANK = 2
+_PROGRAM_FOLDERS = frozenset({"scripts", "bin", "hooks"})
 
 
 def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
-    """The files to read, within the limits: the licence, then scripts, the smallest first."""
-    terms = [file for file in files if licences.is_licence_file(file.path)][:1]
+    """The files to read, within the limits: the licence, then scripts, then other code and build
+    files, then texts; of each the smallest first."""
     scripts = set(tooling.find_entrypoints(files))
+    ranked = sorted(
+        (rank, file.size, file.path, file)
+        for file in files
+        if (rank := _rank(file.path, file.path in scripts)) is not None
+    )
+    terms = [file for file in files if licences.is_licence_file(file.path)][:1]
     chosen: list[SiblingFile] = []
-    left = MAX_BYTES
-    for file in [
-        *terms,
-        *sorted((file for file in files if file.path in scripts), key=lambda file: file.size),
-    ]:
-        if file.size <= min(MAX_FILE_BYTES, left) and len(chosen) < MAX_FILES:
+    left, texts_left = MAX_BYTES, MAX_TEXT_BYTES
+    ordered = [(0, file) for file in terms]
+    ordered += [(rank, file) for rank, _, _, file in ranked if file not in terms]
+    for rank, file in ordered:
+        limit = min(MAX_FILE_BYTES, left, texts_left if rank == _TEXT_RANK else left)
+        if file.size <= limit and len(chosen) < MAX_FILES:
             chosen.append(file)
             left -= file.size
+            texts_left -= file.size if rank == _TEXT_RANK else 0
     return chosen
+
+
+def _rank(path: str, is_script: bool) -> int | None:
+    """How early a file is read, None for a file that is not."""
+    name = PurePosixPath(path.lower())
+    if is_script:
+        return 0
+    in_programs = not name.suffix and not _PROGRAM_FOLDERS.isdisjoint(name.parts[:-1])
+    if name.suffix in _CODE_ENDS or name.name in _BUILD_FILES or in_programs:
+        return 1
+    return _TEXT_RANK if name.suffix in _TEXT_ENDS else None
 
 
 def read_selected_files(
@@ -44,17 +77,23 @@ def read_selected_files(
     return {path: content for path, content in contents if content is not None}
 
 
-def scan_scripts(
-    files: Sequence[SiblingFile], contents: Mapping[str, bytes]
+def scan_files(
+    files: Sequence[SiblingFile],
+    contents: Mapping[str, bytes],
+    lines: Sequence[str],
+    body_line: int,
 ) -> tuple[SafetyFinding, ...]:
-    """Findings of the scanner in scripts; a script that was not read is a finding of level 1."""
-    found = []
-    for path in tooling.find_entrypoints(files):
-        if path not in contents:
-            found.append(SafetyFinding("unread", 1, 1, _UNREAD, path))
-            continue
-        lines = contents[path].decode("utf-8", "replace").splitlines()
-        found += [replace(finding, file=path) for finding in scan_lines(lines, 1)]
+    """Findings of the scanner in the other files of a skill whose SKILL.md has these lines.
+
+    A script that was not read is a finding of level 1.
+    """
+    unread = set(tooling.find_entrypoints(files)).difference(contents)
+    found = [make_finding("unread", path=path) for path in sorted(unread)]
+    found += find_unreadable_files(files)
+    for path, content in contents.items():
+        if not licences.is_licence_file(path):
+            found += scan_lines(content.decode("utf-8", "replace").splitlines(), 1, path)
+    found += find_ordered_scripts(lines, body_line, found)
     found.sort(key=lambda finding: -finding.level)
     return tuple(found[:MAX_FINDINGS])
 

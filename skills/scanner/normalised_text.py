@@ -11,13 +11,10 @@ from itertools import accumulate
 
 from skills.required_words import replace_white_space
 from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
-from skills.scanner.pattern_index import MAX_PARTS, Candidate
 
-_BLANK = re.compile(r"\n[ \t]*(?=\n)")
-_MAX_LOOKAHEAD = 2_000
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
-_MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] ")
+_MAYBE_SPELT_OUT = re.compile(r"(?<= )[^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _ABOUT_ATTACKS = re.compile(
     r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
     r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
@@ -27,11 +24,10 @@ _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """Quotes around a command that is an argument, as in `sh -c "…"`, are not a quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
+_HEADING_LINE = re.compile(r"(?m)^ {0,3}#{1,6} [^\n]*")
 _NEGATION_REACH = 80
 _MAX_QUOTATION = 300
 _SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
-CONTEXT_LINES = 6
-"""Lines before and after an anchor in which a match of its rule lies."""
 _QUOTES = "\"'“‘「『«"
 _SPEECH_QUOTES = _QUOTES + "`*>|("
 _MAX_LIST = 2_000
@@ -42,15 +38,22 @@ _DONTS = re.compile(
 )
 _ATTACK_REACH = 200
 _CALLED_ATTACK = re.compile(
-    r"\b(?:injections?|jailbreaks?|attacks?|malicious|adversarial|suspicious|untrusted"
-    r"|(?:must|should) be (?:rejected|refused|reported|flagged)|as data)\b|_injection"
-    r"|注入|攻击|劫持|恶意|不可信|可疑|拒绝"
+    r"\b(?:injections?|jailbreaks?|attacks?|malicious|adversarial|suspicious|untrusted|(?:must"
+    r"|should) be (?:rejected|refused|reported|flagged)|as data)\b|_injection|注入|攻击|劫持|恶意"
+    r"|不可信|可疑|拒绝"
 )
 _NEGATION = re.compile(
     r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
     r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
-    r"|adversarial|only|prohibited|disallowed|e\.g\.|such as|like)\b|❌|🚫"
-    r"|禁止|严禁|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如|仅|只"
+    r"|adversarial|prohibited|disallowed|such as|instead of|rather than)\b|\be\.g\.|❌|🚫|禁止|严禁"
+    r"|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
+)
+
+
+_ATTACK_HEADING = re.compile(
+    r"red flags?|attacks?|threats?|malicious|injection|suspicious|vulnerab|anti-?pattern"
+    r"|what to (?:look|watch|check)|detect|forbidden|prohibited|never|do not|don'?ts?\b|indicators?"
+    r"|bad example|warning signs|common mistakes|红线|反模式|攻击|威胁|恶意|检测|禁止|可疑"
 )
 
 
@@ -64,104 +67,37 @@ class NormalisedText:
     `is_about_attacks`: whether the frontmatter says that the skill is about attacks.
     """
 
-    def __init__(self, lines: Sequence[str], body_line: int) -> None:
+    def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
+        """is_code: the file is a script, whose lines are no paragraphs."""
         plain = [line if line.isascii() else _replace_characters(line) for line in lines]
-        if any(map(_MAYBE_SPELT_OUT.search, plain)):
-            plain = [_SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), one) for one in plain]
-        plain = [
-            line if line.isprintable() and "  " not in line else _SPACES.sub(" ", line)
-            for line in plain
-        ]
-        self._fenced = _fenced(plain, body_line)
-        self.display = "".join(_join_lines(plain, self._fenced, body_line)).replace("\\\n", "  ")
+        whole = "\n".join(plain)
+        if not is_code:
+            if _MAYBE_SPELT_OUT.search(whole):
+                whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
+            whole = _SPACES.sub(" ", whole)
+            plain = whole.split("\n")
+        has_fences = not is_code and ("```" in whole or "~~~" in whole)
+        self._fenced = _fenced(plain, body_line) if has_fences else [is_code] * len(plain)
+        if not is_code:
+            whole = "".join(_join_lines(plain, self._fenced, body_line))
+        self.display = whole.replace("\\\n", "  ")
         self.folded = _lower_same_length(self.display)
         self.spaced = replace_white_space(self.folded)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
-
-    def find_all(self, candidate: Candidate) -> Iterator[re.Match[str]]:
-        """Matches of a pattern in the whole text."""
-        return candidate.find_matches(self.folded, self.spaced, 0, len(self.folded))
-
-    def find_in_windows(self, candidate: Candidate) -> Iterator[re.Match[str]]:
-        """Matches of a pattern in lines around its anchors."""
-        for start, end in self._find_windows(candidate.anchors):
-            yield from candidate.find_matches(self.folded, self.spaced, start, end)
-
-    def find_in_lines(self, candidate: Candidate) -> Iterator[re.Match[str]]:
-        """Matches of a pattern in joined lines that contain an anchor; a paragraph is one line."""
-        ends = [*self.parts[1:], len(self.folded)]
-        for part in candidate.list_parts():
-            start = self.parts[part]
-            while start < ends[part]:
-                end = self.folded.find("\n", start, ends[part])
-                end = end if end >= 0 else ends[part]
-                yield from self._find_anchored(candidate, start, end, part)
-                start = end + 1
-
-    def find_in_paragraphs(
-        self, candidate: Candidate
-    ) -> Iterator[tuple[int, Iterator[re.Match[str]]]]:
-        """(number, matches of a pattern) of each paragraph that contains an anchor."""
-        bounds = [*self.paragraphs, len(self.folded)]
-        size = self._paragraphs_per_part
-        for part in candidate.list_parts():
-            for number in range(part * size, min((part + 1) * size, len(self.paragraphs))):
-                start, end = bounds[number : number + 2]
-                yield number, self._find_anchored(candidate, start, end, part)
-
-    def _find_anchored(
-        self, candidate: Candidate, start: int, end: int, part: int
-    ) -> Iterator[re.Match[str]]:
-        """Matches in a range of a part, if it contains an anchor."""
-        matches = candidate.find_matches(self.folded, self.spaced, start, end, 1 << part)
-        first = next(matches, None)
-        if first and any(map(self.folded[start:end].__contains__, candidate.anchors)):
-            yield first
-            yield from matches
-
-    def _find_windows(self, anchors: Sequence[str]) -> list[tuple[int, int]]:
-        """Ranges in which a rule with these anchors can match: lines around anchors, merged."""
-        found: list[tuple[int, int]] = []
-        for line in sorted({self.line_at(at) for at in self._places(anchors)}):
-            start = self._starts[max(line - 1 - CONTEXT_LINES, 0)]
-            end = self._starts[min(line + CONTEXT_LINES, len(self._starts) - 1)]
-            if found and start <= found[-1][1]:
-                found[-1] = found[-1][0], end
-            else:
-                found.append((start, end))
-        return found
-
-    @cached_property
-    def paragraphs(self) -> list[int]:
-        """Offsets of paragraphs. A paragraph that ends in a colon includes the next one, and a code
-        block includes the text after it."""
-        ends = (one for one in _BLANK.finditer(self.folded) if not _goes_on(self.folded, one))
-        return [0, *(blank.end() for blank in ends)]
-
-    @cached_property
-    def parts(self) -> list[int]:
-        """Offsets of the parts for a PatternIndex, each of whole paragraphs."""
-        return self.paragraphs[:: self._paragraphs_per_part]
-
-    @property
-    def _paragraphs_per_part(self) -> int:
-        return -(-len(self.paragraphs) // MAX_PARTS)
-
-    def _places(self, anchors: Sequence[str]) -> Iterator[int]:
-        """Offsets of the anchors, the first in each line."""
-        for anchor in anchors:
-            at = self.folded.find(anchor)
-            while at >= 0:
-                yield at
-                line = self.line_at(at)
-                following = self._starts[line] if line < len(self._starts) else len(self.folded)
-                at = self.folded.find(anchor, following)
+        self._is_code = is_code
 
     def line_at(self, offset: int) -> int:
         """The line (1-based) of a character."""
         return bisect_right(self._starts, offset)
+
+    def offset_of(self, line: int) -> int:
+        """The offset of the first character of a line (1-based) that is not white space."""
+        start = self._starts[min(line, len(self._starts) - 1) - 1]
+        end = self.folded.find("\n", start)
+        row = self.folded[start : end if end >= 0 else len(self.folded)]
+        return start + len(row) - len(row.lstrip())
 
     def in_code(self, offset: int) -> bool:
         """Whether a character is in a fenced block."""
@@ -187,7 +123,36 @@ class NormalisedText:
         """Whether the sentence before the offset, or the words that introduce the list that it is
         in, warn against what follows."""
         before = self.sentence_before(offset, _NEGATION_REACH)
-        return bool(_NEGATION.search(before)) or self._is_in_list_of_donts(offset)
+        return (
+            bool(_NEGATION.search(before))
+            or self._is_in_list_of_donts(offset)
+            or self._is_under_attack_heading(offset)
+        )
+
+    def _is_under_attack_heading(self, offset: int) -> bool:
+        """Whether the last heading before the offset announces attacks or what not to do."""
+        place = bisect_right(self._headings, (offset, True)) - 1
+        return place >= 0 and self._headings[place][1]
+
+    @cached_property
+    def _headings(self) -> list[tuple[int, bool]]:
+        """Offset of each heading, and whether it announces attacks; the first may be the title."""
+        return [
+            (found.start(), bool(_ATTACK_HEADING.search(found[0])))
+            for found in _HEADING_LINE.finditer(self.folded)
+            if not self.in_code(found.start())
+        ][1:]
+
+    @cached_property
+    def sentences(self) -> list[int]:
+        """Offset of each sentence, of a script each line."""
+        if self._is_code:
+            return self._starts[:-1]
+        return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
+
+    def fenced_lines(self) -> list[bool]:
+        """Whether each line is in a fenced block, its fences included."""
+        return self._fenced
 
     def _is_in_list_of_donts(self, offset: int) -> bool:
         line = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset]
@@ -208,18 +173,6 @@ class NormalisedText:
         before = self.folded[max(0, offset - max_characters) : offset]
         ends = [end.end() for end in _SENTENCE.finditer(before)]
         return before[ends[-1] if ends else 0 :]
-
-
-def _goes_on(folded: str, blank: re.Match[str]) -> bool:
-    start, end = blank.span()
-    if folded[start - 1 : start] in (":", "："):
-        return True
-    last = folded[folded.rfind("\n", 0, start) + 1 : start].strip()
-    if last not in ("```", "~~~"):
-        return False
-    following = folded.find("\n\n", end + 1, end + _MAX_LOOKAHEAD)
-    spoken = folded[end : following if following >= 0 else end + _MAX_LOOKAHEAD].strip()
-    return spoken[-1:] not in (":", "：") and spoken[:1] not in ("#", "`", "~")
 
 
 def _replace_characters(line: str) -> str:

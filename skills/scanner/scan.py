@@ -6,81 +6,71 @@ the text warns against, is a level lower for each of the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
+from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
+from skills.scanner.code_blocks import Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
+from skills.scanner.flow.sources import is_known_installer
+from skills.scanner.indicators import find_indicators
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.pattern_index import Candidate, PatternIndex
-from skills.scanner.rule import Rule
-from skills.scanner.rules.attack_patterns import ATTACK_PATTERN_RULES
+from skills.scanner.reading import Reading
+from skills.scanner.rule import OrderRule, PatternRule, list_rules
 from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.deception import DECEPTION_RULES
+from skills.scanner.rules.flows import find_flows
 from skills.scanner.rules.hidden_text import find_hidden_characters, find_hidden_comments
-from skills.scanner.rules.injected_instructions import INSTRUCTION_RULES
-from skills.scanner.rules.prompt_injection import PROMPT_INJECTION_RULES
-from skills.scanner.rules.takeover import TAKEOVER_RULES
-from skills.scanner.rules.typosquatting import find_typosquats
-from skills.scanner.signals.combinations import ALL_SIGNALS, find_combinations
-from skills.scanner.signals.phrases import Signal
+from skills.scanner.rules.orders import ORDER_RULES
+from skills.scanner.rules.packages import find_packages
+from skills.scanner.rules.prerequisites import PREREQUISITE_RULES
+from skills.scanner.word_filter import WordFilter
 
-SCANNER_VERSION = 4
-"""Increased whenever kinds or levels of findings may change; skills scanned by an older version are
+SCANNER_VERSION = 5
+"""Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
-_SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
 MAX_FINDINGS = 200
 """Maximum findings kept per skill; the highest levels are kept."""
 MAX_PER_RULE = 20
-"""Maximum findings of one rule per skill."""
+"""Maximum findings of one rule per file."""
 MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
-RULES = (
-    PROMPT_INJECTION_RULES
-    + INSTRUCTION_RULES
-    + DECEPTION_RULES
-    + ATTACK_PATTERN_RULES
-    + COMMAND_RULES
-    + TAKEOVER_RULES
-)
+_PATTERNS = COMMAND_RULES
+_ORDERS = ORDER_RULES + PREREQUISITE_RULES
+_SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
 
 
-def scan_lines(lines: Sequence[str], body_line: int) -> tuple[SafetyFinding, ...]:
-    """The findings of a SKILL.md, by line; `body_line` is the first line of its body.
+class _Found(NamedTuple):
+    rule: str
+    level: int
+    line: int
+    quote: str
 
-    The frontmatter is scanned too, since its description reaches prompts first. Time is linear in
-    the text. Reasons have no control characters and limited length.
+
+def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[SafetyFinding, ...]:
+    """The findings of a file, by line; `body_line` is the first line of a SKILL.md's body.
+
+    path: of another file of the skill, whose ending says what it is; "" is the SKILL.md. The
+    frontmatter is scanned too, since its description reaches prompts first. Time is linear in the
+    text. Reasons have no control characters and limited length.
     """
-    text = NormalisedText(lines, body_line)
-    findings = {
-        SafetyFinding(kind, level, line, f"{what}: {escape_excerpt(seen)}" if seen else what)
-        for kind, level, line, what, seen in _find_all(lines, text)
-    }
+    codes = tuple(find_script(path, lines)) if path else ()
+    text = NormalisedText(lines, body_line, is_code=bool(codes))
+    findings = {_to_finding(one, path) for one in _find_all(lines, text, codes)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
 
 
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
-    """Those findings in a few lines of text that are addressed to the reader, hidden or encoded.
-
-    Takes a third of the time of `scan_lines`.
-    """
+    """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
     text = NormalisedText(lines, len(lines) + 1)
-    found = [
-        ("hidden_text", line, level, what) for line, level, what in find_hidden_characters(lines)
-    ]
-    for rule, candidate in _spoken_index().find_in(text.spaced, text.parts).items():
-        matches = _matches(rule, text, candidate)
-        found += [(kind, line, level, what) for kind, level, line, what, _ in matches]
-    found += [(kind, line, level, what) for kind, level, line, what, _ in _find_encoded(text)]
-    found += [
-        ("hidden_text", text.line_at(start), level, what)
-        for start, level, what in find_hidden_comments(text)
-    ]
-    return tuple(SafetyFinding(kind, level, line, what) for kind, line, level, what in found)
+    found = [*_find_hidden(lines, text), *_find_encoded(text)]
+    patterns = [one for one in _PATTERNS if one.speech and _is_spoken(one.rule)]
+    found += _find_in_words(text, patterns, [one for one in _ORDERS if _is_spoken(one.rule)])
+    return tuple(_to_finding(one, "") for one in found)
 
 
 def rescan(parsed: ParsedSkill) -> ParsedSkill:
@@ -98,6 +88,17 @@ def rescan(parsed: ParsedSkill) -> ParsedSkill:
     return replace(parsed, record=rescanned)
 
 
+def make_finding(rule: str, line: int = 1, path: str = "", quote: str = "") -> SafetyFinding:
+    """A finding of a rule at the rule's level."""
+    return _to_finding(_Found(rule, list_rules()[rule].level, line, quote), path)
+
+
+def _to_finding(found: _Found, path: str) -> SafetyFinding:
+    rule = list_rules()[found.rule]
+    quote = f": {escape_excerpt(found.quote)}" if found.quote else ""
+    return SafetyFinding(rule.kind, found.level, found.line, rule.reason + quote, path)
+
+
 def escape_excerpt(text: str) -> str:
     """The text cut to MAX_EXCERPT_CHARACTERS, with unprintable characters escaped."""
     cut = text if len(text) <= MAX_EXCERPT_CHARACTERS else text[: MAX_EXCERPT_CHARACTERS - 1] + "…"
@@ -105,66 +106,77 @@ def escape_excerpt(text: str) -> str:
 
 
 @cache
-def _index() -> PatternIndex[Rule | Signal]:
-    return PatternIndex((*RULES, *ALL_SIGNALS), [rule for rule in RULES if not rule.in_line])
-
-
-@cache
-def _spoken_index() -> PatternIndex[Rule]:
-    spoken = [rule for rule in RULES if rule.speech and rule.kind in _SPOKEN_KINDS]
-    return PatternIndex(spoken, [rule for rule in spoken if not rule.in_line])
+def _is_spoken(rule: str) -> bool:
+    return list_rules()[rule].kind in _SPOKEN_KINDS
 
 
 def _find_all(
-    lines: Sequence[str], text: NormalisedText
-) -> Iterator[tuple[str, int, int, str, str]]:
-    for line, level, what in find_hidden_characters(lines):
-        yield "hidden_text", level, line, what, ""
-    candidates = _index().find_in(text.spaced, text.parts)
-    for rule in RULES:
-        if rule in candidates:
-            yield from _matches(rule, text, candidates[rule])
-    for start, level, what in find_combinations(text, candidates):
-        yield "combination", level, text.line_at(start), what, ""
-    for start, what in find_typosquats(text):
-        yield "supply_chain", 2, text.line_at(start), what, ""
+    lines: Sequence[str], text: NormalisedText, codes: Sequence[Code]
+) -> Iterator[_Found]:
+    yield from _find_hidden(lines, text)
+    spoken = [one for one in _ORDERS if _is_spoken(one.rule)]
+    yield from _find_in_words(text, _PATTERNS, spoken if codes else _ORDERS)
+    for package in find_packages(text):
+        yield _weigh(text, package.rule, package.start, package.quote, speech=False)
+    for start, quote in find_indicators(text.folded):
+        yield _weigh(text, "campaign-indicator", start, quote, speech=False)
+    for line, rule in find_flows(codes or find_blocks(lines, text.fenced_lines())):
+        quote = lines[min(line, len(lines)) - 1].strip()
+        start = text.offset_of(line)
+        if not text.in_code(start):  # what introduces a command in a span of text counts
+            start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
+        yield _weigh(text, rule, start, quote, speech=False)
     yield from _find_encoded(text)
+
+
+def _find_hidden(lines: Sequence[str], text: NormalisedText) -> Iterator[_Found]:
+    for line, level, what in find_hidden_characters(lines):
+        yield _Found("hidden-characters", level, line, what)
     for start, level, what in find_hidden_comments(text):
-        yield "hidden_text", level, text.line_at(start), what, ""
+        yield _Found("hidden-comment", level, text.line_at(start), what)
 
 
-def _find_encoded(text: NormalisedText) -> Iterator[tuple[str, int, int, str, str]]:
-    """Findings in decoded text, with a higher level: honest text has no reason to encode these."""
+def _find_in_words(
+    text: NormalisedText, patterns: Iterable[PatternRule], orders: Iterable[OrderRule]
+) -> Iterator[_Found]:
+    reading = Reading(text, _word_filter())
+    for rule in patterns:
+        for start, end in islice(reading.find_pattern(rule), MAX_PER_RULE):
+            quote = text.display[start:end]
+            known = rule.rule == "powershell-download" and is_known_installer(quote)
+            name = "known-download-run" if known else rule.rule
+            yield _weigh(text, name, start, quote, speech=rule.speech)
+    for order in orders:
+        for start, end in islice(reading.find_order(order), MAX_PER_RULE):
+            yield _weigh(text, order.rule, start, text.display[start:end], speech=order.spoken)
+
+
+@cache
+def _word_filter() -> WordFilter:
+    ways = [way for rule in _PATTERNS for way in rule.ways]
+    return WordFilter(ways + [way for rule in _ORDERS for way in rule.concepts[0].ways])
+
+
+def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
+    """A match with its level: less where it is quoted, refused, or in a text about attacks."""
+    quoted = text.is_quoted(start, in_code=speech)
+    if speech and "`" in quote and text.folded[start - 1 : start] == "`":
+        quoted = False  # only a word of it, such as the name of a file
+    refused = text.is_negated(start) or (quoted and text.is_called_attack(start))
+    of_attacks = text.is_about_attacks and (quoted if speech else quoted or refused)
+    level = max(1, list_rules()[rule].level - (quoted + refused + of_attacks))
+    return _Found(rule, level, text.line_at(start), quote)
+
+
+def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
+    """Findings in decoded text, at the highest level: honest text has no reason to encode these."""
     for start, decoded in find_encoded_payloads(text.display):
-        inner = NormalisedText(decoded.split("\n"), 1)
-        for _, level, what in find_combinations(inner, _index().find_in(inner.spaced, inner.parts)):
-            yield "obfuscation", level, text.line_at(start), f"encoded text with {what}", ""
-        candidates = _index().find_in(inner.spaced, [0])
-        for rule in RULES:
-            if rule in candidates:
-                match = next(inner.find_all(candidates[rule]), None)
-                if match:
-                    seen = inner.display[match.start() : match.end()]
-                    line = text.line_at(start)
-                    yield "obfuscation", 3, line, f"encoded text that {rule.description}", seen
-
-
-def _matches(
-    rule: Rule, text: NormalisedText, candidate: Candidate
-) -> Iterator[tuple[str, int, int, str, str]]:
-    found = text.find_in_lines(candidate) if rule.in_line else text.find_in_windows(candidate)
-    for match in islice(found, MAX_PER_RULE):
-        start = match.start()
-        quoted = text.is_quoted(start, in_code=rule.speech)
-        refused = text.is_negated(start)
-        refused = refused or (quoted and text.is_called_attack(start))
-        of_attacks = text.is_about_attacks and (quoted if rule.speech else quoted or refused)
-        mentioned = quoted + refused + of_attacks
-        level = max(1, rule.level - mentioned)
-        yield (
-            rule.kind,
-            level,
-            text.line_at(start),
-            rule.description,
-            text.display[start : match.end()],
-        )
+        lines = decoded.split("\n")
+        inner = NormalisedText(lines, 1)
+        found = [*_find_in_words(inner, _PATTERNS, _ORDERS)]
+        found += [
+            _Found(rule, 3, line, "") for line, rule in find_flows(find_script("x.sh", lines))
+        ]
+        line = text.line_at(start)
+        for one in found[:MAX_PER_RULE]:
+            yield _Found("encoded-order", 3, line, f"{list_rules()[one.rule].reason}, {one.quote}")

@@ -125,7 +125,8 @@ def _prepare(
     """Yield what becomes of each folder."""
     completions = read_completions(services, [one.content_hash for one in folders.values()])
     limits = to_parse_limits(services.settings.limits)
-    settings = PreparationSettings(limits, services.settings.roles.weights)
+    chosen = services.settings
+    settings = PreparationSettings(limits, chosen.roles.weights, chosen.policy.indicators)
     requests = [
         PreparationRequest(entry.path, folder, completions.get(folder.content_hash, ()))
         for (_, entry), folder in folders.items()

@@ -19,6 +19,7 @@ from search.scoring.record_source import MemoryRecords, RecordSource
 from search.skill_analysis import ANALYSIS_VERSION
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
+from tasks.ingest.preparation.campaign_indicators import load_indicators
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.protocol import LanguageModel
@@ -217,6 +218,7 @@ def open_services(
     encoder: used in place of the one that the settings name. measures: records how tasks run.
     """
     measures = measures or NullMetrics()
+    load_indicators(settings.policy.indicators)
     journal = open_journal(settings, stack, writable=writable)
     graph = open_graph(settings, stack, writable=writable)
     identity = encoder or encoder_identity(settings.encoder)

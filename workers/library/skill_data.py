@@ -9,7 +9,8 @@ from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink
 from graph.records import CatalogEntry, DismissedLink, Link, SkillState
 from search.protocol import StoredRevision
-from skills.record import SkillRecord
+from skills.record import SafetyFinding, SkillRecord
+from skills.scanner import find_rule, get_quote
 from skills.skill_policy import SkillPolicy
 
 _RECORD = (
@@ -93,6 +94,22 @@ def passage_link_data(link: PassageLink) -> dict[str, Any]:
     }
 
 
+def _finding_data(finding: SafetyFinding) -> dict[str, Any]:
+    """A finding with its rule; rule and remedy are "" for a second opinion and for findings of
+    older scanners."""
+    rule = find_rule(finding)
+    return {
+        "rule": rule.id if rule else "",
+        "kind": finding.kind,
+        "level": finding.level,
+        "file": finding.file or "SKILL.md",
+        "line": finding.line,
+        "reason": finding.reason,
+        "quote": get_quote(finding) if rule else "",
+        "remedy": rule.remedy if rule else "",
+    }
+
+
 def revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
     """A revision: its record, files, safety marks, warnings and passages.
 
@@ -103,16 +120,7 @@ def revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _RECORD},
         **_completed_fields(record),
         "files": [{"path": file.path, "size": file.size} for file in record.files],
-        "safety": [
-            {
-                "kind": mark.kind,
-                "level": mark.level,
-                "file": mark.file or "SKILL.md",
-                "line": mark.line,
-                "reason": mark.reason,
-            }
-            for mark in record.safety
-        ],
+        "safety": [_finding_data(mark) for mark in record.safety],
         "warnings": [
             {"code": warning.code, "line": warning.line, "message": warning.message}
             for warning in parsed.warnings

@@ -33,11 +33,10 @@ _MAX_COMMENT_CHARACTERS = 4000
 _IGNORE = r"(?<![-\w])(?:ignore|disregard)\s{1,3}(?:all|any|the|previous|prior|your|every\w*|what)"
 _ORDER = re.compile(
     rf"{_IGNORE}\b|\b(?:you must|you are|you should|execute|run the|curl -{{1,2}}|curl http|"
-    r"wget http|upload|secretly|silently|do not (?:tell|mention|inform|reveal)|"
-    r"don't (?:tell|mention)|system prompt|send (?:the|all|your|it|this)|"
-    r"(?:ai|llm|agents?|assistants?|claude|model)[ ,:]{1,3}"
-    r"(?:must|should|please|always|you|ignore|when))\b|"
-    r"忽略|无视|你必须|执行以下|不要告诉|系统提示|上传|发送到"
+    r"wget http|upload|secretly|silently|do not (?:tell|mention|inform|reveal)|don't (?:tell"
+    r"|mention)|system prompt|send (?:the|all|your|it|this)|(?:ai|llm|agents?|assistants?|claude"
+    r"|model)[ ,:]{1,3}(?:must|should|please|always|you|ignore|when))\b|忽略|无视|你必须|执行以下"
+    r"|不要告诉|系统提示|上传|发送到"
 )
 _GRAVE = re.compile(
     rf"{_IGNORE}\b|\b(?:secretly|silently|do not (?:tell|inform)|don't tell|curl|wget|upload|"
@@ -46,14 +45,14 @@ _GRAVE = re.compile(
 
 _TO_MODELS = re.compile(
     r"\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s)?"
-    r"(?:the\s)?(?:(?:ai|llm|coding)\s)?"
-    r"(?:ai|llms?|agents?|assistants?|claude|gpt|copilot|(?:language\s)?models?)"
-    r"(?:[- ]only)?\s?[:,.-]"
-    r"|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
+    r"(?:the\s)?(?:(?:ai|llm|coding)\s)?(?:ai|llms?|agents?|assistants?|claude|gpt|copilot"
+    r"|(?:language\s)?models?)(?:[- ]only)?\s?[:,.-]|\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理"
+    r"|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
 )
 _DEED = re.compile(
-    r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave|"
-    r"call|load|obey|follow|put|insert|change)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交"
+    r"\b(?:run|execute|install|fetch|add|print|send|append|include|read|write|delete|download|leave"
+    r"|call|load|obey|follow|put|insert|change)\b|执行|运行|安装|加入|填入|读取|发送|写入|删除|不要"
+    r"|改成|贴到|公开|提交"
 )
 
 

@@ -15,6 +15,7 @@ from search.skill_analysis import SkillAnalysis, analyse_skill, body_terms, desc
 from search.text.background_frequencies import load_background
 from skills.parsing.parse_skill import ParseLimits, parse_skill
 from skills.record import Completion, ParsedSkill
+from tasks.ingest.preparation.campaign_indicators import load_indicators
 from tasks.ingest.preparation.role_classifier import load_role_classifier
 from tasks.policies import Deadline
 from tasks.sources.protocol import SkillFolder
@@ -33,11 +34,13 @@ class PreparationRequest:
 class PreparationSettings:
     """What preparation depends on apart from the skill.
 
-    role_weights: file of the role classifier, "" for the built-in one.
+    role_weights: file of the role classifier, "" for the built-in one. indicators: file of further
+    indicators of campaigns, "" for none.
     """
 
     limits: ParseLimits
     role_weights: str = ""
+    indicators: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ def prepare_skill(
 ) -> PreparedSkill | UnreadableSkill:
     """Prepare one skill."""
     folder, classifier = request.folder, load_role_classifier(settings.role_weights)
+    load_indicators(settings.indicators)
     try:
         parsed = parse_skill(
             request.path,

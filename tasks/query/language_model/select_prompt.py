@@ -13,10 +13,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.bundle.rejection import RejectionReason
-from skills.scanner.selection_orders import find_selection_order
 from skills.token_count import count_tokens
 from tasks.language_model.frame import clean, quote, shorten
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
+from tasks.language_model.selection_orders import find_selection_order
 
 VERSION = 1
 MAX_ANSWER_TOKENS = 900

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from search.text.tokens import tokenize
 from skills.scanner import scan_lines
-from skills.scanner.selection_orders import find_selection_order
 from tasks.language_model.frame import clean
+from tasks.language_model.selection_orders import find_selection_order
 
 SUSPICIOUS_LEVEL = 2
 """Level of a finding of the scanner from which a text is dropped."""

@@ -16,7 +16,7 @@ from skills.token_count import count_tokens
 from tasks.language_model.frame import quote
 
 JUDGE_VERSION = 1
-"""Version of the prompt: raise it with every change here or in `skills.scanner.orders`."""
+"""Version of the prompt: raise it with every change here or in `order_lines`."""
 
 Verdict = Literal["clean", "review", "harmful"]
 HarmKind = Literal[
@@ -149,7 +149,7 @@ def build_judge_prompt(parsed: ParsedSkill, weights: Mapping[int, int]) -> Judge
     """The data of the prompt about a skill: its lines as far as they fit, those first in which an
     order is likely, then prose, then code.
 
-    weights: of `skills.scanner.orders.weigh_lines`.
+    weights: of `tasks.refine.judging.order_lines.weigh_lines`.
     """
     pieces = list(_split(parsed, weights))
     kept = _fit(pieces)

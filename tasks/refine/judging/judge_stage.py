@@ -15,7 +15,6 @@ from typing_extensions import override
 from config.language_model_settings import ModelStage
 from search.protocol import StoredRevision
 from skills.judgement import JUDGED_LEVELS, Judgement
-from skills.scanner.orders import needs_second_opinion, weigh_lines
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
 from tasks.refine.judging.judge_prompt import (
     INSTRUCTIONS,
@@ -24,6 +23,7 @@ from tasks.refine.judging.judge_prompt import (
     JudgePrompt,
     build_judge_prompt,
 )
+from tasks.refine.judging.order_lines import needs_second_opinion, weigh_lines
 from tasks.refine.stage import RefineContext, RefineStage
 
 _MAX_ANSWER_TOKENS = 300

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from graph.records import LinkType
-from skills.scanner.selection_orders import find_selection_order
+from tasks.language_model.selection_orders import find_selection_order
 from tasks.language_model.skill_pairs.protocol import AskedPair, PairVerdict
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import CandidateRelation, LinkPrompt, LinksAnswer

@@ -93,7 +93,7 @@ def test_every_skill_tells_its_level_reasons_and_licence(ask: Any) -> None:
     skills = {skill.skill_id: skill for skill in ask(highest_level=3).skills}
     poisoned = skills["crafts:cheese-poisoned"]
     assert (poisoned.safety.level, poisoned.licence) == (3, "MIT")
-    assert "line 10: tells the reader to drop its instructions" in poisoned.safety.reasons[0]
+    assert "line 10: asks the reader to drop other instructions" in poisoned.safety.reasons[0]
     text = render_markdown(ask(highest_level=3))
     assert "caution, level 3: line 10" in text
     assert "no licence stated)" in text
@@ -104,7 +104,7 @@ def test_scripts_and_the_licence_file_of_a_skill_count_too(ask: Any) -> None:
     assert "crafts:comb-press" in [one.skill_id for one in ask(task).withheld.skills]
     (skill,) = (one for one in ask(task, highest_level=3, licences=("ISC",)).skills)
     assert (skill.skill_id, skill.licence) == ("crafts:comb-press", "ISC")
-    assert skill.safety.reasons[0].startswith("press.sh line 1: sends the environment")
+    assert skill.safety.reasons[0].startswith("press.sh line 1: sends the whole environment away")
 
 
 def test_ids_can_be_hidden(ask: Any) -> None:

@@ -14,10 +14,10 @@ import pytest
 
 from config.settings import PolicySettings
 from skills.judgement import JUDGED_LEVELS
-from skills.scanner.orders import needs_second_opinion, weigh_lines
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.refine.judging.judge_prompt import JudgeAnswer, build_judge_prompt
 from tasks.refine.judging.judge_stage import check_answer, make_request
+from tasks.refine.judging.order_lines import needs_second_opinion, weigh_lines
 from tests.support.program.recorded import RecordedAnswers
 from tests.support.samples.judge_cases import (
     ROOT,
@@ -54,13 +54,14 @@ def judged() -> list[tuple[JudgeCase, int]]:
     return found
 
 
-def test_the_rules_miss_the_harmful_cases(judged: list[tuple[JudgeCase, int]]) -> None:
+def test_the_rules_miss_most_harmful_cases(judged: list[tuple[JudgeCase, int]]) -> None:
     harmful = [case for case, _ in judged if case.harmful]
     assert len(harmful) == 30
-    assert all(case.parsed.record.safety_level < WITHHELD_FROM for case in harmful)
+    missed = [case for case in harmful if case.parsed.record.safety_level < WITHHELD_FROM]
+    assert len(missed) >= 20
 
 
-def test_most_of_what_the_rules_miss_is_found(judged: list[tuple[JudgeCase, int]]) -> None:
+def test_most_harmful_cases_are_found(judged: list[tuple[JudgeCase, int]]) -> None:
     levels = [level for case, level in judged if case.harmful]
     assert sum(level >= WITHHELD_FROM for level in levels) / len(levels) >= 0.7
 

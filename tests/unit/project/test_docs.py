@@ -106,9 +106,10 @@ def test_a_command_or_option_that_does_not_exist_is_noticed() -> None:
         check_command(["query", "a task", "--budge", "3"])
 
 
-def test_the_settings_reference_is_fresh() -> None:
+@pytest.mark.parametrize("page", ["settings", "findings"])
+def test_the_reference_is_fresh(page: str) -> None:
     run = subprocess.run(
-        [sys.executable, ROOT / "docs" / "reference" / "settings.py", "--check"],
+        [sys.executable, ROOT / "docs" / "reference" / f"{page}.py", "--check"],
         capture_output=True,
         text=True,
         timeout=200,

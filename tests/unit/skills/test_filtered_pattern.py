@@ -15,12 +15,12 @@ from skills.roles import cues
 from skills.roles.features import _CODE
 from skills.scanner.encoded_payloads import _RUN, _find_runs
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.pattern_index import MAX_PARTS, PatternIndex
-from skills.scanner.rule import Rule, make_rule
-from skills.scanner.scan import ALL_SIGNALS, RULES
-from skills.scanner.signals.phrases import Signal
+from skills.scanner.reading import Reading
+from skills.scanner.rule import OrderRule, PatternRule, make_concept, make_patterns
+from skills.scanner.scan import _ORDERS, _PATTERNS
+from skills.scanner.word_filter import WordFilter
 
-_PATTERNS: list[Rule | Signal] = [*RULES, *ALL_SIGNALS]
+_RULES: list[PatternRule | OrderRule] = [*_PATTERNS, *_ORDERS]
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,14 @@ def test_white_space_is_what_patterns_take_for_it() -> None:
     assert replace_white_space(text) == re.sub(r"\s", " ", text)
 
 
-@pytest.mark.parametrize("one", _PATTERNS, ids=lambda one: one.description)
-def test_no_alternative_matches_without_its_words(one: Rule | Signal) -> None:
+@pytest.mark.parametrize("one", _RULES, ids=lambda one: one.rule)
+def test_no_alternative_matches_without_its_words(one: PatternRule | OrderRule) -> None:
+    ways = one.ways if isinstance(one, PatternRule) else one.concepts[0].ways
+
     @settings(max_examples=3, deadline=None, derandomize=True, database=None)
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        way = data.draw(st.sampled_from(one.ways))
+        way = data.draw(st.sampled_from(ways))
         text = data.draw(st.from_regex(way.pattern))
         match = way.pattern.search(text)
         assert match is not None
@@ -88,40 +90,40 @@ _ALTERNATIVES = (
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from(_WORDS), max_size=60))
-def test_alternatives_are_found_as_by_one_pattern(words: list[str]) -> None:
-    rule = make_rule("kind", 1, "what", ("curl", "send", "all", "keys", "说"), *_ALTERNATIVES)
+@given(st.lists(st.sampled_from(_WORDS), max_size=60), st.integers(0, 3))
+def test_patterns_are_found_as_without_words(words: list[str], place: int) -> None:
+    way = _ALTERNATIVES[place]
+    rule = make_patterns("id", way)
     text = NormalisedText(" ".join(words).split("\n"), 1)
-    whole = re.compile("|".join(f"(?:{way})" for way in _ALTERNATIVES), re.VERBOSE)
-    expected = [match.span() for match in whole.finditer(text.folded)]
-    found = PatternIndex([rule]).find_in(text.spaced, [0])
-    spans = [match.span() for match in text.find_all(found[rule])] if found else []
-    assert spans == expected
-    lines = [
-        match.span()
-        for line in re.finditer(r"[^\n]+", text.folded)
-        for match in whole.finditer(text.folded, *line.span())
-    ]
-    parted = PatternIndex([rule]).find_in(text.spaced, text.parts)
-    assert (
-        [one.span() for one in text.find_in_lines(parted[rule])] == lines if parted else not lines
-    )
+    expected = [one.span() for one in re.finditer(way, text.folded, re.VERBOSE)]
+    assert [*Reading(text, WordFilter(rule.ways)).find_pattern(rule)] == expected
 
 
-def test_a_text_of_many_paragraphs_has_few_parts() -> None:
-    text = NormalisedText(["word", ""] * 500 + ["curl all keys"], 1)
-    assert len(text.paragraphs) > MAX_PARTS >= len(text.parts)
-    rule = make_rule("kind", 1, "what", ("keys",), r"all\skeys")
-    (candidate,) = PatternIndex([rule]).find_in(text.spaced, text.parts).values()
-    assert candidate.list_parts() == [len(text.parts) - 1]
-    assert [match.group() for match in text.find_in_lines(candidate)] == ["all keys"]
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*_WORDS, "curl all keys", "x " * 700]), max_size=12))
+def test_matches_far_apart_are_found_too(words: list[str]) -> None:
+    rule = make_patterns("id", r"all\skeys")
+    text = NormalisedText(" ".join(words).split("\n"), 1)
+    expected = [one.span() for one in re.finditer(r"all\skeys", text.folded)]
+    assert [*Reading(text, WordFilter(rule.ways)).find_pattern(rule)] == expected
 
 
-def test_an_anchor_may_hold_a_line_feed() -> None:
-    rule = make_rule("kind", 1, "what", ("a\nb",), r"a\sb")
-    text = NormalisedText(["```", "a", "b", "```"], 1)
-    (candidate,) = PatternIndex([rule], [rule]).find_in(text.spaced, text.parts).values()
-    assert [match.group() for match in text.find_in_windows(candidate)] == ["a\nb"]
+def test_concepts_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
+    send, keys = make_concept("send"), make_concept("keys")
+    text = NormalisedText(["Take the keys. Send them. Then rest."], 1)
+    words = WordFilter([*send.ways, *keys.ways])
+
+    def meet(**options: object) -> list[tuple[int, int]]:
+        rule = OrderRule("id", (keys, send), **options)  # type: ignore[arg-type]
+        return [*Reading(text, words).find_order(rule)]
+
+    assert meet() == []
+    assert meet(reach=1) == [(9, 19)]
+    assert meet(reach=1, ordered=True) == [(9, 19)]
+    assert meet(reach=1, unless=make_concept("rest")) == [(9, 19)]
+    assert meet(reach=1, unless=make_concept("them")) == []
+    swapped = OrderRule("id", (send, keys), reach=1, ordered=True)
+    assert [*Reading(text, words).find_order(swapped)] == []
 
 
 @settings(max_examples=200, deadline=None)

@@ -11,13 +11,24 @@ from workers.cli.evaluation.learning import learning
 from workers.cli.evaluation.paging import paging
 from workers.cli.evaluation.roles import roles
 from workers.cli.evaluation.routing import routing
+from workers.cli.evaluation.scanner import scanner
 from workers.cli.evaluation.sessions import sessions
 
 
 @click.group("eval")
 def evaluate() -> None:
-    """Measure ranking, bundles, answers, passage selection and roles on your own labelled data."""
+    """Measure ranking, bundles, answers, passages, roles and the scanner on your labelled data."""
 
 
-for command in (routing, paging, roles, bundles, answers, sessions, ablation, learning):
+for command in (
+    routing,
+    paging,
+    roles,
+    bundles,
+    answers,
+    sessions,
+    ablation,
+    learning,
+    scanner,
+):
     evaluate.add_command(command)

@@ -20,7 +20,6 @@ from skills.judgement import (
 )
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, SafetyFinding, SiblingFile
-from skills.scanner.orders import SHORT_TOKENS, needs_second_opinion, weigh_lines
 from skills.token_count import count_tokens
 from tasks.language_model.protocol import InvalidAnswerError
 from tasks.refine.judging.judge_prompt import (
@@ -30,6 +29,7 @@ from tasks.refine.judging.judge_prompt import (
     build_judge_prompt,
 )
 from tasks.refine.judging.judge_stage import check_answer, to_judgement
+from tasks.refine.judging.order_lines import SHORT_TOKENS, needs_second_opinion, weigh_lines
 from tests.support.samples.hostile_skills import HOSTILE_SKILLS, HostileSkill
 
 JUDGEMENT = Judgement("some-model", 2, "deception", 12, "rounds totals in its favour")

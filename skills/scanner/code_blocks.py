@@ -1,0 +1,103 @@
+"""Finds the code of a file by language: a script as a whole, blocks and commands of Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from skills.scanner.data_files import word_set
+
+Language = Literal["python", "javascript", "shell"]
+
+_LANGUAGES: dict[str, Language] = {
+    **dict.fromkeys(word_set("python python3 py ipython"), "python"),
+    **dict.fromkeys(
+        word_set("javascript js mjs cjs node nodejs typescript ts jsx tsx"), "javascript"
+    ),
+    **dict.fromkeys(
+        ["", *word_set("bash sh shell zsh console terminal ksh shell-session")], "shell"
+    ),
+}
+_ENDINGS: dict[str, Language] = {
+    **dict.fromkeys(("py", "pyw"), "python"),
+    **dict.fromkeys(("js", "mjs", "cjs", "ts", "mts"), "javascript"),
+    **dict.fromkeys(("sh", "bash", "zsh", "command"), "shell"),
+}
+_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+_PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
+_COMMANDS = (
+    "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
+    "git security dig"
+)
+_COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s")
+_LEAD = re.compile(r"\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
+_SPAN = re.compile(r"`([^`\n]{8,400})`")
+_RUNS_OR_SENDS = re.compile(r"curl|wget|\bnc\b|/dev/tcp|scp|rsync|\beval\b|base64|<\(")
+_EMBEDDED = re.compile(
+    r"\b(?P<program>python3?"
+    r"|node)\b[^\n]{0,80}?(?:<<-?\s*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=mark)\b"
+    r"|\s-[ce]\s+(?P<quote>['\"])(?P<line>.*?)(?P=quote)(?=\s|$|[|;&)]))",
+    re.DOTALL,
+)
+
+
+class Code(NamedTuple):
+    """Code with the line (1-based) of the file that it begins in."""
+
+    language: Language
+    text: str
+    first_line: int
+
+
+def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
+    """The code of a script, by its ending or its first line."""
+    language = _ENDINGS.get(path.rpartition(".")[2].lower())
+    if language is None and lines and lines[0].startswith("#!"):
+        program = lines[0].replace("/", " ").split()[-1]
+        language = _LANGUAGES.get(program.rstrip("0123456789."))
+    if language:
+        yield from _with_embedded(Code(language, "\n".join(lines), 1))
+
+
+def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
+    """The fenced blocks of a language, and commands in lines and spans of text."""
+    start = 0
+    while start < len(lines):
+        if not fenced[start]:
+            end = start + 1
+            while lines[end - 1].endswith("\\") and end < len(lines):
+                end += 1
+            yield from _find_commands("\n".join(lines[start:end]), start + 1)
+            start = end
+            continue
+        end = start + 1
+        while end < len(lines) and fenced[end] and not _FENCE.match(lines[end]):
+            end += 1
+        fence = _FENCE.match(lines[start])
+        language = _LANGUAGES.get(fence[1].lower()) if fence else None
+        if language:
+            text = _PROMPT.sub(r"\1", "\n".join(lines[start + 1 : end]))
+            yield from _with_embedded(Code(language, text, start + 2))
+        start = end + 1
+
+
+def _find_commands(line: str, number: int) -> Iterator[Code]:
+    if not _RUNS_OR_SENDS.search(line):
+        return
+    if _COMMAND.match(line):
+        yield Code("shell", line[_LEAD.match(line).end() :], number)  # type: ignore[union-attr]
+    for span in _SPAN.findall(line):
+        yield Code("shell", span, number)
+
+
+def _with_embedded(code: Code) -> Iterator[Code]:
+    """Code, and the programs within shell commands."""
+    yield code
+    if code.language != "shell":
+        return
+    for found in _EMBEDDED.finditer(code.text):
+        language: Language = "javascript" if found["program"] == "node" else "python"
+        text = found["text"] or found["line"] or ""
+        before = code.text.count("\n", 0, found.start("text" if found["text"] else "line"))
+        yield Code(language, text, code.first_line + before)

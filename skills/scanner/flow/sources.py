@@ -1,0 +1,114 @@
+"""What paths, addresses and functions mean for data flow."""
+
+from __future__ import annotations
+
+import re
+
+from skills.scanner.data_files import matches_host, read_list, word_set
+from skills.scanner.flow.values import EMPTY, Label, Value, of_label
+
+_SECRET_PATH = re.compile(
+    r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))"
+    r"|$)"
+    r"|\.kube[/\\]config|\bid_(?:rsa|dsa|ecdsa|ed25519)(?!\w|\.pub)|application_default_credentials"
+    r"|/etc/shadow\b|\bwallet\.dat\b|[/\\]keystore\b|Login Data|\b(?:logins\.json|key[34]\.db)\b"
+    r"|\bcookies\.sqlite\b|/(?:Default|Profile \d)/(?:Network/)?Cookies\b|login\.keychain"
+    r"|Library/Keychains|(?:Exodus|Electrum|Ethereum|Atomic|Ledger Live|Bitcoin)[/\\]"
+    r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self"
+    r"|\d+)/environ",
+    re.IGNORECASE,
+)
+_SETTINGS_PATH = re.compile(
+    r"(?:^|[/\\@\s\"'=])\.env(?:\.(?:local|prod\w*|dev\w*))?$|(?:^|[/\\~])\.(?:npmrc|pypirc|netrc"
+    r"|git-credentials|vault-token|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
+    re.IGNORECASE,
+)
+_HOME_PATH = re.compile(r"^(?:~|\$HOME|\$\{HOME\}|C:\\?|/home|/Users|/root)/?\*?$")
+_ADDRESS = re.compile(r"(?:https?|ftps?|wss?)://([^\s/\"'<>)`]+)([^\s\"'<>)`]*)", re.IGNORECASE)
+_BARE = re.compile(r"(?:[^@]*@)?(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?$")
+_LOCAL = re.compile(
+    r"(?:localhost|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0\.0\.0\.0|\[::1\])"
+    r"|^[\w.-]+\.(?:local|lan|internal|test)(?::|$)|^[\w-]+(?::\d+)?$"
+)
+
+# Functions by their last names, in Python and JavaScript; "requests." stands for all of a module.
+NETWORK = word_set(
+    "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
+    "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
+    "axios.get axios.request got got.post needle.post superagent.post http.request https.request "
+    "https.get http.get sendBeacon Request request.post urllib.request.Request"
+)
+CONNECTION = word_set(
+    "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
+    "create_connection SMTP SMTP_SSL FTP FTP_TLS PoolManager http.request https.request "
+    "net.connect net.createConnection tls.connect WebSocket XMLHttpRequest open_sftp "
+    "createTransport create_connection connect_ex"
+)
+SENDING_METHODS = word_set(
+    "post put patch request send sendall sendto sendmail send_message sendMail storbinary get "
+    "storlines write end connect putfo open"
+)
+READING = word_set(
+    "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
+    "copytree make_archive add write move walk glob load loads cpSync copyFileSync file text "
+    "FormData append parse read_csv dotenv_values connect"
+)
+COPYING = word_set(
+    "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve "
+    "writeFileSync writeFile"
+)
+DECODING = word_set("b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode")
+EXECUTING = word_set("exec eval Function runInThisContext runInNewContext runInContext")
+RUNNING = word_set(
+    "os.system os.popen subprocess.run subprocess.call subprocess.Popen subprocess.check_output "
+    "subprocess.check_call exec execSync spawn spawnSync execFile execFileSync execvp execv "
+    "create_subprocess_shell create_subprocess_exec getoutput"
+)
+DELETING = word_set("rmtree rmSync rmdirSync rimraf")
+HARMLESS = word_set(
+    "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
+    "getsize access debug info warning error load_dotenv set_defaults add_argument"
+)
+
+
+def label_path(text: str) -> Value:
+    """The labels of a path, EMPTY for any other text."""
+    if len(text) > 300 or "\n" in text:
+        return EMPTY
+    labels: list[Label] = []
+    if _SECRET_PATH.search(text):
+        labels.append("secret path")
+    elif _SETTINGS_PATH.search(text):
+        labels.append("settings path")
+    elif _HOME_PATH.match(text):
+        labels.append("home path")
+    return of_label(*labels) if labels else EMPTY
+
+
+def label_download(text: str) -> Value:
+    """The label of what is fetched from the address in a text, which may be in a variable; EMPTY
+    without an address and for a local one."""
+    address = _ADDRESS.search(text)
+    if address is None:
+        return of_label("download") if "$" in text or ("://" not in text and not text) else EMPTY
+    host = address[1].lower()
+    if _LOCAL.match(host):
+        return EMPTY
+    if _BARE.match(host):
+        return of_label("bare download")
+    known = matches_host(host, address[2], read_list("hosts.json", "installers"))
+    return of_label("known download" if known else "download")
+
+
+def is_local(text: str) -> bool:
+    """Whether a text has an address, and it is one of this machine or network."""
+    address = _ADDRESS.search(text)
+    return address is not None and bool(_LOCAL.match(address[1].lower()))
+
+
+def is_known_installer(text: str) -> bool:
+    """Whether the address in a text is of a known installer; the scheme may be left out."""
+    whole = (
+        text if "://" in text else re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
+    )
+    return "known download" in label_download(whole).labels

@@ -1,0 +1,86 @@
+"""Indicators of known campaigns: hosts, hashes of files and names, from dated lists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from skills.filtered_pattern import FilteredPattern
+from skills.scanner.data_files import read_data_file
+
+_KINDS = ("hosts", "names", "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Indicators:
+    """What campaigns use, in lower case, with the campaign. updated: the date of the list."""
+
+    updated: str
+    texts: dict[str, str]
+    sha256: dict[str, str]
+
+    def __or__(self, other: Indicators) -> Indicators:
+        updated = max(self.updated, other.updated)
+        return Indicators(updated, self.texts | other.texts, self.sha256 | other.sha256)
+
+
+def parse_indicators(plain: Any) -> Indicators:
+    """Indicators of a list as JSON; raises ValueError that names what is wrong."""
+    if not isinstance(plain, dict) or not isinstance(plain.get("campaigns"), dict):
+        raise ValueError("expected an object with `updated` and `campaigns`")
+    updated = plain.get("updated")
+    if not isinstance(updated, str) or not re.fullmatch(r"\d{4}-\d\d-\d\d", updated):
+        raise ValueError("`updated` must be a date such as 2026-01-31")
+    found: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
+    for campaign, lists in plain["campaigns"].items():
+        for kind, values in lists.items() if isinstance(lists, dict) else [("?", None)]:
+            if kind == "source":
+                continue
+            if kind not in _KINDS or not isinstance(values, list):
+                raise ValueError(f"{campaign}: expected lists of {', '.join(_KINDS)}")
+            for value in values:
+                if not isinstance(value, str) or len(value) < 5:
+                    raise ValueError(f"{campaign}: {value!r} is no text of 5 characters or more")
+                found[kind][value.lower()] = str(campaign)
+    return Indicators(updated, found["hosts"] | found["names"], found["sha256"])
+
+
+class _Additional:
+    """The list of the process beyond that of the package."""
+
+    indicators = Indicators("", {}, {})
+
+
+def use_additional_indicators(indicators: Indicators) -> None:
+    """Scan for these indicators too from now on, in this process."""
+    _Additional.indicators = indicators
+    _known.cache_clear()
+    _pattern.cache_clear()
+
+
+@cache
+def _known() -> Indicators:
+    return parse_indicators(read_data_file("campaigns.json")) | _Additional.indicators
+
+
+@cache
+def _pattern() -> FilteredPattern:
+    texts = sorted(_known().texts, key=len, reverse=True)
+    return FilteredPattern(rf"(?<![\w-])(?:{'|'.join(map(re.escape, texts))})(?![\w-])")
+
+
+def find_indicators(folded: str) -> Iterator[tuple[int, str]]:
+    """(offset, what) of the indicators in a text in lower case, once each."""
+    seen = set()
+    for match in _pattern().finditer(folded):
+        if match[0] not in seen:
+            seen.add(match[0])
+            yield match.start(), f"{match[0]} of {_known().texts[match[0]]}"
+
+
+def find_campaign(sha256: str) -> str:
+    """The campaign that a file of this hash belongs to, "" for none."""
+    return _known().sha256.get(sha256.lower(), "")

@@ -1,0 +1,109 @@
+"""Finds packages from raw addresses and foreign indexes, and names that imitate well-known ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from typing import NamedTuple
+
+from skills.filtered_pattern import FilteredPattern
+from skills.scanner.data_files import matches_host, read_list
+from skills.scanner.normalised_text import NormalisedText
+
+FOREIGN_PACKAGE = "foreign-package"
+UNSAFE_PACKAGE = "package-from-bare-address"
+TYPOSQUAT = "imitated-package"
+
+_TOOL = r"(?:python3?\s-m\s)?(?:pip3?|uv\spip|uv|pipx|poetry|npm|pnpm|yarn|bun|gem|cargo)"
+_INSTALL = FilteredPattern(
+    rf"\b{_TOOL}\s(?:install|add|i|tool\sinstall|config\sset\sregistry)\s([^\n;&|#]{{1,400}})"
+)
+_ADDRESS = re.compile(
+    r"(?:git\+)?(https?|ssh|git)://(?:[^\s@/]{1,80}@)?([^\s/\"'`<>)]{3,100})(/[^\s\"'`<>)]{0,200})?"
+)
+_PRIVATE = re.compile(
+    r"localhost|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0\.0\.0\.0|\[::1\]"
+    r"|[\w.-]+\.(?:local|lan|internal|corp|test)(?::|$)|[\w-]+(?::\d+)?$|[\w.-]*(?:your|\{|\$)"
+)
+_BARE = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?$")
+_NAME = re.compile(r"(?<!\S)[\"']?(?!-)(?:@[\w.-]{1,40}/)?([a-z][a-z0-9._-]{3,40})")
+_PROSE = re.compile(r"`|\s(?:or|and|from|see|then|with|at|to|for)\s|[。，（(]|\.\s")
+_MIN_NAME_LENGTH = 5
+_LONG = 7
+_MAX_MATCHES = 20
+
+
+class FoundPackage(NamedTuple):
+    """A rule with the offsets of what it is about, and what that is."""
+
+    rule: str
+    start: int
+    quote: str
+
+
+def find_packages(text: NormalisedText) -> Iterator[FoundPackage]:
+    """Packages in install commands of a raw address, a foreign index, or an imitated name."""
+    if not _INSTALL.may_match(text.spaced):
+        return
+    for command in islice(_INSTALL.pattern.finditer(text.folded), _MAX_MATCHES * 5):
+        arguments = _PROSE.split(command[1], 1)[0]
+        for address in islice(_ADDRESS.finditer(arguments), _MAX_MATCHES):
+            rule = _judge_address(address[1], address[2], address[3] or "/")
+            if rule is not None:
+                yield FoundPackage(rule, command.start(1) + address.start(), address[0])
+        for name in islice(_NAME.finditer(arguments), _MAX_MATCHES):
+            meant = _find_intended_name(name[1].rstrip(".,"))
+            if meant:
+                at = command.start(1) + name.start(1)
+                yield FoundPackage(TYPOSQUAT, at, f"{name[1]} for {meant}")
+
+
+def _judge_address(scheme: str, host: str, path: str) -> str | None:
+    if _PRIVATE.match(host):
+        return None
+    if _BARE.match(host) or (
+        scheme == "http" and not matches_host(host, path, read_list("hosts.json", "indexes"))
+    ):
+        return UNSAFE_PACKAGE
+    known = matches_host(host, path, read_list("hosts.json", "indexes"))
+    return None if known or scheme in ("ssh", "git") else FOREIGN_PACKAGE
+
+
+@cache
+def _known_by_length() -> list[str]:
+    names = [one for one in read_list("packages.json", "known") if len(one) >= _MIN_NAME_LENGTH]
+    return sorted(names, key=lambda one: (-len(one), one))
+
+
+def _find_intended_name(name: str) -> str:
+    """The known name that is one letter away from `name`, "" for none."""
+    pieces = {name, *re.split(r"[-_]", name)}
+    if not pieces.isdisjoint(read_list("packages.json", "known")):
+        return ""
+    for piece in sorted(pieces.difference(read_list("packages.json", "legitimate"))):
+        if len(piece) >= _MIN_NAME_LENGTH:
+            for known in _known_by_length():
+                if _is_typo_of(piece, known, whole=piece == name):
+                    return known
+    return ""
+
+
+def _is_typo_of(name: str, known: str, *, whole: bool) -> bool:
+    """Whether `name` is `known` with two letters swapped or one doubled, or, with `whole`, with a
+    letter omitted, added or changed."""
+    if abs(len(name) - len(known)) > 1:
+        return False
+    start = 0
+    while start < min(len(name), len(known)) and name[start] == known[start]:
+        start += 1
+    rest, other = name[start:], known[start:]
+    long = whole and len(known) >= _LONG
+    if len(rest) == len(other):
+        swapped = len(rest) > 1 and rest[:2] == other[1::-1] and rest[2:] == other[2:]
+        return swapped or (long and rest[1:] == other[1:])
+    if len(rest) > len(other):
+        doubled = start > 0 and rest[0] == name[start - 1]
+        return rest[1:] == other and (doubled or long)
+    return long and rest == other[1:]

@@ -1,1 +1,0 @@
-"""Weak signals: common in honest skills, suspicious in combination."""

@@ -1,0 +1,90 @@
+"""`eval scanner`: the safety scanner on labelled skills."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from skills.bundle.escaping import escape_terminal_line as safe_line
+from workers.cli.common import json_option, read_settings
+from workers.cli.evaluation.options import write_text_file
+
+
+@click.command("scanner")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option(
+    "--level",
+    type=click.IntRange(1, 3),
+    help="Level of a finding that counts. [default: the lowest that the policy withholds]",
+)
+@click.option("--ablate", is_flag=True, help="Count what only this rule finds, for each rule.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Write the report as JSON, with all skills."
+)
+@json_option
+@click.pass_context
+def scanner(
+    ctx: click.Context,
+    folder: Path,
+    level: int | None,
+    ablate: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure the safety scanner on labelled skills.
+
+    FOLDER holds `malicious/` and `benign/`, each with folders of skills: `malicious/SKILL`, or
+    `malicious/KIND/SKILL`. Nothing of them is run or stored.
+
+    \b
+    Example:
+      skillbus eval scanner corpus --ablate
+    """
+    import json
+
+    from tasks.ingest.preparation.campaign_indicators import load_indicators
+    from workers.cli.common import print_json
+    from workers.evaluation.scanner import scan_corpus, scanner_report
+
+    settings = read_settings(ctx)
+    load_indicators(settings.policy.indicators)
+    lowest = min(settings.policy.highest_level + 1, 3) if level is None else level
+    report = scanner_report(scan_corpus(folder, settings.limits), lowest, ablate=ablate)
+    if out is not None:
+        write_text_file(out, json.dumps(report, ensure_ascii=False, indent=2) + "\n")
+    if as_json:
+        print_json(report)
+    else:
+        _print_report(report)
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    click.echo(f"level {report['level']} and above:")
+    click.echo(
+        f"found {report['found']} of {report['malicious']} malicious: {report['recall']:.3f}"
+    )
+    click.echo(
+        f"false {report['false']} of {report['benign']} benign:    {report['false_rate']:.3f}"
+    )
+    for path, reason in report["unreadable"].items():
+        click.echo(f"not counted: {safe_line(path)}: {safe_line(reason)}")
+    for label, kinds in report["kinds"].items():
+        rows = [(safe_line(kind), one["flagged"], one["skills"]) for kind, one in kinds.items()]
+        _print_table([f"{label}, by kind", "flagged", "of"], rows)
+    columns = sorted({name for counts in report["rules"].values() for name in counts})
+    order = [one for one in ("found", "found_only", "false", "false_only") if one in columns]
+    flagging = {rule: one for rule, one in report["rules"].items() if any(one.values())}
+    rows = [(rule, *(one[name] for name in order)) for rule, one in flagging.items()]
+    rows.sort(key=lambda row: (-row[1], row[0]))
+    _print_table(["rule", *(name.replace("_", " ") for name in order)], rows)
+
+
+def _print_table(head: list[str], rows: list[tuple[Any, ...]]) -> None:
+    if not rows:
+        return
+    width = max(len(str(row[0])) for row in [tuple(head), *rows])
+    click.echo()
+    for first, *rest in [tuple(head), *rows]:
+        click.echo(f"{first:<{width}}" + "".join(f"  {one!s:>10}" for one in rest))
