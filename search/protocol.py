@@ -229,6 +229,13 @@ class SearchIndex(Protocol):
         """
         ...
 
+    def load_skill_vectors(self, keys: Sequence[RevisionKey]) -> None:
+        """Read skill vectors into memory before queries need them, as many as have room there.
+
+        Where they are mapped from files, nothing is read.
+        """
+        ...
+
     def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
         """Return revisions as stored; a key without a document is left out."""
         ...

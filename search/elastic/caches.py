@@ -30,6 +30,11 @@ class VectorCache:
         self._next = 0
         self._lock = threading.Lock()
 
+    @property
+    def rows(self) -> int:
+        """How many skills have room."""
+        return len(self._block)
+
     def get(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Return the cached vectors of the keys, each float32 (2, dimension)."""
         with self._lock:

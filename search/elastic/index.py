@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from config.errors import PermanentError, SkillbusError
 from config.server_settings import ServerSettings
+from search.batches import batches
 from search.blob_codec import unpack_filters
 from search.elastic.caches import LRUCache, VectorCache
 from search.elastic.candidate_search import search_candidates, search_section_cosines
@@ -49,6 +50,7 @@ from skills.record import RevisionKey
 VECTOR_CACHE_BYTES = 128 * 1024 * 1024
 REVISION_CACHE_BYTES = 64 * 1024 * 1024
 SECTION_CACHE_BYTES = 64 * 1024 * 1024
+_LOAD_BATCH = 2_000
 
 _READ_BY_KEY = ("revisions", "forward", "sections")
 
@@ -275,6 +277,12 @@ class ElasticsearchIndex(SearchIndex):
             self._vectors.put(fresh)
             found |= fresh
         return found
+
+    @override
+    def load_skill_vectors(self, keys: Sequence[RevisionKey]) -> None:
+        if self._vectors is not None:
+            for batch in batches(keys[: self._vectors.rows], _LOAD_BATCH):
+                self.get_skill_vectors(batch)
 
     def _read_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         with self._use_set() as index_set:

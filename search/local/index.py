@@ -238,6 +238,10 @@ class LocalSearchIndex(SearchIndex):
         return self._matrix.vectors(keys)
 
     @override
+    def load_skill_vectors(self, keys: Sequence[RevisionKey]) -> None:
+        del keys  # the pack is mapped
+
+    @override
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         self._sections.refresh()
         found = self._sections.vectors(keys)

@@ -277,6 +277,7 @@ class TestSearching:
         index.add([replace(first, vectors=None), second])
         assert search(index, "loom") == ["home:loom"], "found by words at once"
         assert index.complete_keys([first.key]) == {first.key}
+        index.load_skill_vectors([first.key, second.key])
         assert set(index.get_skill_vectors([first.key, second.key])) == {second.key}
         assert vectors_of(first) is not None
         near = index.search_vectors(vectors_of(first)[0], 0, 10, ANY)

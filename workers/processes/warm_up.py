@@ -9,6 +9,7 @@ import structlog
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from graph.records import EntryFilter, SkillState
+from search.batches import batches
 from search.protocol import Filters, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import measure_cosine_scale
 from skills.events import QueryAsked
@@ -19,6 +20,7 @@ from tasks.services import Services
 
 log = structlog.get_logger()
 
+_READ_AT_ONCE = 5_000
 _WITHOUT = ("memory", "rewrite", "rerank", "select")
 """Stages that are left out of the warming query: it asks no model, and is no past task."""
 
@@ -64,12 +66,26 @@ def _rank_for_a_skill(services: Services) -> None:
     """Rank the library for the description of one of its skills.
 
     A query reads rows of some thousand skills. With a large library whose files are not in memory,
-    the first one would take seconds.
+    the first one would take seconds. Of servers the rows of all skills are read, as each query has
+    other ones.
     """
     try:
         found = services.graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), "", 1)
         for entry in found:
             text = " ".join((entry.name, entry.description))
-            rank_skills(QueryContext.create(services, QueryAsked(task=text, without=_WITHOUT)))
+            request = QueryAsked(task=text, without=_WITHOUT)
+            context = QueryContext.create(services, request, degrade=False)
+            if services.circuit_breakers is not None:
+                _read_rows(context)
+            rank_skills(context)
     except TransientError as error:  # the first query reads it
         log.warning("the library is not read yet", reason=str(error))
+
+
+def _read_rows(context: QueryContext) -> None:
+    """Read vectors and safety of all skills into the caches of this process."""
+    snapshot = context.services.library.latest
+    keys = snapshot.get_keys(snapshot.pointers)
+    context.services.index.load_skill_vectors(keys)
+    for batch in batches(keys, _READ_AT_ONCE):
+        context.policy_filter.find_violations(batch)
