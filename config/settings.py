@@ -18,6 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from config.history_settings import HistorySettings
 from config.inbound_settings import (
     GatewaySettings,
     GitSettings,
@@ -342,6 +343,7 @@ class Settings(BaseSettings):
     language_model: LanguageModelSettings = LanguageModelSettings()
     learning: LearningSettings = LearningSettings()
     sessions: SessionSettings = SessionSettings()
+    history: HistorySettings = HistorySettings()
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()

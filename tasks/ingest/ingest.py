@@ -17,6 +17,7 @@ from search.protocol import Filters, SkillDocument, Vector
 from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
 from skills.record import ParsedSkill, RevisionKey
+from tasks.history.keep import keep_superseded, withdraw
 from tasks.ingest.next_tasks import (
     send_after_ingest,
     send_ingest,
@@ -110,9 +111,10 @@ def _read(
             else:
                 content_hash = changed[key, entry].content_hash
                 skills.append(_SkillWork(key, entry, content_hash, outcome))
-    if gone:
-        graph.remove(gone)
+    withdraw(services, gone)
     if failures:
+        failed = {key.skill_id for key, *_ in failures}
+        keep_superseded(services, [entry for entry in entries if entry.skill_id in failed])
         graph.record_failures(failures)
     if unchanged:
         graph.mark_unchanged(list(unchanged), list(unchanged.values()))
@@ -187,6 +189,9 @@ def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -
         services.index.add([_build_document(work, vectors.get(work.key), model) for work in skills])
     kept = _keep_section_vectors(services, skills, model)
     deadline.check("index")
+    keep_superseded(
+        services, [work.entry for work in skills if work.content_hash != work.entry.content_hash]
+    )
     with time_stage(metrics, INGEST.name, "publish"):
         published = services.graph.publish(
             [_build_publication(work, work.key in vectors) for work in skills]

@@ -18,6 +18,7 @@ from config.errors import PermanentError, SkillbusError, TransientError, UsageEr
 from graph.protocol import SkillGraph
 from graph.records import LinkPlace
 from search.protocol import SearchIndex
+from search.revision_history import RevisionHistory
 from skills.events import (
     Event,
     EventData,
@@ -40,6 +41,7 @@ from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
 from workers.library import dead_letters, link_dismissals
+from workers.library.revisions import RevisionReader
 from workers.library.skill_data import dismissal_data
 from workers.library.skill_reader import SkillReader
 
@@ -78,6 +80,10 @@ class StoreBackend(Backend, ABC):
         """The answers of the language model; None if none is in use."""
 
     @abstractmethod
+    def history_store(self) -> RevisionHistory:
+        """Superseded revisions of skills."""
+
+    @abstractmethod
     def outcome_store(self) -> OutcomeStore:
         """Answered queries and their outcomes."""
 
@@ -101,6 +107,11 @@ class StoreBackend(Backend, ABC):
         return SkillReader(
             self.settings, lambda _: (self.graph, self.search_index(), self.answer_store())
         )
+
+    @cached_property
+    def revisions(self) -> RevisionReader:
+        """Reads and compares revisions of skills."""
+        return RevisionReader(self.settings, self.graph, self.search_index(), self.history_store())
 
     # -- events
     @override
