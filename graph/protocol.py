@@ -176,6 +176,11 @@ class Catalog(Protocol):
         """
         ...
 
+    def overwrite_deleted(self) -> None:
+        """Leave nothing readable of what withdrawn skills were, as far as a client of the store
+        can."""
+        ...
+
     def get_counts(self) -> dict[str, int]:
         """Number of skills by state, and `with_vectors`, `paged`, `unlinked`, `waiting` and
         `links`."""

@@ -295,6 +295,10 @@ class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
         return [skill_id for (skill_id,) in rows]
 
     @override
+    def overwrite_deleted(self) -> None:
+        self._database.overwrite_deleted()
+
+    @override
     def get_counts(self) -> dict[str, int]:
         with self._database.read() as db:
             states = dict(db.execute(self._sql["count_states"]).fetchall())

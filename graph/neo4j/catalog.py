@@ -245,6 +245,10 @@ class Neo4jCatalog(StatementRunner, Catalog):
         return pruned
 
     @override
+    def overwrite_deleted(self) -> None:
+        """The server reuses the space of deleted values by itself; no client can read them."""
+
+    @override
     def get_counts(self) -> dict[str, int]:
         states = self._read("count_states", states=[state.value for state in SkillState])
         (rest,) = self._read("count_rest")

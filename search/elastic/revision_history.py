@@ -37,6 +37,7 @@ _PAGE = 100
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
 _CONFLICT = 409
+_MERGE_SECONDS = 3_600.0
 
 _Revisions = dict[int, dict[str, Any]]
 """Stored revisions of a skill by seq."""
@@ -170,7 +171,9 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         with self._connection.translate_errors() as client:
             if client.indices.exists(index=self._index):
                 client.indices.refresh(index=self._index)
-                client.indices.forcemerge(index=self._index, max_num_segments=1)
+                client.options(request_timeout=_MERGE_SECONDS).indices.forcemerge(
+                    index=self._index, max_num_segments=1
+                )
                 client.indices.flush(index=self._index)
 
     # -- reading

@@ -120,6 +120,10 @@ class DistributedBackend(StoreBackend):
         return self._answers.get()
 
     @override
+    def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
+        return open_index(self.settings, stack, writable=True)
+
+    @override
     def history_store(self) -> RevisionHistory:
         return self._history.get()
 

@@ -277,6 +277,14 @@ class EmbeddedBackend(StoreBackend):
         return self.services.answers
 
     @override
+    def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
+        return self.services.index
+
+    @override
+    def drop_statistics(self) -> None:
+        self.services.library.drop_saved()
+
+    @override
     def history_store(self) -> RevisionHistory:
         return self._history.get()
 

@@ -142,6 +142,15 @@ class Backend(Protocol):
         """Take a dismissal back; raises NotFoundError if there is none."""
         ...
 
+    # -- revisions
+    def purge_skill(self, skill_id: str) -> dict[str, Any]:
+        """Remove a skill and every trace of its text; returns what was removed, and why it may come
+        back (`tasks.history.purge.purge_skill`).
+
+        Raises UsageError while an index that a reindex replaced still holds it.
+        """
+        ...
+
     # -- refinement
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         """Have published skills refined, the first ones if there are many; False if nothing was

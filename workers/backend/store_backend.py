@@ -30,6 +30,7 @@ from skills.events import (
     with_trace_context,
 )
 from tasks.coordination.protocol import Coordinator
+from tasks.history.purge import PurgeStores, purge_skill
 from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
 from tasks.language_model.answer_store import AnswerStore
@@ -39,6 +40,7 @@ from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
+from workers.backend.model_stores import check_no_replaced_index, open_model_stores
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
 from workers.library import dead_letters, link_dismissals
 from workers.library.revisions import RevisionReader
@@ -255,6 +257,34 @@ class StoreBackend(Backend, ABC):
         """Have the marked skills linked; if that fails, the reconciler sends the task later."""
         with contextlib.suppress(TransientError):
             send_task_if_room(self.app, LINK.name, [])
+
+    # -- revisions
+    @abstractmethod
+    def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
+        """The search index, opened for writing; closed with the stack if it was opened for this."""
+
+    def drop_statistics(self) -> None:
+        """Delete the saved statistics of the library."""
+
+    @override
+    def purge_skill(self, skill_id: str) -> dict[str, Any]:
+        with contextlib.ExitStack() as stack:
+            check_no_replaced_index(self.settings)
+            answers, skill_pairs = open_model_stores(self.settings, stack)
+            return purge_skill(
+                PurgeStores(
+                    settings=self.settings,
+                    graph=self.graph,
+                    index=self.purge_index(stack),
+                    history=self.history_store(),
+                    journal=self.journal,
+                    coordinator=self.coordinator,
+                    answers=answers,
+                    skill_pairs=skill_pairs,
+                    drop_statistics=self.drop_statistics,
+                ),
+                skill_id,
+            )
 
     # -- refinement
     @override

@@ -6,10 +6,17 @@ from typing import Any
 
 import click
 
+from config.errors import UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line, show_invisible
-from workers.backend.factory import open_revision_reader
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.backend.factory import open_backend, open_revision_reader
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_table,
+    print_to_stderr,
+    read_settings,
+)
 
 _ROW = ("seq", "state", "published_at", "safety_level", "lines", "licence", "withheld")
 
@@ -66,6 +73,53 @@ def show_diff(ctx: click.Context, revision: str, seq: int | None, as_json: bool)
         print_json(data)
     else:
         print_diff(data)
+
+
+@click.command("purge")
+@click.argument("skill_id")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@click.pass_context
+def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
+    """Remove a skill, all its revisions and every trace of their text, for good.
+
+    Also from the journal, saved answers, dead letters and answers of the language model. Backups,
+    and the source itself, are not touched. Files are written anew, which takes time in proportion
+    to the library.
+
+    \b
+    Example:
+      skillbus skills purge team:with-a-password --yes
+    """
+    if not yes and not _is_confirmed(skill_id):
+        raise UsageError("nothing was removed; `--yes` does not ask")
+    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
+        data = backend.purge_skill(skill_id)
+    if as_json:
+        print_json(data)
+        return
+    counts = [f"{data[name]} {words}" for name, words in _PURGED.items() if data[name]]
+    click.echo(f"{escape_terminal_line(skill_id)}: removed {', '.join(counts) or 'its entry'}")
+    if data["comes_back"]:
+        print_to_stderr(escape_terminal_line(data["comes_back"]))
+
+
+_PURGED = {
+    "revisions": "revisions of the index",
+    "kept_revisions": "earlier revisions",
+    "jobs": "events and answers",
+    "dead_letters": "dead letters",
+    "model_answers": "answers of the language model",
+    "verdicts": "verdicts",
+}
+
+
+def _is_confirmed(skill_id: str) -> bool:
+    question = f"Remove {escape_terminal_line(skill_id)} and all its revisions for good?"
+    try:
+        return click.confirm(question)
+    except click.Abort:  # no answer to be had
+        return False
 
 
 def print_diff(data: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from tasks.query.policy_filter import make_policy
 from workers.backend.factory import open_skill_reader
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.cli.library.events import submit_and_wait
-from workers.cli.library.revisions import print_revision, show_diff, show_history
+from workers.cli.library.revisions import print_revision, purge, show_diff, show_history
 from workers.library.skill_data import entry_data, withheld_reason
 from workers.library.skill_reader import iterate_entries, require_entry
 
@@ -27,6 +27,7 @@ def skills() -> None:
 
 skills.add_command(show_history)
 skills.add_command(show_diff)
+skills.add_command(purge)
 
 
 @skills.command("list")

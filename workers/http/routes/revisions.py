@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller
+from workers.http.authentication import Caller, CurrentCaller, require_scope
 from workers.http.routes.skills import respond_with_skill
 from workers.http.tokens import TokenScope
 from workers.library.revisions import Revision, compare, revision_detail, revision_row
@@ -93,6 +93,23 @@ class RevisionComparison(BaseModel):
     withheld: str | None = None
 
 
+class PurgeReport(BaseModel):
+    """What was removed: revisions of the index, earlier ones, jobs of the journal that named the
+    skill, dead letters, answers and verdicts of the language model. comes_back: why the skill may
+    be added again, "" if its source does not have it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    skill_id: str
+    revisions: int
+    kept_revisions: int
+    jobs: int
+    dead_letters: int
+    model_answers: int
+    verdicts: int
+    comes_back: str
+
+
 class RevisionPage(BaseModel):
     """Which part of a list of revisions."""
 
@@ -148,6 +165,15 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
             if more
             else None,
         }
+
+    @router.delete(
+        "/v1/skills/{skill_id:path}/revisions",
+        response_model=PurgeReport,
+        dependencies=[require_scope(TokenScope.ADMIN)],
+    )
+    def purge_skill(skill_id: str) -> dict[str, Any]:
+        """Remove a skill, all its revisions and every trace of their text, for good."""
+        return backend.purge_skill(skill_id)
 
     @router.get(
         "/v1/skills/{skill_id:path}/revisions/diff",
