@@ -18,7 +18,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from config.history_settings import HistorySettings
 from config.inbound_settings import (
     GatewaySettings,
     GitSettings,
@@ -253,6 +252,25 @@ class RolesSettings(SettingsGroup):
 
     weights: str = Field(
         "", description="file written by `train roles`; empty: the weights that ship with skillbus"
+    )
+
+
+class HistorySettings(SettingsGroup):
+    """Earlier revisions of skills, kept to be listed, compared and read (`skillbus skills
+    history`). Queries never read them. A limit applies to a skill when it changes next.
+    """
+
+    revisions: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="superseded revisions kept of each skill, the newest; 0: none",
+    )
+    bytes: int = Field(
+        2_000_000,
+        ge=1_000,
+        description="most bytes kept of a skill, compressed; the newest superseded revision is "
+        "kept whatever its size",
     )
 
 

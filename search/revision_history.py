@@ -27,6 +27,20 @@ class KeptRevision:
     published: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """A skill that stays at one content, whatever its source has.
+
+    seq, content_hash: of the revision that has the content. pinned: seconds since the epoch.
+    """
+
+    skill_id: str
+    seq: int
+    content_hash: str
+    reason: str
+    pinned: float
+
+
 class HistoryLimits(NamedTuple):
     """How much is kept of each skill: so many revisions, and so many bytes as stored."""
 
@@ -53,7 +67,7 @@ class RevisionHistory(Protocol):
     def keep(self, revisions: Sequence[KeptRevision]) -> None:
         """Store revisions durably, then delete those beyond the limits (`select_kept`).
 
-        A revision that is stored already is not changed.
+        A revision that is stored already is not changed, and a pinned one is not deleted.
         """
         ...
 
@@ -65,8 +79,20 @@ class RevisionHistory(Protocol):
         """Return the revisions of a skill, newest first."""
         ...
 
+    def set_pin(self, pin: Pin) -> bool:
+        """Pin a skill in place of an earlier pin; False if the revision is not stored."""
+        ...
+
+    def remove_pin(self, skill_id: str) -> bool:
+        """Take a pin back; False if there is none."""
+        ...
+
+    def get_pins(self, skill_ids: Sequence[str] | None = None) -> dict[str, Pin]:
+        """Return the pins of these skills, by default all; skills without one are left out."""
+        ...
+
     def forget(self, skill_ids: Sequence[str]) -> int:
-        """Delete all revisions of these skills; returns how many there were."""
+        """Delete all revisions and pins of these skills; returns how many revisions there were."""
         ...
 
     def overwrite_deleted(self) -> None:

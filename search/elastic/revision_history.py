@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
 from hashlib import blake2b
 from importlib.resources import files
 from typing import Any
@@ -25,6 +27,7 @@ from search.elastic.document_codec import decode_blob, encode_blob
 from search.revision_history import (
     HistoryLimits,
     KeptRevision,
+    Pin,
     RevisionHistory,
     RevisionSize,
     select_kept,
@@ -41,6 +44,11 @@ _MERGE_SECONDS = 3_600.0
 
 _Revisions = dict[int, dict[str, Any]]
 """Stored revisions of a skill by seq."""
+
+_Stored = tuple[_Revisions, Pin | None]
+"""What the document of a skill holds."""
+
+_Change = Callable[[_Stored], _Stored]
 
 
 class ElasticsearchRevisionHistory(RevisionHistory):
@@ -71,8 +79,39 @@ class ElasticsearchRevisionHistory(RevisionHistory):
             }
         if added:
             self._ensure()
-        for batch in batches(sorted(added), _BATCH):
-            self._merge({skill_id: added[skill_id] for skill_id in batch})
+        changes = {skill_id: partial(self._add, one) for skill_id, one in sorted(added.items())}
+        for batch in batches(changes, _BATCH):
+            self._update({skill_id: changes[skill_id] for skill_id in batch})
+
+    def _add(self, added: _Revisions, stored: _Stored) -> _Stored:
+        revisions, pin = stored
+        return self._prune(added | revisions, pin), pin
+
+    @override
+    def set_pin(self, pin: Pin) -> bool:
+        known = False
+
+        def change(stored: _Stored) -> _Stored:
+            nonlocal known
+            known = pin.seq in stored[0]
+            return (stored[0], pin) if known else stored
+
+        self._ensure()
+        self._update({pin.skill_id: change})
+        return known
+
+    @override
+    def remove_pin(self, skill_id: str) -> bool:
+        known = False
+
+        def change(stored: _Stored) -> _Stored:
+            nonlocal known
+            known = stored[1] is not None
+            return self._prune(stored[0], None), None
+
+        self._ensure()
+        self._update({skill_id: change})
+        return known
 
     def _ensure(self) -> None:
         """Create the index if it is missing; once per process."""
@@ -98,11 +137,11 @@ class ElasticsearchRevisionHistory(RevisionHistory):
                 )
             self._ready = True
 
-    def _merge(self, added: Mapping[str, _Revisions]) -> None:
-        """Add revisions to the documents of their skills, again where another process wrote."""
-        left = dict(added)
+    def _update(self, changes: Mapping[str, _Change]) -> None:
+        """Change the documents of skills, again where another process wrote meanwhile."""
+        left = dict(changes)
         for _ in range(_ATTEMPTS):
-            left = self._merge_once(left)
+            left = self._update_once(left)
             if not left:
                 return
             time.sleep(_PAUSE_SECONDS)
@@ -110,20 +149,20 @@ class ElasticsearchRevisionHistory(RevisionHistory):
             f"{self._connection.address}: the history of {min(left)} is being written by others"
         )
 
-    def _merge_once(self, added: Mapping[str, _Revisions]) -> dict[str, _Revisions]:
-        """Write the documents; returns what another process wrote at the same time."""
-        known = self._read_documents(list(added))
+    def _update_once(self, changes: Mapping[str, _Change]) -> dict[str, _Change]:
+        """Write the documents that change; returns the changes that met another write."""
+        known = self._read_documents(list(changes))
         lines: list[Any] = []
         written = []
-        for skill_id, revisions in added.items():
+        for skill_id, change in changes.items():
             document, version = known.get(skill_id, ({}, {}))
-            stored = _read_revisions(document)
-            merged = self._prune(revisions | stored)
-            if merged == stored:
+            stored = (_read_revisions(document), _read_pin(document))
+            changed = change(stored)
+            if changed == stored:
                 continue
             action = "index" if version else "create"
             target = {"_index": self._write_alias, "_id": _document_id(skill_id), **version}
-            lines += [{action: target}, _to_document(skill_id, merged)]
+            lines += [{action: target}, _to_document(skill_id, *changed)]
             written.append(skill_id)
         if not written:
             return {}
@@ -133,17 +172,20 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         for skill_id, item in zip(written, answer["items"], strict=True):
             result = next(iter(item.values()))
             if result["status"] == _CONFLICT:
-                conflicts[skill_id] = added[skill_id]
+                conflicts[skill_id] = changes[skill_id]
             elif result["status"] >= 300:
                 raise self._connection.to_error(result["status"], result["error"])
         return conflicts
 
-    def _prune(self, revisions: _Revisions) -> _Revisions:
+    def _prune(self, revisions: _Revisions, pin: Pin | None) -> _Revisions:
         sizes = [
             RevisionSize(seq, one["content_hash"], len(one["parsed"]) * 3 // 4)
             for seq, one in revisions.items()
         ]
-        return {seq: revisions[seq] for seq in sorted(select_kept(sizes, self._limits))}
+        kept = select_kept(sizes, self._limits)
+        if pin is not None and pin.seq in revisions:
+            kept.add(pin.seq)
+        return {seq: revisions[seq] for seq in sorted(kept)}
 
     @override
     def forget(self, skill_ids: Sequence[str]) -> int:
@@ -179,11 +221,15 @@ class ElasticsearchRevisionHistory(RevisionHistory):
     # -- reading
 
     def _read_documents(
-        self, skill_ids: Sequence[str]
+        self, skill_ids: Sequence[str], fields: Sequence[str] | None = None
     ) -> dict[str, tuple[dict[str, Any], dict[str, int]]]:
         """The documents of skills with their versions; sees writes at once."""
         with self._connection.translate_errors() as client:
-            answer = client.mget(index=self._index, ids=[_document_id(one) for one in skill_ids])
+            answer = client.mget(
+                index=self._index,
+                ids=[_document_id(one) for one in skill_ids],
+                source_includes=fields,
+            )
         found = {}
         for skill_id, one in zip(skill_ids, answer["docs"], strict=True):
             if "error" in one:
@@ -210,7 +256,27 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         return _to_kept(known[skill_id][0])[::-1] if skill_id in known else []
 
     @override
+    def get_pins(self, skill_ids: Sequence[str] | None = None) -> dict[str, Pin]:
+        if skill_ids is None:
+            documents = list(self._read_pages({"term": {"pinned": True}}, ["pin"]))
+        else:
+            documents = [
+                document
+                for batch in batches(dict.fromkeys(skill_ids), _BATCH)
+                for document, _ in self._read_documents(batch, ["pin"]).values()
+            ]
+        pins = (_read_pin(document) for document in documents)
+        return {pin.skill_id: pin for pin in pins if pin is not None}
+
+    @override
     def read_all(self) -> Iterator[KeptRevision]:
+        for document in self._read_pages({"match_all": {}}, None):
+            yield from _to_kept(document)
+
+    def _read_pages(
+        self, query: Mapping[str, Any], fields: Sequence[str] | None
+    ) -> Iterator[dict[str, Any]]:
+        """Documents that match, by skill_id."""
         after: list[Any] = []
         while True:
             with self._connection.translate_errors() as client:
@@ -219,13 +285,17 @@ class ElasticsearchRevisionHistory(RevisionHistory):
                         return
                     client.indices.refresh(index=self._index)
                 answer = client.search(
-                    index=self._index, size=_PAGE, sort=["skill_id"], search_after=after or None
+                    index=self._index,
+                    size=_PAGE,
+                    query=query,
+                    sort=["skill_id"],
+                    search_after=after or None,
+                    source_includes=fields,
                 )
             hits = answer["hits"]["hits"]
             if not hits:
                 return
-            for hit in hits:
-                yield from _to_kept(hit["_source"])
+            yield from (hit["_source"] for hit in hits)
             after = hits[-1]["sort"]
 
     @override
@@ -249,12 +319,17 @@ def _document_id(skill_id: str) -> str:
     return blake2b(skill_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _to_document(skill_id: str, revisions: _Revisions) -> dict[str, Any]:
-    return {
+def _to_document(skill_id: str, revisions: _Revisions, pin: Pin | None) -> dict[str, Any]:
+    document = {
         "skill_id": skill_id,
         "max_seq": max(revisions, default=0),
         "revisions": {str(seq): one for seq, one in revisions.items()},
     }
+    return document if pin is None else document | {"pinned": True, "pin": asdict(pin)}
+
+
+def _read_pin(document: Mapping[str, Any]) -> Pin | None:
+    return Pin(**document["pin"]) if document.get("pin") else None
 
 
 def _read_revisions(document: Mapping[str, Any]) -> _Revisions:

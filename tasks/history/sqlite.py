@@ -12,6 +12,7 @@ from typing_extensions import override
 from search.revision_history import (
     HistoryLimits,
     KeptRevision,
+    Pin,
     RevisionHistory,
     RevisionSize,
     select_kept,
@@ -34,6 +35,13 @@ CREATE TABLE IF NOT EXISTS revisions (
     parsed BLOB NOT NULL,
     PRIMARY KEY (skill_id, seq)
 );
+CREATE TABLE IF NOT EXISTS pins (
+    skill_id TEXT PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    content_hash TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    pinned REAL NOT NULL
+) WITHOUT ROWID;
 """
 _COLUMNS = "skill_id, seq, content_hash, published, parsed"
 
@@ -65,6 +73,10 @@ class SqliteRevisionHistory(RevisionHistory):
             (skill_id,),
         ).fetchall()
         kept = select_kept((RevisionSize(*row) for row in rows), self._limits)
+        kept |= {
+            seq
+            for (seq,) in connection.execute("SELECT seq FROM pins WHERE skill_id = ?", (skill_id,))
+        }
         connection.executemany(
             "DELETE FROM revisions WHERE skill_id = ? AND seq = ?",
             [(skill_id, seq) for seq, *_ in rows if seq not in kept],
@@ -90,10 +102,44 @@ class SqliteRevisionHistory(RevisionHistory):
         return [_read_row(*row) for row in rows]
 
     @override
+    def set_pin(self, pin: Pin) -> bool:
+        with self._file.transaction(durable=True) as connection:
+            return bool(
+                connection.execute(
+                    "INSERT OR REPLACE INTO pins SELECT ?1, ?2, ?3, ?4, ?5 "
+                    "WHERE EXISTS (SELECT 1 FROM revisions WHERE skill_id = ?1 AND seq = ?2)",
+                    (pin.skill_id, pin.seq, pin.content_hash, pin.reason, pin.pinned),
+                ).rowcount
+            )
+
+    @override
+    def remove_pin(self, skill_id: str) -> bool:
+        with self._file.transaction(durable=True) as connection:
+            gone = connection.execute("DELETE FROM pins WHERE skill_id = ?", (skill_id,))
+            self._prune(connection, skill_id)
+            return gone.rowcount == 1
+
+    @override
+    def get_pins(self, skill_ids: Sequence[str] | None = None) -> dict[str, Pin]:
+        asked = None if skill_ids is None else json.dumps(list(skill_ids))
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT skill_id, seq, content_hash, reason, pinned FROM pins "
+                "WHERE ?1 IS NULL OR skill_id IN (SELECT value FROM json_each(?1)) "
+                "ORDER BY skill_id",
+                (asked,),
+            ).fetchall()
+        return {row[0]: Pin(*row) for row in rows}
+
+    @override
     def forget(self, skill_ids: Sequence[str]) -> int:
         if not skill_ids:
             return 0
         with self._file.transaction(durable=True) as connection:
+            connection.execute(
+                "DELETE FROM pins WHERE skill_id IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(skill_ids)),),
+            )
             return connection.execute(
                 "DELETE FROM revisions WHERE skill_id IN (SELECT value FROM json_each(?))",
                 (json.dumps(list(skill_ids)),),

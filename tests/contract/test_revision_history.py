@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from search.elastic.revision_history import ElasticsearchRevisionHistory
-from search.revision_history import HistoryLimits, KeptRevision, RevisionHistory
+from search.revision_history import HistoryLimits, KeptRevision, Pin, RevisionHistory
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.history.sqlite import SqliteRevisionHistory
@@ -138,3 +138,39 @@ def test_concurrent_writers_lose_nothing(reopen: Reopen) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda seq: history.keep([revision(seq)]), range(1, 13)))
     assert seqs(history) == list(range(12, 0, -1))
+
+
+# -- pins
+
+
+def pin(seq: int, skill_id: str = SKILL, reason: str = "tested") -> Pin:
+    return Pin(skill_id, seq, f"hash {seq}", reason, 5.5)
+
+
+def test_a_pin_is_stored_replaced_and_removed(reopen: Reopen) -> None:
+    history = reopen()
+    assert not history.set_pin(pin(1))
+    assert not history.remove_pin(SKILL)
+    history.keep([revision(1), revision(2), revision(1, skill_id="lib:other")])
+    assert history.set_pin(pin(1))
+    assert history.set_pin(pin(2, reason="w\u00fcnscht"))
+    assert history.set_pin(pin(1, "lib:other"))
+    assert not history.set_pin(pin(9))
+    wanted = {"lib:other": pin(1, "lib:other"), SKILL: pin(2, reason="w\u00fcnscht")}
+    assert reopen().get_pins() == wanted
+    assert history.get_pins([SKILL, "lib:none"]) == {SKILL: wanted[SKILL]}
+    assert history.get_pins([]) == {}
+    assert history.remove_pin(SKILL)
+    assert list(history.get_pins()) == ["lib:other"]
+    history.forget(["lib:other"])
+    assert history.get_pins() == {}
+
+
+def test_a_pinned_revision_is_kept_beyond_the_limit(history: RevisionHistory) -> None:
+    history.keep([revision(1)])
+    assert history.set_pin(pin(1))
+    history.keep([revision(seq) for seq in range(2, 9)])
+    assert seqs(history) == [8, 7, 6, 1]
+    assert history.get_pins() == {SKILL: pin(1)}
+    history.remove_pin(SKILL)
+    assert seqs(history) == [8, 7, 6]

@@ -151,6 +151,17 @@ class Backend(Protocol):
         """
         ...
 
+    def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
+        """Pin a skill to a revision, by default the published one; returns the pin as data.
+
+        Raises as `workers.library.pins.pin_skill` does.
+        """
+        ...
+
+    def unpin_skill(self, skill_id: str) -> None:
+        """Take a pin back; raises NotFoundError if there is none."""
+        ...
+
     # -- refinement
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         """Have published skills refined, the first ones if there are many; False if nothing was

@@ -141,6 +141,15 @@ class ServeBackend(Backend):
         return dict(self._client.delete(path, seconds=_PURGE_SECONDS))
 
     @override
+    def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
+        body = {"skill_id": skill_id, "seq": seq, "reason": reason}
+        return dict(self._client.post("/v1/pins", body))
+
+    @override
+    def unpin_skill(self, skill_id: str) -> None:
+        self._client.delete(f"/v1/pins/{quote(skill_id)}")
+
+    @override
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         """Sends nothing: `serve` has all published skills refined by itself.
 

@@ -42,8 +42,8 @@ from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
 from workers.backend.model_stores import check_no_replaced_index, open_model_stores
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
-from workers.library import dead_letters, link_dismissals
-from workers.library.revisions import RevisionReader
+from workers.library import dead_letters, link_dismissals, pins
+from workers.library.revisions import RevisionReader, pin_data
 from workers.library.skill_data import dismissal_data
 from workers.library.skill_reader import SkillReader
 
@@ -285,6 +285,25 @@ class StoreBackend(Backend, ABC):
                 ),
                 skill_id,
             )
+
+    @override
+    def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
+        pin = pins.pin_skill(
+            *(self.settings, self.graph, self.history_store(), self.revisions),
+            *(skill_id, seq, reason),
+        )
+        self._send_waiting()
+        return pin_data(pin)
+
+    @override
+    def unpin_skill(self, skill_id: str) -> None:
+        pins.unpin_skill(self.graph, self.history_store(), skill_id)
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        """Have requested ingest sent; if that fails, the reconciler does so later."""
+        with contextlib.suppress(TransientError):
+            self.send_maintenance()
 
     # -- refinement
     @override

@@ -15,21 +15,30 @@ _EVERYTHING = HistoryLimits(sys.maxsize, sys.maxsize)
 
 
 def copy_history(history: RevisionHistory, path: Path) -> None:
-    """Copy all revisions into a new file."""
+    """Copy all revisions and pins into a new file."""
     target = SqliteRevisionHistory(path, _EVERYTHING)
     try:
-        for batch in batches(history.read_all(), _BATCH):
-            target.keep(batch)
+        _copy(history, target)
     finally:
         target.close()
     leave_one_file(path)
 
 
 def restore_history(path: Path, history: RevisionHistory) -> None:
-    """Copy all revisions of a file; the limits of the settings apply."""
+    """Copy all revisions and pins of a file; the limits of the settings apply to others than
+    pinned ones."""
     source = SqliteRevisionHistory(path, _EVERYTHING)
     try:
-        for batch in batches(source.read_all(), _BATCH):
-            history.keep(batch)
+        _copy(source, history)
     finally:
         source.close()
+
+
+def _copy(source: RevisionHistory, target: RevisionHistory) -> None:
+    """A pinned revision is copied and pinned first, so that later ones do not supplant it."""
+    pins = source.get_pins()
+    for skill_id, pin in pins.items():
+        target.keep([one for one in source.list_revisions(skill_id) if one.key.seq == pin.seq])
+        target.set_pin(pin)
+    for batch in batches(source.read_all(), _BATCH):
+        target.keep(batch)

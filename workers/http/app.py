@@ -21,6 +21,7 @@ from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
 from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
+from workers.http.routes.pins import pin_routes
 from workers.http.routes.queries import query_routes
 from workers.http.routes.revisions import revision_routes
 from workers.http.routes.skills import skill_routes
@@ -104,6 +105,7 @@ def create_api(
         query_routes,
         outcome_routes,
         revision_routes,
+        pin_routes,
         skill_routes,
         upload_routes,
         source_routes,

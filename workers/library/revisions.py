@@ -12,7 +12,7 @@ from config.settings import Settings
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry
 from search.protocol import SearchIndex
-from search.revision_history import KeptRevision, RevisionHistory
+from search.revision_history import KeptRevision, Pin, RevisionHistory
 from skills.record import ParsedSkill, RevisionKey, SafetyFinding
 from skills.revision_diff import RevisionDiff, compare_revisions
 from skills.scanner import rescan
@@ -25,7 +25,8 @@ _MAX_ATTEMPTS = 3
 class Revision:
     """A revision that can be read.
 
-    state: `published`; `superseded` by a newer one, or withdrawn. withheld: why the policy would
+    state: `published`; `held`, as the skill is pinned to another; `superseded` by a newer one, or
+    withdrawn. withheld: why the policy would
     keep it out of bundles, None if it would not.
     """
 
@@ -51,7 +52,7 @@ class RevisionReader:
         self, settings: Settings, graph: SkillGraph, index: SearchIndex, history: RevisionHistory
     ) -> None:
         self._settings = settings
-        self._graph = graph
+        self.graph = self._graph = graph
         self._index = index
         self._history = history
 
@@ -106,7 +107,7 @@ class RevisionReader:
             violation = policy.find_record_violation(
                 one.key.skill_id, rescanned.parsed.record, judgements
             )
-            state = "published" if is_published else "superseded"
+            state = _name_state(one.key.seq, entry)
             described.append(Revision(rescanned, state, violation.reason if violation else None))
         return described
 
@@ -117,6 +118,29 @@ class RevisionReader:
         if found is None:
             raise _not_kept(skill_id, seq, revisions)
         return found
+
+    def describe_pins(self) -> list[dict[str, Any]]:
+        """All pins as data, by skill."""
+        return [pin_data(one) for one in self._history.get_pins().values()]
+
+    def find_drift(self, skill_id: str | None = None) -> list[dict[str, Any]]:
+        """What is held back for each pinned skill, compared with what it is pinned to.
+
+        A row has the pin, and `change` as `compare` returns it, None where nothing is held. Raises
+        NotFoundError if the skill is not pinned.
+        """
+        pins = self._history.get_pins(None if skill_id is None else [skill_id])
+        if skill_id is not None and not pins:
+            raise not_pinned(skill_id)
+        return [
+            pin_data(pin) | {"change": self._compare_held(self.list_revisions(pin.skill_id))}
+            for pin in pins.values()
+        ]
+
+    def _compare_held(self, revisions: Sequence[Revision]) -> dict[str, Any] | None:
+        published = next((one for one in revisions if one.state == "published"), None)
+        held = next((one for one in revisions if one.state == "held"), None)
+        return None if published is None or held is None else compare(published, held)
 
     def choose_pair(
         self, skill_id: str, before: int | None, after: int | None
@@ -141,9 +165,30 @@ class RevisionReader:
         return first, second
 
 
+def _name_state(seq: int, entry: CatalogEntry | None) -> str:
+    if entry is None or not entry.seq or seq < entry.seq:
+        return "superseded"
+    return "published" if seq == entry.seq else "held"
+
+
 def _not_kept(skill_id: str, seq: int, revisions: Sequence[Revision]) -> NotFoundError:
     kept = ", ".join(str(one.seq) for one in revisions) or "none"
     return NotFoundError(f"revision {seq} of {skill_id} is not kept; those that are: {kept}")
+
+
+def not_pinned(skill_id: str) -> NotFoundError:
+    """The error for a skill without a pin."""
+    return NotFoundError(f"{skill_id} is not pinned; `skillbus pins list` names those that are")
+
+
+def pin_data(pin: Pin) -> dict[str, Any]:
+    """A pin as data."""
+    return {
+        "skill_id": pin.skill_id,
+        "seq": pin.seq,
+        "reason": pin.reason,
+        "pinned_at": datetime.fromtimestamp(pin.pinned, UTC).isoformat(timespec="seconds"),
+    }
 
 
 def revision_row(revision: Revision, *, include_withheld: bool = True) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _read_all(made: Distributed) -> Iterator[bytes]:
         with connection.translate_errors() as client:
             found = client.search(index=f"{servers.elasticsearch_prefix}-*", size=5_000)
             for hit in found["hits"]["hits"]:
-                yield from _read_values(hit["_source"])
+                yield from _read_values(hit.get("_source", {}))
             for name in client.indices.get_alias(index=f"{servers.elasticsearch_prefix}-*"):
                 for word in WORDS:
                     counted = client.count(index=name, q=word)["count"]
@@ -71,18 +71,22 @@ def _read_all(made: Distributed) -> Iterator[bytes]:
     )
     for (values,) in rows:
         yield repr(values).encode()
-    redis: Any = connect(servers)
+    redis: Any = connect(servers, binary=True)
     try:
         for key in redis.scan_iter():
-            yield repr(_read_key(redis, key)).encode()
+            yield from _read_key(redis, key)
     finally:
         redis.close()
 
 
-def _read_key(redis: Any, key: str) -> Any:
-    readers = {"string": redis.get, "hash": redis.hgetall, "set": redis.smembers}
+def _read_key(redis: Any, key: bytes) -> Iterator[bytes]:
     kind = redis.type(key)
-    return readers[kind](key) if kind in readers else ""
+    if kind == b"string":
+        yield redis.get(key)
+    elif kind == b"hash":
+        yield from redis.hgetall(key).values()
+    elif kind == b"set":
+        yield from redis.smembers(key)
 
 
 def _read_values(value: Any) -> Iterator[bytes]:
