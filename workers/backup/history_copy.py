@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from search.batches import batches
@@ -27,11 +29,14 @@ def copy_history(history: RevisionHistory, path: Path) -> None:
 def restore_history(path: Path, history: RevisionHistory) -> None:
     """Copy all revisions and pins of a file; the limits of the settings apply to others than
     pinned ones."""
-    source = SqliteRevisionHistory(path, _EVERYTHING)
-    try:
-        _copy(source, history)
-    finally:
-        source.close()
+    # A copy, since opening a file changes it, and a backup is not to be changed.
+    with tempfile.TemporaryDirectory() as folder:
+        opened = shutil.copy(path, folder)
+        source = SqliteRevisionHistory(opened, _EVERYTHING)
+        try:
+            _copy(source, history)
+        finally:
+            source.close()
 
 
 def _copy(source: RevisionHistory, target: RevisionHistory) -> None:
