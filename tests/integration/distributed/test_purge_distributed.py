@@ -1,4 +1,4 @@
-"""History and `skillbus skills purge` on real servers: a client finds no trace of the text."""
+"""History, pins and `skillbus skills purge` on real servers: no client finds a purged text."""
 
 from __future__ import annotations
 
@@ -100,6 +100,22 @@ def _read_values(value: Any) -> Iterator[bytes]:
         yield value.encode()
         with contextlib.suppress(Base64Error, ValueError):
             yield b64decode(value, validate=True)
+
+
+def test_a_pinned_skill_is_held_back(library: Distributed, root: Path) -> None:
+    skillbus, pinned = library.skillbus, "crafts:bee-keeping"
+
+    def states() -> list[str]:
+        return [row["state"] for row in skillbus("skills", "history", pinned, "--json").data]
+
+    skillbus("pins", "add", pinned, "--reason", "not reviewed")
+    write_skill(root, "bee-keeping", body="# Bees\n\nLeave them alone.\n")
+    skillbus("sync", str(root))
+    assert states() == ["held", "published"]
+    [row] = skillbus("pins", "drift", "--json").data
+    assert "+Leave them alone." in row["change"]["diff"]
+    skillbus("pins", "remove", pinned)
+    wait_for(lambda: states()[0] == "published")
 
 
 def test_history_and_purge(library: Distributed, root: Path) -> None:
