@@ -268,6 +268,25 @@ class RolesSettings(SettingsGroup):
     )
 
 
+class HistorySettings(SettingsGroup):
+    """Earlier revisions of skills, kept to be listed, compared and read (`skillbus skills
+    history`). Queries never read them. A limit applies to a skill when it changes next.
+    """
+
+    revisions: int = Field(
+        5,
+        ge=0,
+        le=100,
+        description="superseded revisions kept of each skill, the newest; 0: none",
+    )
+    bytes: int = Field(
+        2_000_000,
+        ge=1_000,
+        description="most bytes kept of a skill, compressed; the newest superseded revision is "
+        "kept whatever its size",
+    )
+
+
 class WorkerSettings(SettingsGroup):
     """Workers: threads, time limits, retention, queue limits and metrics."""
 
@@ -355,6 +374,7 @@ class Settings(BaseSettings):
     language_model: LanguageModelSettings = LanguageModelSettings()
     learning: LearningSettings = LearningSettings()
     sessions: SessionSettings = SessionSettings()
+    history: HistorySettings = HistorySettings()
     workers: WorkerSettings = WorkerSettings()
     servers: ServerSettings = ServerSettings()
     watch: WatchSettings = WatchSettings()

@@ -168,12 +168,17 @@ class Catalog(Protocol):
         writers cannot deadlock."""
         ...
 
-    def prune_removed(self, age_seconds: float) -> int:
+    def prune_removed(self, age_seconds: float) -> list[str]:
         """Delete the rows of skills removed longer ago than this, unless an ingest request is open
-        or a link is left; returns their number.
+        or a link is left; returns their ids.
 
         Until then, their seq marks late events as stale.
         """
+        ...
+
+    def overwrite_deleted(self) -> None:
+        """Leave nothing readable of what withdrawn skills were, as far as a client of the store
+        can."""
         ...
 
     def get_counts(self) -> dict[str, int]:

@@ -308,6 +308,13 @@ class SearchIndex(Protocol):
         """Delete documents, and vectors that no other revision uses; missing keys are ignored."""
         ...
 
+    def overwrite_deleted(self) -> None:
+        """Leave nothing readable of deleted documents, as far as a client of the store can.
+
+        Takes time in proportion to the index; searches go on meanwhile.
+        """
+        ...
+
     def close(self) -> None:
         """Release files, connections and threads."""
         ...

@@ -14,6 +14,7 @@ from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
+from search.revision_history import RevisionHistory
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.preparation.prepare import LocalPreparer, Preparer
@@ -81,6 +82,7 @@ class Services:
     encoder_model: `model` of the encoder, known before it is loaded.
     language_model: keeps its answers in `answers` and within the day's tokens; it, `answers` and
     `skill_pairs` are None where no model is configured, or no stage that uses one.
+    history: None if no superseded revisions are kept.
     learned_links: None if links do not learn from outcomes.
     sends_refine: whether published skills are sent to be refined without being asked for.
     writable: False in a process that only answers queries. circuit_breakers: None if the stores
@@ -105,6 +107,7 @@ class Services:
     answers: AnswerStore | None = None
     skill_pairs: SkillPairStore | None = None
     learned_links: LinksFromUse | None = None
+    history: RevisionHistory | None = None
     sends_refine: bool = True
     writable: bool = True
     coordinator: Coordinator = field(default_factory=LocalCoordinator)

@@ -96,6 +96,25 @@ class SqliteFile:
         finally:
             os.close(log)
 
+    def overwrite_deleted(self) -> None:
+        """Write the file anew, so that neither it nor its log holds anything of deleted rows.
+
+        Raises TransientError while another connection reads or writes.
+        """
+        with self.lock:
+            try:
+                self.connection.execute("VACUUM")
+                (busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except sqlite3.OperationalError as error:
+                raise self._failed("written", error) from error
+            except sqlite3.DatabaseError as error:
+                raise self._damaged(error) from error
+        if busy:
+            raise TransientError(
+                f"{self.path}: deleted rows of {self._name} cannot be overwritten while another "
+                "process reads them; stop it and try again"
+            )
+
     def _roll_back(self) -> None:
         if self.connection.in_transaction:
             self.connection.execute("ROLLBACK")

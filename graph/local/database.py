@@ -121,6 +121,23 @@ class Database:
                     connection.execute("ROLLBACK")
                 raise
 
+    def overwrite_deleted(self) -> None:
+        """Write the file anew, so that neither it nor its log holds anything of deleted rows.
+
+        Raises TransientError while another connection reads.
+        """
+        if not self._writable:
+            raise UsageError(f"{self._path} was opened for reading only")
+        with self._write_lock, self._errors():
+            connection = self._connection()
+            connection.execute("VACUUM")
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            raise TransientError(
+                f"{self._path}: deleted rows cannot be overwritten while another process reads; "
+                "stop it and try again"
+            )
+
     def read_identity(self) -> str | None:
         """What distinguishes this file from all others; None if only versions without one have
         written it."""

@@ -36,7 +36,8 @@ WHERE id = :id;
 
 -- name: prune
 DELETE FROM skills WHERE state = 'removed' AND wanted_seq <= served_seq AND updated < ?
-    AND NOT EXISTS (SELECT 1 FROM links WHERE skills.id IN (owner, source, target));
+    AND NOT EXISTS (SELECT 1 FROM links WHERE skills.id IN (owner, source, target))
+RETURNING skill_id;
 
 -- name: mark_unchanged
 UPDATE skills SET served_seq = :seq,

@@ -292,9 +292,14 @@ class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
             db.executemany("UPDATE skills SET uses = uses + 1 WHERE skill_id = ?", ids)
 
     @override
-    def prune_removed(self, age_seconds: float) -> int:
+    def prune_removed(self, age_seconds: float) -> list[str]:
         with self._database.write() as db:
-            return int(db.execute(self._sql["prune"], (time.time() - age_seconds,)).rowcount)
+            rows = db.execute(self._sql["prune"], (time.time() - age_seconds,)).fetchall()
+        return [skill_id for (skill_id,) in rows]
+
+    @override
+    def overwrite_deleted(self) -> None:
+        self._database.overwrite_deleted()
 
     @override
     def get_counts(self) -> dict[str, int]:

@@ -237,11 +237,16 @@ class Neo4jCatalog(StatementRunner, Catalog):
             self._write("increment_uses", rows=[[skill_id, times[skill_id]] for skill_id in ids])
 
     @override
-    def prune_removed(self, age_seconds: float) -> int:
-        before, pruned = time.time() - age_seconds, 0
-        while many := self._write("prune", before=before, limit=WRITE_BATCH)[0][0]:
-            pruned += many
+    def prune_removed(self, age_seconds: float) -> list[str]:
+        before = time.time() - age_seconds
+        pruned: list[str] = []
+        while rows := self._write("prune", before=before, limit=WRITE_BATCH):
+            pruned += [str(skill_id) for (skill_id,) in rows]
         return pruned
+
+    @override
+    def overwrite_deleted(self) -> None:
+        """The server reuses the space of deleted values by itself; no client can read them."""
 
     @override
     def get_counts(self) -> dict[str, int]:

@@ -60,7 +60,7 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
         return report
 
     @override
-    def prune_removed(self, age_seconds: float) -> int:
+    def prune_removed(self, age_seconds: float) -> list[str]:
         """Also deletes passage nodes that were left behind."""
         self.delete_orphaned_passages()
         return super().prune_removed(age_seconds)

@@ -30,7 +30,13 @@ from search.elastic.document_codec import (
     vectors_record,
 )
 from search.elastic.document_reader import DocumentReader
-from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSet, IndexSets
+from search.elastic.index_sets import (
+    INDEX_KINDS,
+    SCHEMA,
+    IndexIdentity,
+    IndexSet,
+    IndexSets,
+)
 from search.elastic.vector_reader import read_skill_vectors, read_vectors_by_hash
 from search.protocol import (
     Filters,
@@ -53,6 +59,9 @@ SECTION_CACHE_BYTES = 64 * 1024 * 1024
 _LOAD_BATCH = 2_000
 
 _READ_BY_KEY = ("revisions", "forward", "sections")
+
+_MERGE_SECONDS = 3_600.0
+"""How long segments may be merged on demand."""
 
 _PARSED_SIZE_FACTOR = 12
 """Size of a parsed skill in memory over that of its encoded blob, roughly."""
@@ -218,6 +227,18 @@ class ElasticsearchIndex(SearchIndex):
             self._vectors.evict(keys)
         self._revisions.evict(keys)
         self._sections.evict(keys)
+
+    @override
+    def overwrite_deleted(self) -> None:
+        """Segments are merged into one, which drops what was deleted from them; the server may keep
+        it for its replicas for some time, where no client can read it."""
+        with self._write_set() as index_set, self._connection.translate_errors() as client:
+            names = [index_set.index_name(kind) for kind in INDEX_KINDS]
+            client.indices.refresh(index=names)
+            client.options(request_timeout=_MERGE_SECONDS).indices.forcemerge(
+                index=names, max_num_segments=1
+            )
+            client.indices.flush(index=names)
 
     # -- searching
 

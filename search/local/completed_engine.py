@@ -6,7 +6,7 @@ model is what it was, and none has to be built again to get one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from search.batches import batches
@@ -48,19 +48,28 @@ class CompletedEngine:
             engine.delete_documents(stray)
         self._restore({number: rows[number] for number in sorted(rows.keys() - indexed)})
 
+    def rewrite(self) -> None:
+        """Write the engine anew, without anything of deleted documents."""
+        if (engine := self._find()) is not None:
+            rows = self._store.completed_keys()
+            engine.rewrite(
+                (number, (tokens,), filters) for number, tokens, filters in self._read(rows)
+            )
+
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
         for batch in batches(lost, SQL_BATCH):
-            columns = self._store.columns([lost[n] for n in batch], ("parsed", "filters"))
-            self._write(
-                [
-                    (
-                        number,
-                        analyse_skill(record_codec.load(columns[lost[number]][0])).fields[-1],
-                        unpack_filters(str(columns[lost[number]][1])),
-                    )
-                    for number in batch
-                ]
-            )
+            self._write(list(self._read({number: lost[number] for number in batch})))
+
+    def _read(
+        self, rows: Mapping[int, RevisionKey]
+    ) -> Iterator[tuple[int, Sequence[str], Filters]]:
+        """Yield the number, tokens and filters of rows that the store has."""
+        for batch in batches(rows, SQL_BATCH):
+            columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
+            for number in batch:
+                if (row := columns.get(rows[number])) is not None:
+                    tokens = analyse_skill(record_codec.load(row[0])).fields[-1]
+                    yield number, tokens, unpack_filters(str(row[1]))
 
     def add(self, numbers: Sequence[int | None], documents: Sequence[SkillDocument]) -> None:
         """Write those of the documents that have completions, unless they are there.

@@ -9,7 +9,7 @@ Deletes run in the same order, so that only a hit of the last moment can be with
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,7 @@ from search.blob_codec import (
     unpack_hashes,
     unpack_passage_terms,
 )
+from search.local.compaction import rewrite_store
 from search.local.completed_engine import CompletedEngine
 from search.local.local_records import LocalRecords
 from search.local.packs.column_pack import PackWriter
@@ -86,6 +87,7 @@ class LocalSearchIndex(SearchIndex):
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
         self._engine = TantivyEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
+        self._path = folder / "revisions.sqlite"
         self._packs = folder / "packs"
         self._keys = RowKeys(self._store, self._packs)
         self._matrix = VectorMatrix(self._store, self._packs, dimension)
@@ -116,15 +118,18 @@ class LocalSearchIndex(SearchIndex):
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
         """Write rows to the engine that a kill or a full disk kept it from getting."""
         for batch in batches(lost, SQL_BATCH):
-            columns = self._store.columns([lost[n] for n in batch], ("parsed", "filters"))
-            self._engine.write(
-                (
-                    number,
-                    _text_fields(analyse_skill(record_codec.load(columns[lost[number]][0])).fields),
-                    unpack_filters(str(columns[lost[number]][1])),
-                )
-                for number in batch
-            )
+            self._engine.write(self._read_fields({number: lost[number] for number in batch}))
+
+    def _read_fields(
+        self, rows: Mapping[int, RevisionKey]
+    ) -> Iterator[tuple[int, Sequence[Sequence[str]], Filters]]:
+        """Yield the number, token streams and filters of rows that the store has."""
+        for batch in batches(rows, SQL_BATCH):
+            columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
+            for number in batch:
+                if (row := columns.get(rows[number])) is not None:
+                    analysis = analyse_skill(record_codec.load(row[0]))
+                    yield number, _text_fields(analysis.fields), unpack_filters(str(row[1]))
 
     # -- writing
 
@@ -174,6 +179,17 @@ class LocalSearchIndex(SearchIndex):
                 self._store.delete(numbers)
                 self._engine.delete_documents(numbers)
                 self._completed.delete(numbers)
+
+    @override
+    def overwrite_deleted(self) -> None:
+        """Everything that repeats rows is written anew, then the rows: the lexical engines cannot
+        merge their files on demand, so all revisions are analysed again."""
+        with self._write_lock:
+            self._engine.rewrite(self._read_fields(self._store.keys()))
+            self._completed.rewrite()
+            for pack in (self._forward_pack, self._vector_pack, self._section_pack):
+                pack.rewrite()
+            rewrite_store(self._path)
 
     # -- searching
 

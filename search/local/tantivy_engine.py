@@ -78,6 +78,21 @@ class TantivyEngine:
             writer.commit()
         self._reload()
 
+    def rewrite(self, documents: Iterable[tuple[int, Sequence[Sequence[str]], Filters]]) -> None:
+        """Replace all documents by these in one commit, and delete the files of the former ones:
+        the term dictionary of a file keeps the terms of documents that were deleted from it."""
+        with self._writing() as writer:
+            writer.delete_all_documents()
+            for number, fields, filters in documents:
+                writer.add_document(self._document(number, fields, filters))
+            writer.commit()
+        self._reload()
+        self._collect_garbage()
+
+    def _collect_garbage(self) -> None:
+        with self._writing() as writer:
+            writer.garbage_collect_files()
+
     def _document(self, number: int, fields: Sequence[Sequence[str]], filters: Filters) -> Any:
         document = self._tantivy.Document()
         document.add_unsigned("number", number)

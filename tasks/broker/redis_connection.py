@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, cast
 
 from redis import Redis
@@ -162,3 +162,10 @@ def measure_clock_skew(settings: ServerSettings) -> float:
         before = time.time()
         seconds, micros = cast("tuple[int, int]", client.time())
         return seconds + micros / 1e6 - (before + time.time()) / 2
+
+
+def rewrite_log(client: Any) -> None:
+    """Have Redis write its append-only file anew in the background, without deleted values; does
+    nothing if it is rewriting, or the account may not ask for it."""
+    with suppress(ResponseError):
+        client.bgrewriteaof()

@@ -16,6 +16,7 @@ from graph.records import CatalogEntry, SkillState, Source
 from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
+from tasks.history.keep import withdraw
 from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
 from tasks.services import Services
@@ -234,7 +235,7 @@ def _record_refused(services: Services, source_id: str, found: SourceScan, seq: 
 
 def _remove_missing(services: Services, source_id: str, paths: Iterable[str], seq: int) -> int:
     keys = [RevisionKey(make_skill_id(source_id, path), seq) for path in paths]
-    return len(services.graph.remove(keys)) if keys else 0
+    return len(withdraw(services, keys)) if keys else 0
 
 
 def _batch_paths(paths: Sequence[str], found: SourceScan) -> Iterable[list[str]]:

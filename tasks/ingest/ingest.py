@@ -14,19 +14,23 @@ from config.errors import PermanentError, TransientError
 from config.tracing import span
 from graph.records import CatalogEntry, Publication
 from search.protocol import Filters, SkillDocument, Vector
+from search.revision_history import KeptRevision
 from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
 from skills.record import ParsedSkill, RevisionKey
+from tasks.history.keep import keep_superseded, withdraw
 from tasks.ingest.next_tasks import (
     send_after_ingest,
     send_ingest,
     send_refine,
 )
+from tasks.ingest.pinned import Pins, hold_back, read_pins
 from tasks.ingest.preparation.prepare import (
     PreparationRequest,
     PreparationSettings,
     PreparedSkill,
     UnreadableSkill,
+    prepare_parsed,
 )
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
@@ -100,41 +104,78 @@ def _read(
     """Read and parse the skills that have to be published; record the others in the catalog."""
     graph = services.graph
     folders, gone, failures = _read_folders(services, entries, deadline)
+    pins = read_pins(services, entries)
+    folders = _replace_held(services, folders, pins)
+    by_id = {entry.skill_id: entry for entry in entries}
+    for key, *_ in failures:
+        if (pinned := pins.kept.get(key.skill_id)) is not None:
+            folders[key, by_id[key.skill_id]] = _stand_in(pinned)
+    failures = [one for one in failures if one[0].skill_id not in pins.kept]
     unchanged = _find_unchanged(services, folders)
     changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
     skills = []
     with span("ingest prepare", {"skillbus.skills": len(changed)}):
-        for (key, entry), outcome in _prepare(services, changed, deadline):
+        for (key, entry), outcome in _prepare(services, changed, pins, deadline):
             if isinstance(outcome, UnreadableSkill):
                 failures.append((key, entry.source_id, entry.path, outcome.reason))
             else:
                 content_hash = changed[key, entry].content_hash
                 skills.append(_SkillWork(key, entry, content_hash, outcome))
-    if gone:
-        graph.remove(gone)
+    withdraw(services, gone)
     if failures:
+        failed = {key.skill_id for key, *_ in failures}
+        keep_superseded(services, [entry for entry in entries if entry.skill_id in failed])
         graph.record_failures(failures)
     if unchanged:
         graph.mark_unchanged(list(unchanged), list(unchanged.values()))
     return skills
 
 
-def _prepare(
-    services: Services, folders: Mapping[_Place, SkillFolder], deadline: Deadline
-) -> Iterator[tuple[_Place, PreparedSkill | UnreadableSkill]]:
-    """Yield what becomes of each folder."""
-    completions = read_completions(services, [one.content_hash for one in folders.values()])
+def _replace_held(
+    services: Services, folders: Mapping[_Place, SkillFolder], pins: Pins
+) -> dict[_Place, SkillFolder]:
+    """The folders; in place of those with other content than their skill is pinned to, an empty
+    one with the content hash of the pin. What they have is held back."""
+    settings, replaced = _preparation_settings(services), {}
+    for (key, entry), folder in folders.items():
+        replaced[key, entry] = folder
+        if pins.holds(entry.skill_id, folder.content_hash):
+            hold_back(services, entry, folder, settings)
+            replaced[key, entry] = _stand_in(pins.kept[entry.skill_id])
+    return replaced
+
+
+def _stand_in(pinned: KeptRevision) -> SkillFolder:
+    """A folder with the content hash of a pinned revision, which is not parsed again."""
+    return SkillFolder(b"", (), pinned.content_hash)
+
+
+def _preparation_settings(services: Services) -> PreparationSettings:
     limits = to_parse_limits(services.settings.limits)
     chosen = services.settings
-    settings = PreparationSettings(limits, chosen.roles.weights, chosen.policy.indicators)
+    return PreparationSettings(limits, chosen.roles.weights, chosen.policy.indicators)
+
+
+def _prepare(
+    services: Services, folders: Mapping[_Place, SkillFolder], pins: Pins, deadline: Deadline
+) -> Iterator[tuple[_Place, PreparedSkill | UnreadableSkill]]:
+    """Yield what becomes of each folder; of a pinned skill, its pinned revision."""
+    completions = read_completions(services, [one.content_hash for one in folders.values()])
+    pinned = {place for place in folders if place[1].skill_id in pins.kept}
+    read = {place: folder for place, folder in folders.items() if place not in pinned}
     requests = [
         PreparationRequest(entry.path, folder, completions.get(folder.content_hash, ()))
-        for (_, entry), folder in folders.items()
+        for (_, entry), folder in read.items()
     ]
-    outcomes = services.preparer.prepare(requests, settings, deadline)
-    for place, outcome in zip(folders, outcomes, strict=True):
+    outcomes = services.preparer.prepare(requests, _preparation_settings(services), deadline)
+    for place, outcome in zip(read, outcomes, strict=True):
         services.coordinator.yield_to_queries()
         yield place, outcome
+    for place in folders:
+        if place in pinned:
+            kept = pins.kept[place[1].skill_id]
+            stored = completions.get(kept.content_hash, ())
+            yield place, prepare_parsed(kept.parsed.with_completions(stored))
 
 
 def _read_folders(
@@ -188,6 +229,9 @@ def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -
         services.index.add([_build_document(work, vectors.get(work.key), model) for work in skills])
     kept = _keep_section_vectors(services, skills, model)
     deadline.check("index")
+    keep_superseded(
+        services, [work.entry for work in skills if work.content_hash != work.entry.content_hash]
+    )
     with time_stage(metrics, INGEST.name, "publish"):
         published = services.graph.publish(
             [_build_publication(work, work.key in vectors) for work in skills]

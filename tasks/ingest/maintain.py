@@ -16,6 +16,7 @@ from search.batches import batches
 from skills.events import get_trace_context
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION, rescan
+from tasks.history.keep import keep_orphans
 from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
@@ -79,7 +80,10 @@ def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
     report["recompleted"] = request_completions(services)
     report["deleted_uploads"] = delete_expired_uploads(services)
     retention_seconds = services.settings.workers.journal_days * _SECONDS_PER_DAY
-    report["deleted_entries"] = services.graph.prune_removed(retention_seconds)
+    pruned = services.graph.prune_removed(retention_seconds)
+    if services.history is not None:
+        services.history.forget(pruned)
+    report["deleted_entries"] = len(pruned)
     return report
 
 
@@ -210,9 +214,10 @@ def advance_sequence(services: Services) -> None:
     get the key of an old document. So every process that opens the stores for writing calls this
     first.
     """
-    behind = services.index.max_seq() - services.graph.last_sequence()
+    kept = services.history.max_seq() if services.history is not None else 0
+    behind = max(services.index.max_seq(), kept) - services.graph.last_sequence()
     if behind > 0:
-        log.warning("the counter of the catalog was behind the index", by=behind)
+        log.warning("the counter of the catalog was behind index or history", by=behind)
         services.graph.allocate_sequence(behind)
 
 
@@ -307,6 +312,7 @@ def delete_orphans(services: Services, orphans: Sequence[RevisionKey]) -> int:
     }
     due = [key for key in orphans if settled.get(key.skill_id, key.seq) != key.seq]
     if due:
+        keep_orphans(services, due, {one.skill_id: one.content_hash for one in entries})
         services.index.delete(due)
         log.info("orphaned revisions deleted", revisions=len(due))
     return len(due)

@@ -13,6 +13,7 @@ from graph.protocol import Catalog
 from graph.records import Source
 from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
 from skills.record import RevisionKey
+from tasks.history.keep import withdraw
 from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import get_source_ids, sync_source
 from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
@@ -165,7 +166,7 @@ def _remove_skill(services: Services, skill_id: str) -> dict[str, object]:
     if not services.graph.get_entries([skill_id]):
         raise PermanentError(f"no skill {skill_id} in the catalog")
     seq = services.graph.allocate_sequence(1)[0]
-    removed = services.graph.remove([RevisionKey(skill_id, seq)])
+    removed = withdraw(services, [RevisionKey(skill_id, seq)])
     delete_uploaded_skills(services, [skill_id])
     send_link(services)
     return {"removed": len(removed)}
@@ -176,7 +177,7 @@ def _remove_source(services: Services, source_id: str) -> dict[str, object]:
         raise PermanentError(f"no source {source_id!r}; `skillbus sources list` shows them")
     entries = services.graph.get_entries_under(source_id, "")
     seq = services.graph.allocate_sequence(1)[0]
-    removed = services.graph.remove([RevisionKey(entry.skill_id, seq) for entry in entries])
+    removed = withdraw(services, [RevisionKey(entry.skill_id, seq) for entry in entries])
     delete_uploaded_skills(services, [entry.skill_id for entry in entries])
     services.graph.delete_source(source_id)
     delete_mirror(source_id, services.settings)

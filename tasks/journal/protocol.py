@@ -8,6 +8,7 @@ neither a restarted broker nor a killed worker loses it. Every implementation pa
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -142,6 +143,14 @@ class JobStore(Protocol):
         """Ids of jobs that ended as `done` at or after a time, in the order in which they ended."""
         ...
 
+    def forget_skill(self, skill_id: str) -> int:
+        """Cancel open events that bring a skill, and delete every ended job that names it in its
+        event or outcome; returns how many were deleted.
+
+        Their senders get no replies any more.
+        """
+        ...
+
     def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
         """Delete jobs that ended more than `age_seconds` ago; returns their number."""
         ...
@@ -190,6 +199,10 @@ class DeadLetterStore(Protocol):
         """Delete a dead letter; False if it does not exist."""
         ...
 
+    def forget_letters(self, skill_id: str) -> int:
+        """Delete the dead letters that name a skill; returns how many."""
+        ...
+
 
 class Journal(JobStore, Outbox, DeadLetterStore, Protocol):
     """The three stores as one, for the code that opens and closes them.
@@ -197,9 +210,18 @@ class Journal(JobStore, Outbox, DeadLetterStore, Protocol):
     The threads and processes of a deployment share one journal.
     """
 
+    def overwrite_deleted(self) -> None:
+        """Leave nothing readable of deleted jobs and letters, as far as a client can."""
+        ...
+
     def close(self) -> None:
         """Release the file or the connections."""
         ...
+
+
+def quote_skill(skill_id: str) -> str:
+    """A skill id as it is written in the JSON of events and outcomes that name it."""
+    return json.dumps(skill_id, ensure_ascii=False)
 
 
 def get_job_kind(data: EventData) -> JobKind:

@@ -9,16 +9,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 from redis import Redis
 from typing_extensions import override
 
 from config.errors import NotFoundError
 from config.server_settings import ServerSettings
-from skills.events import Event, parse_event
-from tasks.broker.redis_connection import PREFIX
-from tasks.journal.protocol import EndedJobs, Job, JobKind, Journal, job_id, wants_reply
+from search.batches import batches
+from skills.events import SKILL_UPSERTED, Event, parse_event
+from tasks.broker.redis_connection import PREFIX, rewrite_log
+from tasks.journal.protocol import (
+    EndedJobs,
+    Job,
+    JobKind,
+    Journal,
+    job_id,
+    quote_skill,
+    wants_reply,
+)
 from tasks.journal.redis_dead_letters import RedisDeadLetters
 
 _JOB = PREFIX + "job:"
@@ -240,6 +249,38 @@ class RedisJournal(RedisDeadLetters, Journal):
                 keys = [_ENDED + kind, _FAILED, _OUTBOX, *(_JOB + one for one in ids)]
                 deleted += int(self._delete_jobs(keys=keys, args=ids))
         return deleted
+
+    @override
+    def forget_skill(self, skill_id: str) -> int:
+        named, upserted = quote_skill(skill_id), quote_skill(SKILL_UPSERTED)
+        for job in self.list_open_jobs("event"):
+            payload = self._read_hashes([_JOB + job])[0].get("payload", "")
+            if named in payload and upserted in payload:
+                self.cancel_job(job)
+        return sum(self._forget_ended(kind, named) for kind in get_args(JobKind))
+
+    def _forget_ended(self, kind: str, named: str) -> int:
+        with self._connected() as client:
+            ids = client.zrange(_ENDED + kind, 0, -1)
+        deleted = 0
+        for batch in batches(ids, _BATCH_SIZE):
+            found = self._read_hashes([_JOB + one for one in batch])
+            naming = [
+                one
+                for one, values in zip(batch, found, strict=True)
+                if named in values.get("payload", "") or named in values.get("outcome", "")
+            ]
+            if naming:
+                keys = [_ENDED + kind, _FAILED, _OUTBOX, *(_JOB + one for one in naming)]
+                with self._connected():
+                    deleted += int(self._delete_jobs(keys=keys, args=naming))
+        return deleted
+
+    @override
+    def overwrite_deleted(self) -> None:
+        """Its append-only file is rewritten; until then the values are in it."""
+        with self._connected() as client:
+            rewrite_log(client)
 
     @override
     def list_pending_replies(self, limit: int = 100) -> list[str]:

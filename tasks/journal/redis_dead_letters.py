@@ -15,7 +15,7 @@ from config.errors import NotFoundError
 from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 from tasks.journal import protocol
-from tasks.journal.protocol import DeadLetter, DeadLetterStore
+from tasks.journal.protocol import DeadLetter, DeadLetterStore, quote_skill
 
 _LETTERS = PREFIX + "letters"
 _LETTER = PREFIX + "letter:"
@@ -80,6 +80,18 @@ class RedisDeadLetters(DeadLetterStore):
             pipeline.zrem(_LETTERS, letter_id)
             pipeline.delete(_LETTER + letter_id)
             return bool(pipeline.execute()[0])
+
+    @override
+    def forget_letters(self, skill_id: str) -> int:
+        named = quote_skill(skill_id)
+        with self._connected() as client:
+            ids = client.zrange(_LETTERS, 0, -1)
+        found = self._read_hashes([_LETTER + letter_id for letter_id in ids])
+        return sum(
+            self.delete_dead_letter(letter_id)
+            for letter_id, values in zip(ids, found, strict=True)
+            if named in values.get("ids", "") or named in values.get("body", "")
+        )
 
 
 def _to_dead_letter(values: dict[str, str]) -> DeadLetter:

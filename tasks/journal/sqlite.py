@@ -12,8 +12,16 @@ from typing import Any
 from typing_extensions import override
 
 from config.errors import NotFoundError
-from skills.events import Event, parse_event
-from tasks.journal.protocol import EndedJobs, Job, JobKind, Journal, job_id, wants_reply
+from skills.events import SKILL_UPSERTED, Event, parse_event
+from tasks.journal.protocol import (
+    EndedJobs,
+    Job,
+    JobKind,
+    Journal,
+    job_id,
+    quote_skill,
+    wants_reply,
+)
 from tasks.journal.sqlite_database import JournalDatabase
 from tasks.journal.sqlite_dead_letters import SqliteDeadLetters
 
@@ -180,6 +188,25 @@ class SqliteJournal(SqliteDeadLetters, Journal):
                 "DELETE FROM jobs WHERE kind = ? AND state != 'accepted' AND finished < ?",
                 (kind, time.time() - age_seconds),
             ).rowcount
+
+    @override
+    def forget_skill(self, skill_id: str) -> int:
+        named = quote_skill(skill_id)
+        with self._database.transaction(durable=True) as connection:
+            connection.execute(
+                "UPDATE jobs SET state = 'cancelled', finished = ?1, owed = 0 WHERE kind = 'event' "
+                "AND state = 'accepted' AND instr(payload, ?2) AND instr(payload, ?3)",
+                (time.time(), named, quote_skill(SKILL_UPSERTED)),
+            )
+            return connection.execute(
+                "DELETE FROM jobs WHERE state != 'accepted' "
+                "AND (instr(payload, ?1) OR instr(coalesce(outcome, ''), ?1))",
+                (named,),
+            ).rowcount
+
+    @override
+    def overwrite_deleted(self) -> None:
+        self._database.overwrite_deleted()
 
     @override
     def list_pending_replies(self, limit: int = 100) -> list[str]:

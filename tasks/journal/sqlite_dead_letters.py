@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from config.errors import NotFoundError
 from tasks.journal import protocol
-from tasks.journal.protocol import DeadLetter, DeadLetterStore
+from tasks.journal.protocol import DeadLetter, DeadLetterStore, quote_skill
 from tasks.journal.sqlite_database import JournalDatabase
 
 
@@ -67,6 +67,14 @@ class SqliteDeadLetters(DeadLetterStore):
         with self._database.transaction() as connection:
             deleted = connection.execute("DELETE FROM letters WHERE id = ?", (letter_id,))
             return deleted.rowcount == 1
+
+    @override
+    def forget_letters(self, skill_id: str) -> int:
+        named = quote_skill(skill_id)
+        with self._database.transaction(durable=True) as connection:
+            return connection.execute(
+                "DELETE FROM letters WHERE instr(ids, ?1) OR instr(body, ?1)", (named,)
+            ).rowcount
 
 
 def _to_dead_letter(row: tuple[Any, ...]) -> DeadLetter:

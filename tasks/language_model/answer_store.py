@@ -110,6 +110,15 @@ class AnswerStore(Protocol):
         """Store JSON objects by subject, durably. The first one of a subject is kept."""
         ...
 
+    def forget(self, subjects: Sequence[str]) -> int:
+        """Delete the refinements of these subjects, and all answers: they are named by their
+        request alone, and may quote any skill. Returns how many were deleted.
+
+        What other answers say is kept as refinements. Nothing deleted stays readable, as far as a
+        client can.
+        """
+        ...
+
     def close(self) -> None:
         """Release files and connections."""
         ...

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from config.language_model_settings import ModelStage
 from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import PREFIX, rewrite_log, translate_errors
 from tasks.language_model.answer_store import (
     AnswerStore,
     RefinementKind,
@@ -194,6 +194,17 @@ class RedisAnswerStore(AnswerStore):
             for subject, document in documents.items():
                 pipeline.hsetnx(_refinements_key(kind), subject, json.dumps(document))
             pipeline.execute()
+
+    @override
+    def forget(self, subjects: Sequence[str]) -> int:
+        deleted = 0
+        with self._connected() as client:
+            for key in client.scan_iter(match=_ANSWER + "*", count=_BATCH_SIZE):
+                deleted += client.delete(key)
+            for key in client.scan_iter(match=_REFINEMENTS + "*", count=_BATCH_SIZE):
+                deleted += client.hdel(key, *subjects) if subjects else 0
+            rewrite_log(client)
+        return int(deleted)
 
     @override
     def close(self) -> None:

@@ -177,6 +177,17 @@ class SqliteAnswerStore(AnswerStore):
         self._file.sync()
 
     @override
+    def forget(self, subjects: Sequence[str]) -> int:
+        with self._file.transaction() as connection:
+            answers = connection.execute("DELETE FROM answers").rowcount
+            refinements = connection.execute(
+                "DELETE FROM refinements WHERE subject IN (SELECT value FROM json_each(?))",
+                (json.dumps(list(subjects)),),
+            ).rowcount
+        self._file.overwrite_deleted()
+        return answers + refinements
+
+    @override
     def close(self) -> None:
         self._file.close()
 

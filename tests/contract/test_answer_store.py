@@ -293,3 +293,13 @@ def compete(work: Any, place: Place, items: list[str]) -> list[list[str]]:
 def run_together(work: Any, place: Place, items: list[str], together: Any, results: Any) -> None:
     together.wait(120)
     results.put(work(place, items))
+
+
+def test_what_is_forgotten_is_gone_with_all_answers(answers: AnswerStore) -> None:
+    answers.save_answer("key", "roles", "model", StoredAnswer('{"text": "of a skill"}'))
+    answers.save_refinements(KIND, {"gone": {"a": 1}, "kept": {"b": 2}})
+    answers.save_refinements(RefinementKind("judge", "other", 2), {"gone": {"c": 3}})
+    assert answers.forget(["gone", "unknown"]) == 3
+    assert answers.get_answer("key") is None
+    assert answers.get_refinements(KIND, ["gone", "kept"]) == {"kept": {"b": 2}}
+    assert answers.forget([]) == 0

@@ -15,7 +15,14 @@ import pytest
 
 from config.errors import NotFoundError
 from config.server_settings import ServerSettings
-from skills.events import Event, QueryAsked, SourceChanged, new_event, replace_origin
+from skills.events import (
+    Event,
+    QueryAsked,
+    SkillUpserted,
+    SourceChanged,
+    new_event,
+    replace_origin,
+)
 from tasks.broker.redis_connection import connect
 from tasks.journal.protocol import (
     MAX_BODY_CHARACTERS,
@@ -478,3 +485,41 @@ def test_many_processes_add_each_job_once(place: Place) -> None:
         for process in processes:
             process.join(120)
         assert sorted(accepted) == sorted(event.id for event in events)
+
+
+# -- purges
+
+
+def test_a_forgotten_skill_is_named_by_no_ended_job(journal: Journal) -> None:
+    skill_id = 'team:größe "x"'
+    files = {"SKILL.md": "---\nname: x\ndescription: y\n---\nText."}
+    brought = new_event(SkillUpserted(skill_id=skill_id, files=files), "skillbus/test")
+    other = new_event(SkillUpserted(skill_id="team:other", files=files), "skillbus/test")
+    answered, unanswered, unrelated = asked(), asked(), asked()
+    for event in (brought, other):
+        journal.add_job(event, "event")
+    for event in (answered, unanswered, unrelated):
+        journal.add_job(event, "query")
+    journal.finish_job(answered.id, {"skills": [{"skill_id": skill_id, "text": "Text."}]})
+    journal.finish_job(unrelated.id, {"skills": [{"skill_id": "team:other"}]})
+    assert journal.forget_skill(skill_id) == 2
+    journal.overwrite_deleted()
+    assert journal.list_open_jobs("event") == [other.id]
+    assert journal.list_open_jobs("query") == [unanswered.id]
+    assert journal.get_job(unrelated.id).state == "done"
+    for gone in (brought, answered):
+        with pytest.raises(NotFoundError):
+            journal.get_job(gone.id)
+    assert journal.forget_skill(skill_id) == 0
+
+
+def test_a_forgotten_skill_is_named_by_no_letter(journal: Journal) -> None:
+    kept = letter(1, ids=("team:a2",))
+    for one in (
+        letter(0, ids=("team:a", "team:b")),
+        kept,
+        letter(2, ids=(), body='{"x":"team:a"}'),
+    ):
+        journal.add_dead_letter(one)
+    assert journal.forget_letters("team:a") == 2
+    assert journal.list_dead_letters() == [kept]

@@ -757,3 +757,32 @@ class TestCompletions:
         assert search_completed(opened, "pottery") == []
         opened.close()
         assert not (tmp_path / "index" / "completed").exists()
+
+
+def test_an_index_answers_as_before_when_deleted_documents_were_overwritten(
+    opener: Opener, tmp_path: Path
+) -> None:
+    """Of so many documents that there are packs."""
+    opened = opener(tmp_path / "index")
+    names = [f"loom-{number}" for number in range(120)]
+    opened.add([document(name) for name in names])
+    opened.close()
+    opened = opener(tmp_path / "index")
+    reading = opener(tmp_path / "index", writable=False)
+    gone = [RevisionKey(f"home:{name}", 1) for name in names[:30]]
+    before = [hit.key for hit in reading.search_lexical({"loom": 1.0}, 200, ANY)]
+    opened.delete(gone)
+    opened.overwrite_deleted()
+    opened.add([document("loom-new")])
+    for index in (opened, reading):
+        found = {hit.key for hit in index.search_lexical({"loom": 1.0}, 200, ANY)}
+        assert found == {*before, RevisionKey("home:loom-new", 1)}.difference(gone)
+        left = [key for key in before if key not in gone][:50]
+        assert set(index.get_forward_records([*left, *gone])) == set(left)
+        assert set(index.get_skill_vectors([*left, *gone])) == set(left)
+        index.close()
+    again = opener(tmp_path / "index")
+    again.delete(again.list_keys())
+    again.overwrite_deleted()
+    assert again.search_lexical({"loom": 1.0}, 200, ANY) == []
+    again.close()

@@ -128,10 +128,10 @@ class SkillGraphContract:
         graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
         graph.remove([key("a", 4), key("b", 5)])
         graph.request_ingest([("lib:b", "lib", "b")], 6)
-        assert graph.prune_removed(3600) == 0
-        assert graph.prune_removed(-1) == 1
+        assert graph.prune_removed(3600) == []
+        assert graph.prune_removed(-1) == ["lib:a"]
         assert [entry.path for entry in graph.get_entries()] == ["b", "c"]
-        assert graph.prune_removed(-1) == 0
+        assert graph.prune_removed(-1) == []
 
     # -- sources and cursors
     def test_sources(self, graph: SkillGraph) -> None:

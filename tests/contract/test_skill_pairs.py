@@ -193,3 +193,17 @@ def test_a_query_is_bounded(store: SkillPairStore, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(protocol, "MAX_PAIRS", 2)
     store.record("q2", [], [("lib:a", f"lib:{number}", REDUNDANT) for number in range(9)])
     assert len(store.list_rejected_pairs(1, 10)) == 2
+
+
+def test_verdicts_about_forgotten_contents_are_gone(store: SkillPairStore) -> None:
+    store.save_verdicts(
+        KIND, [verdict("a", "b", "conflict"), verdict("a", "c"), verdict("b", "c", "conflict")]
+    )
+    store.claim_pairs(KIND, "a", [asked("a", "d")])
+    assert store.forget(["a", "unknown"]) == 3
+    assert store.find_known(KIND, [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c")]) == {("b", "c")}
+    assert store.find_links(KIND, ["a", "b"]) == {
+        "a": [],
+        "b": [verdict("b", "c", "conflict")],
+    }
+    assert store.list_claimed(KIND, "a") == []

@@ -31,6 +31,9 @@ class ChangingRoute:
 CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
     ("POST", "/v1/skills"): ChangingRoute("skills.upload", ("source", "path")),
     ("DELETE", "/v1/skills/{skill_id}"): ChangingRoute("skills.remove", ("skill_id",)),
+    ("DELETE", "/v1/skills/{skill_id}/revisions"): ChangingRoute("skills.purge", ("skill_id",)),
+    ("POST", "/v1/pins"): ChangingRoute("pins.add"),
+    ("DELETE", "/v1/pins/{skill_id}"): ChangingRoute("pins.remove", ("skill_id",)),
     ("POST", "/v1/sources"): ChangingRoute("sources.add"),
     ("POST", "/v1/sources/{source_id}"): ChangingRoute("sources.refresh", ("source_id",)),
     ("DELETE", "/v1/sources/{source_id}"): ChangingRoute("sources.remove", ("source_id",)),

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from config.settings import Settings
 from search.protocol import SearchIndex
+from search.revision_history import RevisionHistory
 from tasks.broker.broker_config import server_broker_config
 from tasks.celery_app import create_app
 from tasks.coordination.redis import RedisCoordinator
@@ -23,6 +24,7 @@ from workers.backend.stores import (
     open_answers,
     open_coordinator,
     open_graph,
+    open_history,
     open_index,
     open_journal,
     open_outcomes,
@@ -68,6 +70,7 @@ class DistributedBackend(StoreBackend):
         self._index: Lazy[SearchIndex] = Lazy(
             lambda: open_index(settings, self._stack, writable=False)
         )
+        self._history: Lazy[RevisionHistory] = Lazy(lambda: open_history(settings, self._stack))
         self._answers = Lazy(lambda: open_answers(settings, self._stack))
         self._deployment_status: Lazy[DeploymentStatus] = Lazy(self._open_deployment_status)
 
@@ -115,6 +118,14 @@ class DistributedBackend(StoreBackend):
     @override
     def answer_store(self) -> AnswerStore | None:
         return self._answers.get()
+
+    @override
+    def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
+        return open_index(self.settings, stack, writable=True)
+
+    @override
+    def history_store(self) -> RevisionHistory:
+        return self._history.get()
 
     @override
     def outcome_store(self) -> OutcomeStore:

@@ -19,6 +19,7 @@ from typing_extensions import override
 from config.errors import SkillbusError, TransientError
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
+from search.revision_history import RevisionHistory
 from skills.events import QueryAsked
 from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
@@ -31,11 +32,11 @@ from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, Deadline
 from tasks.send import queue_depth, send_task
-from tasks.services import Services
+from tasks.services import Lazy, Services
 from workers.backend.home import create_home
 from workers.backend.protocol import EmbedMode, RefineMode
 from workers.backend.store_backend import StoreBackend
-from workers.backend.stores import open_services, require_library
+from workers.backend.stores import open_history, open_services, require_library
 from workers.backend.writer_lock import WriterLock
 from workers.monitoring.status import home_status, oldest_change_age_seconds
 from workers.processes.embedded_consumer import ThreadedConsumer
@@ -118,6 +119,9 @@ class EmbeddedBackend(StoreBackend):
             self.services = self._open(opening)
             self._stack = opening.pop_all()
         self.graph, self.journal = self.services.graph, self.services.journal
+        self._history: Lazy[RevisionHistory] = Lazy(
+            lambda: self.services.history or open_history(settings, self._stack)
+        )
         self.coordinator, self.stopping = self.services.coordinator, self.services.stopping
         self.app = create_app(lambda: self.services, ALL_QUEUES, memory_broker_config())
         # Celery runs tasks on threads through the default application, whichever received them.
@@ -271,6 +275,18 @@ class EmbeddedBackend(StoreBackend):
     @override
     def answer_store(self) -> AnswerStore | None:
         return self.services.answers
+
+    @override
+    def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
+        return self.services.index
+
+    @override
+    def drop_statistics(self) -> None:
+        self.services.library.drop_saved()
+
+    @override
+    def history_store(self) -> RevisionHistory:
+        return self._history.get()
 
     @override
     def outcome_store(self) -> OutcomeStore:

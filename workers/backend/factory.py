@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from config.settings import Settings
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from workers.backend.protocol import Backend, EmbedMode, RefineMode
     from workers.backend.serve import ServeBackend
     from workers.backend.store_backend import StoreBackend
+    from workers.library.revisions import RevisionReader
     from workers.library.skill_reader import SkillReader, Stores
 
 
@@ -88,3 +90,18 @@ def open_skill_reader(settings: Settings) -> SkillReader:
         return graph, index, open_answers(settings, stack)
 
     return SkillReader(settings, open_stores)
+
+
+@contextmanager
+def open_revision_reader(settings: Settings) -> Iterator[RevisionReader]:
+    """A reader of the revisions of skills; raises UsageError if there is no library."""
+    from workers.backend.stores import open_graph, open_history, open_index
+    from workers.library.revisions import RevisionReader
+
+    with ExitStack() as stack:
+        yield RevisionReader(
+            settings,
+            open_graph(settings, stack, writable=False),
+            open_index(settings, stack, writable=False),
+            open_history(settings, stack),
+        )

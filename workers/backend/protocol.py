@@ -142,6 +142,26 @@ class Backend(Protocol):
         """Take a dismissal back; raises NotFoundError if there is none."""
         ...
 
+    # -- revisions
+    def purge_skill(self, skill_id: str) -> dict[str, Any]:
+        """Remove a skill and every trace of its text; returns what was removed, and why it may come
+        back (`tasks.history.purge.purge_skill`).
+
+        Raises UsageError while an index that a reindex replaced still holds it.
+        """
+        ...
+
+    def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
+        """Pin a skill to a revision, by default the published one; returns the pin as data.
+
+        Raises as `workers.library.pins.pin_skill` does.
+        """
+        ...
+
+    def unpin_skill(self, skill_id: str) -> None:
+        """Take a pin back; raises NotFoundError if there is none."""
+        ...
+
     # -- refinement
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         """Have published skills refined, the first ones if there are many; False if nothing was

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from typing_extensions import override
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
     from workers.library.skill_reader import SkillReader, Stores
+
+_PURGE_SECONDS = 3_600.0
+"""How long a purge may take, which writes the files of the library anew."""
 
 
 class ServeBackend(Backend):
@@ -131,6 +134,20 @@ class ServeBackend(Backend):
     @override
     def restore_link(self, place: LinkPlace) -> None:
         self._client.delete(f"/v1/links/dismissed?{urlencode(_link_data(place))}")
+
+    @override
+    def purge_skill(self, skill_id: str) -> dict[str, Any]:
+        path = f"/v1/skills/{quote(skill_id)}/revisions"
+        return dict(self._client.delete(path, seconds=_PURGE_SECONDS))
+
+    @override
+    def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
+        body = {"skill_id": skill_id, "seq": seq, "reason": reason}
+        return dict(self._client.post("/v1/pins", body))
+
+    @override
+    def unpin_skill(self, skill_id: str) -> None:
+        self._client.delete(f"/v1/pins/{quote(skill_id)}")
 
     @override
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:

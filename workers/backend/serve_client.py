@@ -55,17 +55,18 @@ class ServeClient:
         """POST JSON data to a path; JSON data."""
         return self._call("POST", path, body)
 
-    def delete(self, path: str) -> Any:
-        """DELETE a path; JSON data, None for an empty response."""
-        return self._call("DELETE", path, None)
+    def delete(self, path: str, seconds: float = _TIMEOUT_SECONDS) -> Any:
+        """DELETE a path; JSON data, None for an empty response. seconds: time limit."""
+        return self._call("DELETE", path, None, seconds)
 
-    def _call(self, method: str, path: str, body: Any) -> Any:
+    def _call(self, method: str, path: str, body: Any, seconds: float = _TIMEOUT_SECONDS) -> Any:
         try:
             response = self._client.request(
                 method,
                 path,
                 json=body,
                 headers=context_headers(current_context()) | recorded_headers(),
+                timeout=seconds,
             )
         except self._httpx.TransportError as error:
             raise TransientError(f"skillbus serve does not answer: {error}") from error

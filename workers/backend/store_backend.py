@@ -18,6 +18,7 @@ from config.errors import PermanentError, SkillbusError, TransientError, UsageEr
 from graph.protocol import SkillGraph
 from graph.records import LinkPlace
 from search.protocol import SearchIndex
+from search.revision_history import RevisionHistory
 from skills.events import (
     Event,
     EventData,
@@ -29,6 +30,7 @@ from skills.events import (
     with_trace_context,
 )
 from tasks.coordination.protocol import Coordinator
+from tasks.history.purge import PurgeStores, purge_skill
 from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
 from tasks.language_model.answer_store import AnswerStore
@@ -38,8 +40,10 @@ from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
+from workers.backend.model_stores import check_no_replaced_index, open_model_stores
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
-from workers.library import dead_letters, link_dismissals
+from workers.library import dead_letters, link_dismissals, pins
+from workers.library.revisions import RevisionReader, pin_data
 from workers.library.skill_data import dismissal_data
 from workers.library.skill_reader import SkillReader
 
@@ -78,6 +82,10 @@ class StoreBackend(Backend, ABC):
         """The answers of the language model; None if none is in use."""
 
     @abstractmethod
+    def history_store(self) -> RevisionHistory:
+        """Superseded revisions of skills."""
+
+    @abstractmethod
     def outcome_store(self) -> OutcomeStore:
         """Answered queries and their outcomes."""
 
@@ -101,6 +109,11 @@ class StoreBackend(Backend, ABC):
         return SkillReader(
             self.settings, lambda _: (self.graph, self.search_index(), self.answer_store())
         )
+
+    @cached_property
+    def revisions(self) -> RevisionReader:
+        """Reads and compares revisions of skills."""
+        return RevisionReader(self.settings, self.graph, self.search_index(), self.history_store())
 
     # -- events
     @override
@@ -244,6 +257,53 @@ class StoreBackend(Backend, ABC):
         """Have the marked skills linked; if that fails, the reconciler sends the task later."""
         with contextlib.suppress(TransientError):
             send_task_if_room(self.app, LINK.name, [])
+
+    # -- revisions
+    @abstractmethod
+    def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
+        """The search index, opened for writing; closed with the stack if it was opened for this."""
+
+    def drop_statistics(self) -> None:
+        """Delete the saved statistics of the library."""
+
+    @override
+    def purge_skill(self, skill_id: str) -> dict[str, Any]:
+        with contextlib.ExitStack() as stack:
+            check_no_replaced_index(self.settings)
+            answers, skill_pairs = open_model_stores(self.settings, stack)
+            return purge_skill(
+                PurgeStores(
+                    settings=self.settings,
+                    graph=self.graph,
+                    index=self.purge_index(stack),
+                    history=self.history_store(),
+                    journal=self.journal,
+                    coordinator=self.coordinator,
+                    answers=answers,
+                    skill_pairs=skill_pairs,
+                    drop_statistics=self.drop_statistics,
+                ),
+                skill_id,
+            )
+
+    @override
+    def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
+        pin = pins.pin_skill(
+            *(self.settings, self.graph, self.history_store(), self.revisions),
+            *(skill_id, seq, reason),
+        )
+        self._send_waiting()
+        return pin_data(pin)
+
+    @override
+    def unpin_skill(self, skill_id: str) -> None:
+        pins.unpin_skill(self.graph, self.history_store(), skill_id)
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        """Have requested ingest sent; if that fails, the reconciler does so later."""
+        with contextlib.suppress(TransientError):
+            self.send_maintenance()
 
     # -- refinement
     @override

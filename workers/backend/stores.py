@@ -15,6 +15,7 @@ from search.models.batch_encoder import BatchEncoder
 from search.models.identity import EncoderIdentity
 from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
+from search.revision_history import HistoryLimits, RevisionHistory
 from search.scoring.record_source import MemoryRecords, RecordSource
 from search.skill_analysis import ANALYSIS_VERSION
 from tasks.coordination.local import LocalCoordinator
@@ -186,6 +187,23 @@ def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeSto
     return outcomes
 
 
+def open_history(settings: Settings, stack: contextlib.ExitStack) -> RevisionHistory:
+    """Superseded revisions of skills, closed with the stack; also readable where none are kept any
+    more."""
+    limits = HistoryLimits(settings.history.revisions, settings.history.bytes)
+    history: RevisionHistory
+    if settings.distributed:
+        from search.elastic.revision_history import ElasticsearchRevisionHistory
+
+        history = ElasticsearchRevisionHistory(settings.servers, limits)
+    else:
+        from tasks.history.sqlite import SqliteRevisionHistory
+
+        history = SqliteRevisionHistory(settings.home / "history.db", limits)
+    stack.callback(history.close)
+    return history
+
+
 def open_linker(
     settings: Settings,
     graph: SkillGraph,
@@ -252,6 +270,7 @@ def open_services(
         linker=open_linker(settings, graph, skill_pairs, learned_links),
         outcomes=outcomes,
         learned_links=learned_links,
+        history=open_history(settings, stack) if writable and settings.history.revisions else None,
         past_tasks=PastTasks(outcomes, loaded.get, settings.learning),
         usage_counter=UsageCounter(graph),
         language_model=_lazy_language_model(settings, stack, answers, measures),

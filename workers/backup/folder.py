@@ -23,6 +23,7 @@ FORMAT = 1
 """Incremented when this version of skillbus cannot read the backups of earlier ones."""
 
 INDEX, CATALOG, KEYS, UPLOADS = "index", "catalog.jsonl.gz", "redis.jsonl.gz", "uploads"
+HISTORY = "history.db"
 _MANIFEST = "manifest.json"
 
 Kind = Literal["home", "servers"]

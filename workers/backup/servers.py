@@ -1,4 +1,4 @@
-"""Backup and restoration of a distributed library: Redis, then Neo4j, then Elasticsearch.
+"""Backup and restoration of a distributed library: Redis, history, Neo4j, search index.
 
 In this order a backup is consistent while workers run. An event that the copy of the journal calls
 done is in the copy of the catalog; one that is open there is carried out again, which changes
@@ -24,9 +24,10 @@ from tasks.ingest.maintain import DELETION
 from tasks.ingest.reindex import IndexCopier, ReportProgress
 from tasks.sources.uploads.store import copy_uploads, uploads_folder
 from workers.backend.local_replacement import open_earlier_index
-from workers.backend.stores import open_coordinator
+from workers.backend.stores import open_coordinator, open_history
 from workers.backup.folder import (
     CATALOG,
+    HISTORY,
     INDEX,
     KEYS,
     UPLOADS,
@@ -37,6 +38,7 @@ from workers.backup.folder import (
     write_lines,
     write_manifest,
 )
+from workers.backup.history_copy import copy_history, restore_history
 from workers.backup.index_copy import copy_revisions
 from workers.processes.process_name import unique_process_name
 
@@ -61,6 +63,7 @@ class ServerStores:
             caching=False,
         )
         stack.callback(self.index.close)
+        self.history = open_history(settings, stack)
         self.coordinator: RedisCoordinator = open_coordinator(
             settings, stack, lambda _: 0, unique_process_name()
         )
@@ -86,6 +89,7 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
         hold_revisions()
         stack.callback(stores.coordinator.pause, DELETION, "", 1.0)
         write_lines(folder / KEYS, stores.redis.read())
+        copy_history(stores.history, folder / HISTORY)
         stores.catalog.read(lambda rows: write_lines(folder / CATALOG, rows))
         pointers = _read_pointers(folder)
         missing = copy_revisions(stores.index, stores.identity, pointers, folder / INDEX, report)
@@ -114,6 +118,8 @@ def restore_servers(settings: Settings, folder: Path, progress: ReportProgress) 
         stores = ServerStores(settings, stack, writable=True)
         _check_target(stores, manifest, uploads)
         _copy_index(stores, folder, stack, progress)
+        if HISTORY in manifest.files:  # backups of earlier versions have none
+            restore_history(folder / HISTORY, stores.history)
         stores.catalog.write(_read_rows(folder))
         stores.redis.write(StoredKey(*row) for row in read_lines(folder / KEYS))
         copy_uploads(folder / UPLOADS, uploads)
@@ -138,6 +144,11 @@ def _check_target(stores: ServerStores, manifest: Manifest, uploads: Path) -> No
     if keys := stores.index.list_keys():
         raise UsageError(
             f"Elasticsearch holds {len(keys)} revisions under this "
+            "servers.elasticsearch_prefix: restore into an index without a library"
+        )
+    if next(stores.history.read_all(), None) is not None:
+        raise UsageError(
+            "Elasticsearch holds earlier revisions of skills under this "
             "servers.elasticsearch_prefix: restore into an index without a library"
         )
     if any(path.is_file() for path in uploads.rglob("*")):

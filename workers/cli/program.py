@@ -22,6 +22,7 @@ _COMMANDS = {
     "outcomes": "workers.cli.outcomes.manage:outcomes",
     "refine": "workers.cli.library.refine:refine",
     "skills": "workers.cli.library.skills:skills",
+    "pins": "workers.cli.library.pins:pins",
     "links": "workers.cli.library.links:links",
     "sources": "workers.cli.library.sources:sources",
     "failures": "workers.cli.library.failures:failures",

@@ -22,7 +22,9 @@ from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
 from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
+from workers.http.routes.pins import pin_routes
 from workers.http.routes.queries import query_routes
+from workers.http.routes.revisions import revision_routes
 from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
 from workers.http.routes.telemetry import telemetry_routes
@@ -105,6 +107,8 @@ def create_api(
     for routes in (
         query_routes,
         outcome_routes,
+        revision_routes,
+        pin_routes,
         skill_routes,
         upload_routes,
         source_routes,

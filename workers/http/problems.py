@@ -123,10 +123,19 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
 
 
 def _allowed_methods(request: Request) -> set[str]:
-    """Return the methods of all routes of a path; each route knows only its own."""
+    """Return the methods of all routes of a path; each route knows only its own.
+
+    Of the routes that match, those of the first: the path of a later one may be more general, as
+    that of a skill, whose id may hold slashes.
+    """
     path = request.scope["path"]
-    matching = (route for route in request.app.state.routes if route.path_regex.match(path))
-    return {method for route in matching for method in route.methods}
+    matching = [route for route in request.app.state.routes if route.path_regex.match(path)]
+    return {
+        method
+        for route in matching
+        if route.path_format == matching[0].path_format
+        for method in route.methods
+    }
 
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> JSONResponse:

@@ -112,7 +112,7 @@ MATCH (s:Skill) WHERE s.state = 'removed' AND s.skill_id IS NOT NULL AND s.waiti
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit
 SET s.locked = true REMOVE s.locked
 WITH s WHERE s.state = 'removed' AND s.waiting IS NULL AND NOT EXISTS { (s)--() }
-DELETE s RETURN count(*)
+WITH s, s.skill_id AS pruned DELETE s RETURN pruned
 
 // name: mark_unchanged
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})

@@ -144,6 +144,21 @@ class PackWriter:
         if due:
             self._commit(self._append(record))
 
+    def rewrite(self) -> None:
+        """Write the pack anew without deleted rows, if there is one; the former files are
+        deleted."""
+        with self._store.read_connection() as connection:
+            if read_record(connection, self._pack) is None:
+                return
+            has_rows = self._count_tail(connection, 0, 1) > 0
+        record = PackRecord(f"{self._pack.name}-{secrets.token_hex(8)}", 0, 0)
+        if has_rows:
+            self._commit(self._append(record))
+            return
+        with self._store.write_transaction() as connection:
+            connection.execute("DELETE FROM packs WHERE name = ?", (self._pack.name,))
+        self._delete_others(record)
+
     def _count_tail(self, connection: sqlite3.Connection, last: int, most: int) -> int:
         """The number of rows that a pack lacks, at most `most`."""
         table, number = self._pack.table, self._pack.number
@@ -208,6 +223,9 @@ class PackWriter:
                 (self._pack.name, self._pack.version, *record),
             )
         self._checked = record
+        self._delete_others(record)
+
+    def _delete_others(self, record: PackRecord) -> None:
         for other in self._folder.glob(f"{self._pack.name}-*"):
             if other.name != record.folder:
                 # Processes that have mapped it keep their maps.

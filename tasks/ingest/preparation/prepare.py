@@ -118,7 +118,11 @@ def prepare_skill(
         )
     except PermanentError as error:
         return UnreadableSkill(str(error))
-    parsed = parsed.with_completions(request.completions)
+    return prepare_parsed(parsed.with_completions(request.completions))
+
+
+def prepare_parsed(parsed: ParsedSkill) -> PreparedSkill:
+    """Prepare a skill that was parsed before."""
     analysis, background = analyse_skill(parsed), load_background()
     return PreparedSkill(
         parsed,

@@ -127,6 +127,11 @@ class SkillPairStore(Protocol):
         """Return how often each reason was given."""
         ...
 
+    def forget(self, hashes: Sequence[str]) -> int:
+        """Delete the verdicts and reservations of pairs with one of these contents; returns how
+        many."""
+        ...
+
     def close(self) -> None:
         """Release files and connections."""
         ...

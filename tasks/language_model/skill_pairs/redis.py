@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from config.server_settings import ServerSettings
 from skills.bundle.rejection import RejectionReason
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import PREFIX, rewrite_log, translate_errors
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
@@ -44,6 +44,8 @@ _NUMBER = PREFIX + "rejecting-number"
 _PAIRS = PREFIX + "compared-pairs"
 """Compared pairs by the number of their queries."""
 _REASONS = PREFIX + "rejection-reasons"
+
+_SCAN_COUNT = 1_000
 
 _RECORD = """
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) then return 0 end
@@ -207,6 +209,22 @@ class RedisSkillPairs(SkillPairStore):
         with self._connected() as client:
             counts = client.hgetall(_REASONS)
         return {reason: int(count) for reason, count in sorted(counts.items())}
+
+    @override
+    def forget(self, hashes: Sequence[str]) -> int:
+        deleted = 0
+        with self._connected() as client:
+            for one in hashes:
+                for key in client.scan_iter(match=f"{_VERDICTS}*:{one}", count=_SCAN_COUNT):
+                    kind = key.removeprefix(_VERDICTS).removesuffix(f":{one}")
+                    others = client.hkeys(key)
+                    for other in others:
+                        client.hdel(f"{_VERDICTS}{kind}:{other}", one)
+                    deleted += len(others)
+                    client.srem(f"{_LINKED}{kind}", one)
+                    client.delete(key)
+            rewrite_log(client)
+        return deleted
 
     @override
     def close(self) -> None:

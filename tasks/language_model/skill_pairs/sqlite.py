@@ -207,5 +207,16 @@ class SqliteSkillPairs(SkillPairStore):
         return dict(rows)
 
     @override
+    def forget(self, hashes: Sequence[str]) -> int:
+        with self._file.transaction() as connection:
+            deleted = connection.execute(
+                "DELETE FROM pair_verdicts WHERE one IN (SELECT value FROM json_each(?1)) "
+                "OR other IN (SELECT value FROM json_each(?1))",
+                (json.dumps(list(hashes)),),
+            ).rowcount
+        self._file.overwrite_deleted()
+        return deleted
+
+    @override
     def close(self) -> None:
         self._file.close()

@@ -127,6 +127,13 @@ class PublishedLibrary:
                 self._saved.save(SavedLibrary(self._epoch, pointers, self._snapshot.statistics))
                 self._unsaved = 0
 
+    def drop_saved(self) -> None:
+        """Delete the saved statistics; the next `save` writes them again."""
+        if self._saved is not None:
+            with self._lock:
+                self._saved.delete()
+                self._unsaved = max(_MIN_UNSAVED, len(self._snapshot.pointers))
+
     def drop_newer_saved(self) -> None:
         """Delete saved statistics that are newer than the catalog, which was then restored from a
         backup. Called by the writing process before the catalog grows beyond them."""

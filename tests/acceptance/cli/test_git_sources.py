@@ -11,6 +11,7 @@ import pytest
 from graph.local.store import SqliteSkillGraph
 from tests.support.program.program import Skillbus
 from tests.support.program.secrecy import made_up
+from tests.support.program.traces import find_traces
 from tests.support.samples.library import write_skill
 from tests.support.servers.git_remote import PushedRepository, served_over_http
 
@@ -76,3 +77,24 @@ def test_addresses_that_are_refused(skillbus: Skillbus, url: str, said: str) -> 
     error = skillbus("sources", "add", url, code=2).err
     assert said in error
     assert made_up("x") not in error
+
+
+def test_a_purge_needs_the_repository_without_the_skill(
+    skillbus: Skillbus, remote: PushedRepository, address: str
+) -> None:
+    write_skill(remote.tree / "skills", "tide-tables", "Read the quixzotter tables")
+    remote.push()
+    skillbus("sources", "add", address, "--path", "skills")
+    refused = skillbus("skills", "purge", "crafts:tide-tables", "--yes", code=2)
+    assert "still has tide-tables" in refused.err
+    assert skillbus.skills()["crafts:tide-tables"]["state"] == "published"
+    remote.git("rm", "-r", "-q", "skills/tide-tables")
+    remote.push()
+    skillbus("sources", "refresh", "crafts")
+    assert find_traces(skillbus.home, ["quixzotter"])
+    report = skillbus("skills", "purge", "crafts:tide-tables", "--yes", "--json").data
+    assert report["comes_back"] == ""
+    assert find_traces(skillbus.home, ["quixzotter"]) == []
+    skillbus("sources", "refresh", "crafts")
+    assert find_traces(skillbus.home, ["quixzotter"]) == []
+    assert skillbus.chosen("glaze stoneware in a kiln")[0] == "crafts:kiln-firing"

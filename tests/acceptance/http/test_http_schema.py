@@ -31,12 +31,14 @@ MANY = 60
 
 ANY_CONTENT = {
     ("GET", "/v1/skills"),
+    ("GET", "/v1/skills/{skill_id}/revisions/diff"),
     ("GET", "/v1/usage"),
     ("GET", "/v1/usage/copies"),
     ("GET", "/v1/usage/unanswered"),
     ("GET", "/v1/usage/unused"),
     ("POST", "/v1/events"),
     ("POST", "/v1/links/dismissed"),
+    ("POST", "/v1/pins"),
     ("POST", "/v1/queries"),
     ("POST", "/v1/queries/{query_id}/outcomes"),
     ("POST", "/v1/skills"),
@@ -44,9 +46,9 @@ ANY_CONTENT = {
     ("POST", "/v1/webhooks/{host}"),
 }
 """Requests that may be refused though they are of the right form: no schema says which paths lead
-out of a folder, which directories are allowed, what an archive is, what a host tells, which text
-is the cursor of a page, whose usage a token may see, that an obstacle is one of a session, or which
-fields of an outcome go together."""
+out of a folder, which revision is the first of its skill, which directories are allowed, what an
+archive is, what a host tells, which text is the cursor of a page, whose usage a token may see, that
+an obstacle is one of a session, or which fields of an outcome go together."""
 
 ANY_BODY = {("POST", "/v1/skills")}
 """Requests whose body may be any text."""
@@ -58,6 +60,9 @@ NOT_THERE = {
     ("DELETE", "/v1/links/dismissed"),
 }
 """What succeeds only for a dead letter or a dismissal, and no case names one."""
+
+PURGED = {("DELETE", "/v1/skills/{skill_id}/revisions"): {"skill_id": "crafts:map-projection"}}
+"""Ids that exist, for what would take the known ones away from others."""
 
 
 def published() -> Any:
@@ -101,6 +106,9 @@ class Gateway:
             excluded.append(CHECKS.get_one("positive_data_acceptance"))
         if (case.method, case.path) in ANY_BODY:
             excluded.append(CHECKS.get_one("negative_data_rejection"))
+        if case.path.startswith("/v1/skills/{skill_id}/revisions"):
+            # The id of a skill may end so: then DELETE is about that skill.
+            excluded.append(CHECKS.get_one("unsupported_method"))
         case.validate_response(answer, excluded_checks=excluded)
 
     def _signed(self, case: Any) -> dict[str, str]:
@@ -144,6 +152,8 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     crafts = write_topics(base / "crafts")
     write_skill(crafts, "violin-setup", depends="[bread-baking]")
     skillbus("sync", str(crafts))
+    write_skill(crafts, "kiln-firing", body="# Kiln\n\nFire it once more.\n")
+    skillbus("sync", str(crafts))
     secrets = {one: skillbus("tokens", "add", one, "--scope", one).out.strip() for one in SCOPES}
     address = f"127.0.0.1:{free_port()}"
     write_skill(base / "spare", "soldering", "Solder a loose wire to a circuit board")
@@ -158,6 +168,7 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
             "type": "dependency",
             "reason": "a violin needs no bread",
         },
+        "/v1/pins": {"skill_id": "crafts:kiln-firing", "reason": "to be reviewed"},
         "/v1/queries/{query_id}/outcomes": {
             "outcomes": [{"skill_id": "crafts:kiln-firing", "outcome": "helped"}]
         },
@@ -176,7 +187,9 @@ def known_ids(address: str, secret: str, source: dict[str, str]) -> dict[str, st
         query = {"task": "fire stoneware in a kiln"}
         asked = client.post("/v1/queries", json=query, headers={"Prefer": "wait=60"}).json()["id"]
         wait_for(lambda: client.get("/v1/sources/spare").status_code == 200)
+        seq = client.get("/v1/skills/crafts:kiln-firing").json()["seq"]
     return {
+        "seq": str(seq),
         "skill_id": "crafts:kiln-firing",
         "source_id": "spare",
         "event_id": event,
@@ -215,7 +228,8 @@ def test_what_the_document_says_holds(case: Any, gateway: Gateway) -> None:
     is_valid = case.meta.generation.mode.is_positive
     if is_valid and next(gateway.valid[case.method, case.path]) % 2 == 0:
         for name in case.path_parameters or {}:
-            case.path_parameters[name] = gateway.known.get(name, case.path_parameters[name])
+            known = gateway.known | PURGED.get((case.method, case.path), {})
+            case.path_parameters[name] = known.get(name, case.path_parameters[name])
         if case.method == "POST" and case.media_type == "application/json":
             case.body = gateway.bodies.get(case.path, case.body)
     gateway.send(case, "admin")

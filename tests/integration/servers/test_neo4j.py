@@ -523,7 +523,7 @@ def test_passages_are_projected_replaced_and_removed(settings: ServerSettings) -
     assert run_cypher(settings, count) == [[len(parsed.passages), 0]]
     graph.remove([RevisionKey("lib:a", 3)])
     assert run_cypher(settings, count) == [[0, 0]]
-    assert graph.prune_removed(-1) == 1
+    assert graph.prune_removed(-1) == ["lib:a"]
     graph.close()
 
 

@@ -42,6 +42,7 @@ class PlanServices:
     coordinator: CountingCoordinator = field(default_factory=CountingCoordinator)
     sent: list[tuple[str, list[object]]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
+    history: None = None
 
     @classmethod
     @contextmanager

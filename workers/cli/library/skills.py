@@ -1,4 +1,4 @@
-"""`skills`: lists, shows and removes skills."""
+"""`skills`: lists, shows, compares and removes skills."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ from workers.backend.factory import open_skill_reader
 from workers.cli.audited import audited
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.cli.library.events import submit_and_wait
+from workers.cli.library.revisions import print_revision, purge, show_diff, show_history
 from workers.library.skill_data import entry_data, withheld_reason
 from workers.library.skill_reader import iterate_entries, require_entry
 
 
 @click.group()
 def skills() -> None:
-    """List, show and remove skills."""
+    """List, show, compare and remove skills."""
+
+
+skills.add_command(show_history)
+skills.add_command(show_diff)
+skills.add_command(purge)
 
 
 @skills.command("list")
@@ -71,17 +77,21 @@ def _withheld_text(policy: SkillPolicy, entry: CatalogEntry) -> str:
 
 
 @skills.command("show")
-@click.argument("skill_id")
+@click.argument("skill_id", metavar="SKILL_ID[@SEQ]")
 @json_option
 @click.pass_context
 def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     """Show one skill: its record, passages, warnings, safety marks and links with evidence.
+
+    With SKILL_ID@SEQ, an earlier revision with its text; `skills history` lists them.
 
     \b
     Example:
       skillbus skills show examples:trip-cleaning
     """
     settings = read_settings(ctx)
+    if "@" in skill_id and print_revision(settings, skill_id, as_json):
+        return
     with closing(open_skill_reader(settings)) as reader:
         data = reader.describe_skill(skill_id)
     if as_json:

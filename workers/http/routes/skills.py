@@ -15,7 +15,7 @@ from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.events import SkillRemoved
 from tasks.query.policy_filter import make_policy
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import CurrentCaller, check_source, require_scope
+from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
@@ -161,11 +161,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         ] = None,
     ) -> Response:
         """Show a skill with its passages, links, history and the reason of a failure."""
-        is_admin = caller.scope >= TokenScope.ADMIN
-        data = backend.skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
-        entry = require_entry(backend.graph, skill_id)
-        data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
-        return _respond_with_etag(data, if_none_match)
+        return respond_with_skill(backend, skill_id, caller, if_none_match)
 
     @router.delete(
         "/v1/skills/{skill_id:path}",
@@ -182,6 +178,17 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
 
     return router
+
+
+def respond_with_skill(
+    backend: StoreBackend, skill_id: str, caller: Caller, if_none_match: str | None = None
+) -> Response:
+    """Respond with a skill as this caller may see it; raises NotFoundError if there is none."""
+    is_admin = caller.scope >= TokenScope.ADMIN
+    data = backend.skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
+    entry = require_entry(backend.graph, skill_id)
+    data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
+    return _respond_with_etag(data, if_none_match)
 
 
 def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEntry], str | None]:

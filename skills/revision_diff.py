@@ -1,0 +1,163 @@
+"""What changed between two revisions of a skill: lines, files, fields and findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import chain
+from typing import NamedTuple
+
+from skills.record import ParsedSkill, SafetyFinding, SkillRecord
+
+CONTEXT_LINES = 3
+_MAX_COMPARED = 4_000_000
+"""Pairs of changed lines that are compared; a larger change is shown as one replacement, since
+comparing takes time in proportion to them, and the text is of others."""
+
+_FIELDS = (
+    *("name", "description", "licence", "version", "compatibility", "language"),
+    *("allowed_tools", "depends", "conflicts", "safety_level"),
+)
+
+
+class ChangedValue(NamedTuple):
+    """A field of the record with its values as text."""
+
+    field: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionDiff:
+    """The difference between two revisions.
+
+    fields: of the record. files: paths of other files of the folder that were added, removed or
+    changed. findings: of the scanner, that only one of the two has; their lines do not count.
+    lines: a unified diff of SKILL.md without its two header lines. added_lines, removed_lines: how
+    many.
+    """
+
+    fields: tuple[ChangedValue, ...]
+    files_added: tuple[str, ...]
+    files_removed: tuple[str, ...]
+    files_changed: tuple[str, ...]
+    findings_added: tuple[SafetyFinding, ...]
+    findings_removed: tuple[SafetyFinding, ...]
+    lines: tuple[str, ...]
+    added_lines: int
+    removed_lines: int
+
+
+def compare_revisions(before: ParsedSkill, after: ParsedSkill) -> RevisionDiff:
+    """Compare two revisions, whose findings should be of one version of the scanner."""
+    old, new = _digests(before.record), _digests(after.record)
+    lines = tuple(diff_lines(before.lines, after.lines))
+    return RevisionDiff(
+        fields=tuple(_changed_fields(before.record, after.record)),
+        files_added=tuple(sorted(new.keys() - old.keys())),
+        files_removed=tuple(sorted(old.keys() - new.keys())),
+        files_changed=tuple(sorted(path for path in old.keys() & new if old[path] != new[path])),
+        findings_added=_only_in(after.record.safety, before.record.safety),
+        findings_removed=_only_in(before.record.safety, after.record.safety),
+        lines=lines,
+        added_lines=sum(line.startswith("+") for line in lines),
+        removed_lines=sum(line.startswith("-") for line in lines),
+    )
+
+
+def _digests(record: SkillRecord) -> dict[str, str]:
+    return {file.path: file.sha256 for file in record.files}
+
+
+def _changed_fields(before: SkillRecord, after: SkillRecord) -> Iterator[ChangedValue]:
+    for name in _FIELDS:
+        old, new = _to_text(getattr(before, name)), _to_text(getattr(after, name))
+        if old != new:
+            yield ChangedValue(name, old, new)
+
+
+def _to_text(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _only_in(
+    findings: Sequence[SafetyFinding], others: Sequence[SafetyFinding]
+) -> tuple[SafetyFinding, ...]:
+    known = {_without_line(one) for one in others}
+    return tuple(one for one in findings if _without_line(one) not in known)
+
+
+def _without_line(one: SafetyFinding) -> tuple[str, int, str, str]:
+    return (one.kind, one.level, one.reason, one.file)
+
+
+def diff_lines(
+    before: Sequence[str], after: Sequence[str], context: int = CONTEXT_LINES
+) -> Iterator[str]:
+    """Yield the hunks of a unified diff, each line with its mark; nothing for equal texts."""
+    first = _common_prefix(before, after)
+    last = _common_prefix(before[first:][::-1], after[first:][::-1])
+    old, new = before[first : len(before) - last], after[first : len(after) - last]
+    if not old and not new:
+        return
+    if len(old) * len(new) > _MAX_COMPARED:
+        codes = [("replace", 0, len(old), 0, len(new))]
+    else:
+        codes = [
+            one
+            for one in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+            if one[0] != "equal"
+        ]
+    changes = [(i + first, j + first, k + first, n + first) for _, i, j, k, n in codes]
+    for hunk in _group(changes, context):
+        yield from _format_hunk(before, after, hunk, context)
+
+
+_Change = tuple[int, int, int, int]
+"""Lines i to j of the old text became lines k to n of the new one; ends are exclusive."""
+
+
+def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
+    length = 0
+    for first, second in zip(one, other, strict=False):
+        if first != second:
+            break
+        length += 1
+    return length
+
+
+def _group(changes: Sequence[_Change], context: int) -> Iterator[list[_Change]]:
+    """Changes whose contexts touch, together."""
+    group: list[_Change] = []
+    for change in changes:
+        if group and change[0] - group[-1][1] > 2 * context:
+            yield group
+            group = []
+        group.append(change)
+    yield group
+
+
+def _format_hunk(
+    before: Sequence[str], after: Sequence[str], hunk: Sequence[_Change], context: int
+) -> Iterator[str]:
+    start = max(hunk[0][0] - context, 0)
+    begin = hunk[0][2] - (hunk[0][0] - start)
+    end = min(hunk[-1][1] + context, len(before))
+    ended = hunk[-1][3] + (end - hunk[-1][1])
+    yield f"@@ -{_format_range(start, end)} +{_format_range(begin, ended)} @@"
+    at = start
+    for i, j, k, n in hunk:
+        yield from (f" {line}" for line in before[at:i])
+        yield from chain((f"-{line}" for line in before[i:j]), (f"+{line}" for line in after[k:n]))
+        at = j
+    yield from (f" {line}" for line in before[at:end])
+
+
+def _format_range(start: int, end: int) -> str:
+    """A range of lines as unified diffs write it: first line and length."""
+    length = end - start
+    if length == 1:
+        return str(start + 1)
+    return f"{start + 1 if length else start},{length}"

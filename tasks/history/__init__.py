@@ -1,0 +1,1 @@
+"""The history of skills: which revisions are kept, and their store in a home."""

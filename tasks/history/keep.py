@@ -1,0 +1,69 @@
+"""Keeps the revisions that are superseded or withdrawn, before nothing names them any more.
+
+The published revision is in the index only. It is copied to the history before the catalog's
+pointer moves, so that a crash in between leaves it in both, and once more before the reconciler
+deletes it from the index, which covers what the first copy missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graph.records import CatalogEntry
+from search.batches import batches
+from search.revision_history import KeptRevision
+from skills.record import RevisionKey
+from tasks.services import Services
+
+_BATCH = 64
+_MAX_AT_ONCE = 256
+"""Withdrawn skills whose revisions are copied at once; those of more wait for the reconciler."""
+
+
+def keep_superseded(services: Services, entries: Sequence[CatalogEntry]) -> None:
+    """Copy the published revisions of these entries to the history; idempotent."""
+    published = {RevisionKey(entry.skill_id, entry.seq): entry.updated for entry in entries}
+    _copy(services, {key: when for key, when in published.items() if key.seq}, {})
+
+
+def keep_orphans(
+    services: Services, keys: Sequence[RevisionKey], published: Mapping[str, str]
+) -> None:
+    """Copy revisions that are about to be deleted from the index.
+
+    published: content hash of what is published by skill_id; a revision with the same content,
+    which a language model completed since, is no earlier one.
+    """
+    _copy(services, dict.fromkeys(keys, 0.0), published)
+
+
+def withdraw(services: Services, keys: Sequence[RevisionKey]) -> list[str]:
+    """Withdraw pointers older than the keys' seqs, and keep what they pointed to.
+
+    Returns the skills that were withdrawn.
+    """
+    if services.history is not None and 0 < len(keys) <= _MAX_AT_ONCE:
+        keep_superseded(services, services.graph.get_entries([key.skill_id for key in keys]))
+    return services.graph.remove(keys)
+
+
+def _copy(
+    services: Services, keys: Mapping[RevisionKey, float], published: Mapping[str, str]
+) -> None:
+    """Copy revisions from the index; those that it lacks are left out.
+
+    keys: with the times at which they were published.
+    """
+    if services.history is None:
+        return
+    for batch in batches(keys, _BATCH):
+        services.coordinator.yield_to_queries()
+        known = services.history.find_kept(batch)
+        stored = services.index.get_revisions([key for key in batch if key not in known])
+        services.history.keep(
+            [
+                KeptRevision(key, one.content_hash, one.parsed, keys[key])
+                for key, one in stored.items()
+                if one.content_hash != published.get(key.skill_id)
+            ]
+        )

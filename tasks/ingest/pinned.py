@@ -1,0 +1,74 @@
+"""Pinned skills in ingest: their content stays, and what their source has instead is held back.
+
+What a pinned skill is published with follows from its pin alone, and what is held from its source,
+so neither order nor repetition of events matters: a pin that was set while its skill was ingested
+takes effect with the ingest that setting it requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from graph.records import CatalogEntry
+from search.revision_history import KeptRevision, Pin, RevisionHistory
+from skills.record import RevisionKey
+from skills.scanner import rescan
+from tasks.ingest.preparation.prepare import (
+    PreparationRequest,
+    PreparationSettings,
+    UnreadableSkill,
+    prepare_skill,
+)
+from tasks.services import Services
+from tasks.sources.protocol import SkillFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Pins:
+    """The pinned skills of a batch. kept: their revisions, by skill_id."""
+
+    kept: Mapping[str, KeptRevision] = field(default_factory=dict)
+
+    def holds(self, skill_id: str, content_hash: str) -> bool:
+        """Whether a skill is pinned to another content."""
+        kept = self.kept.get(skill_id)
+        return kept is not None and kept.content_hash != content_hash
+
+
+def read_pins(services: Services, entries: Sequence[CatalogEntry]) -> Pins:
+    """The pins of these skills. A pin whose revision is gone has no effect."""
+    if services.history is None:
+        return Pins()
+    pins = services.history.get_pins([entry.skill_id for entry in entries])
+    found = {skill_id: _find(services.history, pin) for skill_id, pin in pins.items()}
+    return Pins({skill_id: kept for skill_id, kept in found.items() if kept is not None})
+
+
+def _find(history: RevisionHistory, pin: Pin) -> KeptRevision | None:
+    for one in history.list_revisions(pin.skill_id):
+        if one.key.seq == pin.seq:
+            parsed = rescan(one.parsed)
+            return KeptRevision(one.key, one.content_hash, parsed, one.published)
+    return None
+
+
+def hold_back(
+    services: Services, entry: CatalogEntry, folder: SkillFolder, settings: PreparationSettings
+) -> None:
+    """Keep what the source of a pinned skill has; content that is held already, or cannot be
+    parsed, is left out."""
+    history = services.history
+    if history is None:
+        return
+    newest = next(iter(history.list_revisions(entry.skill_id)), None)
+    is_known = newest is not None and newest.content_hash == folder.content_hash
+    if newest is not None and is_known and newest.key.seq > entry.seq:
+        return
+    prepared = prepare_skill(PreparationRequest(entry.path, folder), settings)
+    if isinstance(prepared, UnreadableSkill):
+        return
+    # Above that of the ingest, under which the pinned content may be published.
+    seq = services.graph.allocate_sequence(1)[0]
+    key = RevisionKey(entry.skill_id, seq)
+    history.keep([KeptRevision(key, folder.content_hash, prepared.parsed)])

@@ -1,0 +1,151 @@
+"""`pins`: keeps skills at a revision, and shows what changed in their sources meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from config.errors import TransientError, UsageError
+from skills.bundle.escaping import escape_terminal_line
+from workers.backend.factory import open_backend, open_revision_reader
+from workers.cli.audited import audited
+from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.library.revisions import print_diff
+
+if TYPE_CHECKING:
+    from workers.backend.protocol import Backend
+
+_POLL_SECONDS = 0.05
+
+
+@click.group()
+def pins() -> None:
+    """Keep skills at a revision, list pins, take them back, show what changed under them."""
+
+
+@pins.command("add")
+@click.argument("revision", metavar="SKILL_ID[@SEQ]", required=False)
+@click.option("--source", "source_id", help="All skills of this source that are published now.")
+@click.option("--reason", required=True, help="Why; shown wherever the pin is.")
+@json_option
+@click.pass_context
+@audited("pins.add", "revision", "source_id")
+def add(
+    ctx: click.Context, revision: str | None, source_id: str | None, reason: str, as_json: bool
+) -> None:
+    """Pin a skill to a revision, by default the published one.
+
+    What its source brings from now on is parsed, scanned and kept, but not published, until
+    `pins remove`. A pin keeps the content, not the presence: a skill that its source removes is
+    withdrawn.
+
+    \b
+    Example:
+      skillbus pins add team:deploy@12 --reason "13 was not reviewed"
+    """
+    from workers.library.pins import check_pin_reason, list_published_of  # slow to import
+
+    check_pin_reason(reason)
+    if (revision is None) == (source_id is None):
+        raise UsageError("name a skill, or a source with --source")
+    settings = read_settings(ctx)
+    wanted: Sequence[tuple[str, int | None]]
+    with open_revision_reader(settings) as reader:
+        if revision is not None:
+            wanted = [reader.parse_name(revision)]
+        else:
+            wanted = [(one, None) for one in list_published_of(reader.graph, str(source_id))]
+    with open_backend(settings, writable=True, embeds="nothing") as backend:
+        added = [backend.pin_skill(skill_id, seq, reason) for skill_id, seq in wanted]
+        _wait_until_ingested(backend, [skill_id for skill_id, _ in wanted])
+    if as_json:
+        print_json(added)
+        return
+    for one in added:
+        click.echo(f"pinned: {escape_terminal_line(one['skill_id'])}@{one['seq']}")
+
+
+def _wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
+    """Wait until what a pin requests is done; raises TransientError if it is stalled."""
+    from tasks.ingest.ingest import needs_ingest  # slow to import
+
+    backend.run_maintenance()
+    while any(needs_ingest(entry) for entry in backend.graph.get_entries(skill_ids)):
+        if problem := backend.get_problem():
+            raise TransientError(
+                f"{problem}; the pin is stored, and takes effect with the next run"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+@pins.command("list")
+@json_option
+@click.pass_context
+def list_pins(ctx: click.Context, as_json: bool) -> None:
+    """List the pinned skills with the reasons."""
+    with open_revision_reader(read_settings(ctx)) as reader:
+        rows = reader.describe_pins()
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        click.echo("no pinned skills")
+    else:
+        columns = ("skill_id", "seq", "pinned_at", "reason")
+        print_table(
+            [tuple(str(row[column]) for column in columns) for row in rows],
+            ("skill id", "revision", "pinned at", "reason"),
+        )
+
+
+@pins.command("drift")
+@click.argument("skill_id", required=False)
+@json_option
+@click.pass_context
+def show_drift(ctx: click.Context, skill_id: str | None, as_json: bool) -> None:
+    """Show what the sources of pinned skills have in place of the pinned revisions.
+
+    For all pins a line each; for one SKILL_ID the whole difference.
+    """
+    with open_revision_reader(read_settings(ctx)) as reader:
+        rows = reader.find_drift(skill_id)
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        click.echo("no pinned skills")
+    for row in rows:
+        click.echo(f"{escape_terminal_line(row['skill_id'])}: {_summarize(row['change'])}")
+        if skill_id is not None and row["change"] is not None:
+            print_diff(row["change"])
+
+
+def _summarize(change: dict[str, Any] | None) -> str:
+    if change is None:
+        return "nothing is held back"
+    parts = [f"+{change['added_lines']} -{change['removed_lines']} lines"]
+    parts += [f"{len(paths)} files {kind}" for kind, paths in change["files"].items() if paths]
+    parts += [
+        f"{len(found)} findings {kind}" for kind, found in change["findings"].items() if found
+    ]
+    parts += [f"{escape_terminal_line(one['field'])} changed" for one in change["fields"]]
+    return f"revision {change['to']} is held back: {', '.join(parts)}"
+
+
+@pins.command("remove")
+@click.argument("skill_id")
+@click.pass_context
+@audited("pins.remove", "skill_id")
+def remove(ctx: click.Context, skill_id: str) -> None:
+    """Take a pin back: the skill is published with what its source has.
+
+    \b
+    Example:
+      skillbus pins remove team:deploy
+    """
+    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
+        backend.unpin_skill(skill_id)
+        _wait_until_ingested(backend, [skill_id])
+    click.echo(f"unpinned: {escape_terminal_line(skill_id)}")

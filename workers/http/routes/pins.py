@@ -1,0 +1,110 @@
+"""Pins: skills that stay at one revision, whatever their source has."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from skills.events.requests import SkillId
+from workers.audit.requests import note_object
+from workers.backend.store_backend import StoreBackend
+from workers.http.authentication import CurrentCaller, check_source, require_scope
+from workers.http.routes.revisions import RevisionComparison, Seq
+from workers.http.tokens import TokenScope
+from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+
+_MAX_LINES = 200
+
+
+class NewPin(BaseModel):
+    """A skill to pin, with the reason. seq: of the revision; unset: the published one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    skill_id: SkillId
+    seq: Seq | None = None
+    reason: str = Field(min_length=1, max_length=MAX_REASON_CHARACTERS)
+
+
+class PinEntry(BaseModel):
+    """A pinned skill. pinned_at: RFC 3339."""
+
+    model_config = ConfigDict(frozen=True)
+
+    skill_id: str
+    seq: int
+    reason: str
+    pinned_at: str
+
+
+class PinDrift(PinEntry):
+    """A pinned skill and what is held back: `change` from the published revision to the newest of
+    the source, with the first lines of its diff; null where nothing is held."""
+
+    change: RevisionComparison | None
+
+
+class PinList(BaseModel):
+    """Pins by skill."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pins: list[PinEntry]
+
+
+class DriftList(BaseModel):
+    """Pins by skill, with what changed under them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    pins: list[PinDrift]
+
+
+def pin_routes(backend: StoreBackend) -> APIRouter:
+    """Return the routes of pins."""
+    router = APIRouter(tags=["skills"])
+
+    @router.get("/v1/pins", response_model=PinList)
+    def list_pins() -> dict[str, Any]:
+        """List the pinned skills with the reasons."""
+        return {"pins": backend.revisions.describe_pins()}
+
+    @router.get(
+        "/v1/pins/drift",
+        response_model=DriftList,
+        dependencies=[require_scope(TokenScope.ADMIN)],
+    )
+    def show_drift(skill_id: Annotated[SkillId | None, Query()] = None) -> dict[str, Any]:
+        """Show what the sources of pinned skills have in place of the pinned revisions."""
+        rows = backend.revisions.find_drift(skill_id)
+        for row in rows:
+            if (change := row["change"]) is not None:
+                change["diff"] = change["diff"][:_MAX_LINES]
+        return {"pins": rows}
+
+    @router.post(
+        "/v1/pins",
+        response_model=PinEntry,
+        status_code=201,
+        dependencies=[require_scope(TokenScope.WRITE)],
+    )
+    def pin_skill(pin: NewPin, caller: CurrentCaller, request: Request) -> dict[str, Any]:
+        """Pin a skill: it stays at this revision, and what its source has is held back."""
+        note_object(request, pin.skill_id)
+        check_source(caller, pin.skill_id.partition(":")[0])
+        return backend.pin_skill(pin.skill_id, pin.seq, pin.reason)
+
+    @router.delete(
+        "/v1/pins/{skill_id:path}",
+        status_code=204,
+        dependencies=[require_scope(TokenScope.WRITE)],
+    )
+    def unpin_skill(skill_id: str, caller: CurrentCaller) -> Response:
+        """Take a pin back: the skill is published with what its source has."""
+        check_source(caller, skill_id.partition(":")[0])
+        backend.unpin_skill(skill_id)
+        return Response(status_code=204)
+
+    return router

@@ -1,0 +1,223 @@
+"""Revisions of skills: listed, read with their text, and compared."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from workers.backend.store_backend import StoreBackend
+from workers.http.authentication import Caller, CurrentCaller, require_scope
+from workers.http.routes.skills import respond_with_skill
+from workers.http.tokens import TokenScope
+from workers.library.revisions import Revision, compare, revision_detail, revision_row
+
+_MAX_PAGE = 100
+_MAX_LINES = 20_000
+
+Seq = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class _Revision(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    skill_id: str
+    seq: int
+    state: str = Field(description="`published` or `superseded`")
+    published_at: str | None = Field(description="RFC 3339; null if it is not known")
+    content_hash: str
+    name: str
+    description: str
+    licence: str
+    version: str
+    safety_level: int
+    lines: int
+    tokens: int
+    withheld: str | None = Field(
+        description="why the policy would exclude it from bundles; only admins then see the "
+        "author's texts"
+    )
+
+
+class RevisionEntry(_Revision):
+    """A revision in a list."""
+
+
+class RevisionDetail(_Revision):
+    """A revision with its findings, files and the text of its SKILL.md; without these if the policy
+    withholds it and the caller is not an admin."""
+
+    safety: list[dict[str, Any]] = []
+    files: list[dict[str, Any]] = []
+    text: str | None = None
+
+
+class RevisionList(BaseModel):
+    """Revisions of a skill, newest first. next: path of the next page, null on the last one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    revisions: list[RevisionEntry]
+    next: str | None
+
+
+class ChangedField(BaseModel):
+    """A field of the record with its values."""
+
+    model_config = ConfigDict(frozen=True)
+
+    field: str
+    before: str
+    after: str
+
+
+class RevisionComparison(BaseModel):
+    """What changed between two revisions. diff: lines of a unified diff without its header, from
+    `offset` on. next: path of the further lines, null if there are none. withheld: why there is
+    nothing else, for callers that are no admins."""
+
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+    skill_id: str
+    before: int = Field(alias="from")
+    to: int
+    fields: list[ChangedField] = []
+    files: dict[str, list[str]] = {}
+    findings: dict[str, list[dict[str, Any]]] = {}
+    added_lines: int = 0
+    removed_lines: int = 0
+    diff: list[str] = []
+    next: str | None = None
+    withheld: str | None = None
+
+
+class PurgeReport(BaseModel):
+    """What was removed: revisions of the index, earlier ones, jobs of the journal that named the
+    skill, dead letters, answers and verdicts of the language model. comes_back: why the skill may
+    be added again, "" if its source does not have it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    skill_id: str
+    revisions: int
+    kept_revisions: int
+    jobs: int
+    dead_letters: int
+    model_answers: int
+    verdicts: int
+    comes_back: str
+
+
+class RevisionPage(BaseModel):
+    """Which part of a list of revisions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: int = Field(_MAX_PAGE, ge=1, le=_MAX_PAGE)
+    before: Seq | None = Field(None, description="only revisions older than this one")
+
+
+class ComparedRevisions(BaseModel):
+    """Which revisions, and which lines of their diff."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    before: Seq | None = Field(
+        None, alias="from", description="unset: the newest one that is older than `to`"
+    )
+    to: Seq | None = Field(None, description="unset: the newest one")
+    offset: int = Field(0, ge=0, le=2**31, description="lines of the diff to pass over")
+    limit: int = Field(5_000, ge=1, le=_MAX_LINES, description="lines of the diff")
+
+
+def revision_routes(backend: StoreBackend) -> APIRouter:
+    """Return the routes of revisions; they come before that of a skill, whose id may hold slashes.
+
+    A skill whose own path ends like one of them is answered as a skill.
+    """
+    router = APIRouter(tags=["skills"])
+
+    def find_skill(skill_id: str, caller: Caller) -> Response | None:
+        """The response for a skill whose id is the whole path, None if there is none."""
+        if not backend.graph.get_entries([skill_id]):
+            return None
+        return respond_with_skill(backend, skill_id, caller)
+
+    @router.get("/v1/skills/{skill_id:path}/revisions", response_model=RevisionList)
+    def list_revisions(
+        skill_id: str, caller: CurrentCaller, page: Annotated[RevisionPage, Query()]
+    ) -> Any:
+        """List the revisions of a skill that can be read, newest first."""
+        if (skill := find_skill(f"{skill_id}/revisions", caller)) is not None:
+            return skill
+        revisions = [
+            one
+            for one in backend.revisions.list_revisions(skill_id)
+            if page.before is None or one.seq < page.before
+        ]
+        shown, is_admin = revisions[: page.limit], caller.scope >= TokenScope.ADMIN
+        more = len(revisions) > len(shown)
+        return {
+            "revisions": [revision_row(one, include_withheld=is_admin) for one in shown],
+            "next": f"{_path(skill_id)}?limit={page.limit}&before={shown[-1].seq}"
+            if more
+            else None,
+        }
+
+    @router.delete(
+        "/v1/skills/{skill_id:path}/revisions",
+        response_model=PurgeReport,
+        dependencies=[require_scope(TokenScope.ADMIN)],
+    )
+    def purge_skill(skill_id: str) -> dict[str, Any]:
+        """Remove a skill, all its revisions and every trace of their text, for good."""
+        return backend.purge_skill(skill_id)
+
+    @router.get(
+        "/v1/skills/{skill_id:path}/revisions/diff",
+        response_model=RevisionComparison,
+    )
+    def compare_revisions(
+        skill_id: str, caller: CurrentCaller, query: Annotated[ComparedRevisions, Query()]
+    ) -> Any:
+        """Compare two revisions of a skill: fields, files, findings and lines."""
+        if (skill := find_skill(f"{skill_id}/revisions/diff", caller)) is not None:
+            return skill
+        pair = backend.revisions.choose_pair(skill_id, query.before, query.to)
+        withheld = None if caller.scope >= TokenScope.ADMIN else _find_withheld(*pair)
+        if withheld is not None:
+            before, after = pair
+            return {
+                "skill_id": skill_id,
+                "from": before.seq,
+                "to": after.seq,
+                "withheld": withheld,
+            }
+        data = compare(*pair)
+        end = query.offset + query.limit
+        if end < len(data["diff"]):
+            data["next"] = (
+                f"{_path(skill_id)}/diff?from={data['from']}&to={data['to']}"
+                f"&offset={end}&limit={query.limit}"
+            )
+        return data | {"diff": data["diff"][query.offset : end]}
+
+    @router.get("/v1/skills/{skill_id:path}/revisions/{seq:int}", response_model=RevisionDetail)
+    def get_revision(skill_id: str, seq: int, caller: CurrentCaller) -> Any:
+        """Show one revision with its findings, files and text."""
+        if (skill := find_skill(f"{skill_id}/revisions/{seq}", caller)) is not None:
+            return skill
+        found = backend.revisions.read_revision(skill_id, seq)
+        return revision_detail(found, include_withheld=caller.scope >= TokenScope.ADMIN)
+
+    return router
+
+
+def _path(skill_id: str) -> str:
+    return f"/v1/skills/{quote(skill_id)}/revisions"
+
+
+def _find_withheld(*revisions: Revision) -> str | None:
+    return next((one.withheld for one in revisions if one.withheld is not None), None)

@@ -1,0 +1,86 @@
+"""Pinning skills to a revision, and taking pins back."""
+
+from __future__ import annotations
+
+import time
+
+from config.errors import NotFoundError, UsageError
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry, EntryFilter, SkillState
+from search.revision_history import Pin, RevisionHistory
+from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.revisions import Revision, RevisionReader, not_pinned
+from workers.library.skill_reader import iterate_entries, require_entry
+
+
+def check_pin_reason(reason: str) -> None:
+    """Raise UsageError for a reason that is empty, too long or holds control characters."""
+    if not reason.strip():
+        raise UsageError("a pin needs a reason, for those who wonder why the skill is not updated")
+    if len(reason) > MAX_REASON_CHARACTERS or not reason.isprintable():
+        raise UsageError(
+            f"the reason has more than {MAX_REASON_CHARACTERS} characters, or control characters"
+        )
+
+
+def pin_skill(
+    settings: Settings,
+    graph: SkillGraph,
+    history: RevisionHistory,
+    reader: RevisionReader,
+    skill_id: str,
+    seq: int | None,
+    reason: str,
+) -> Pin:
+    """Pin a skill to one of its revisions, by default the published one, and request its ingest.
+
+    Raises NotFoundError if there is no such skill or revision, UsageError for an invalid reason, a
+    skill that has no published revision, and where no revisions are kept.
+    """
+    check_pin_reason(reason)
+    if not settings.history.revisions:
+        raise UsageError("history.revisions is 0, so that a pinned revision could not be kept")
+    entry = require_entry(graph, skill_id)
+    revision = _choose(reader, skill_id, seq)
+    history.keep([revision.kept])
+    pin = Pin(skill_id, revision.seq, revision.kept.content_hash, reason.strip(), time.time())
+    if not history.set_pin(pin):  # pruned meanwhile: it is older than those that are kept
+        raise NotFoundError(f"revision {revision.seq} of {skill_id} is not kept any more")
+    _request_ingest(graph, entry)
+    return pin
+
+
+def _choose(reader: RevisionReader, skill_id: str, seq: int | None) -> Revision:
+    if seq is not None:
+        return reader.read_revision(skill_id, seq)
+    revisions = reader.list_revisions(skill_id)
+    published = next((one for one in revisions if one.state == "published"), None)
+    if published is None:
+        raise UsageError(f"{skill_id} is not published: name the revision, as {skill_id}@SEQ")
+    return published
+
+
+def unpin_skill(graph: SkillGraph, history: RevisionHistory, skill_id: str) -> None:
+    """Take a pin back and request ingest of what the source has; raises NotFoundError if there is
+    none."""
+    if not history.remove_pin(skill_id):
+        raise not_pinned(skill_id)
+    for entry in graph.get_entries([skill_id]):
+        _request_ingest(graph, entry)
+
+
+def list_published_of(graph: SkillGraph, source_id: str) -> list[str]:
+    """The published skills of a source; raises NotFoundError if it has none."""
+    selection = EntryFilter(source_id, SkillState.PUBLISHED)
+    found = [entry.skill_id for entry in iterate_entries(graph, selection)]
+    if not found:
+        raise NotFoundError(f"source {source_id!r} has no published skill")
+    return found
+
+
+def _request_ingest(graph: SkillGraph, entry: CatalogEntry) -> None:
+    """The reconciler sends the task. A removed skill is ingested once its source has it again."""
+    if entry.state is not SkillState.REMOVED:
+        seq = graph.allocate_sequence(1)[0]
+        graph.request_ingest([(entry.skill_id, entry.source_id, entry.path)], seq)

@@ -1,0 +1,272 @@
+"""The revisions of skills: listed, read by seq and compared, from index and history together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from config.errors import NotFoundError, TransientError, UsageError
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from graph.records import CatalogEntry
+from search.protocol import SearchIndex
+from search.revision_history import KeptRevision, Pin, RevisionHistory
+from skills.record import ParsedSkill, RevisionKey, SafetyFinding
+from skills.revision_diff import RevisionDiff, compare_revisions
+from skills.scanner import rescan
+from tasks.query.policy_filter import make_policy
+
+_MAX_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A revision that can be read.
+
+    state: `published`; `held`, as the skill is pinned to another; `superseded` by a newer one, or
+    withdrawn. withheld: why the policy would
+    keep it out of bundles, None if it would not.
+    """
+
+    kept: KeptRevision
+    state: str
+    withheld: str | None
+
+    @property
+    def seq(self) -> int:
+        """Its number."""
+        return self.kept.key.seq
+
+    @property
+    def parsed(self) -> ParsedSkill:
+        """The parsed skill, with findings of the present scanner."""
+        return self.kept.parsed
+
+
+class RevisionReader:
+    """Reads revisions: the published one from the index, earlier ones from the history."""
+
+    def __init__(
+        self, settings: Settings, graph: SkillGraph, index: SearchIndex, history: RevisionHistory
+    ) -> None:
+        self._settings = settings
+        self.graph = self._graph = graph
+        self._index = index
+        self._history = history
+
+    def parse_name(self, name: str) -> tuple[str, int | None]:
+        """Split `SKILL_ID@SEQ` into both, seq None without one; an id may itself hold an `@`.
+
+        Raises NotFoundError if the catalog and the history have no such skill.
+        """
+        skill_id, at, seq = name.rpartition("@")
+        is_revision = bool(at) and seq.isascii() and seq.isdigit()
+        if not is_revision or self._graph.get_entries([name]):
+            return name, None
+        return skill_id, int(seq)
+
+    def list_revisions(self, skill_id: str) -> list[Revision]:
+        """The revisions of a skill that can be read, newest first.
+
+        Of revisions that follow each other with one content, the newest. Raises NotFoundError if
+        there is no such skill.
+        """
+        for _ in range(_MAX_ATTEMPTS):
+            entry = next(iter(self._graph.get_entries([skill_id])), None)
+            found = {one.key.seq: one for one in self._history.list_revisions(skill_id)}
+            if entry is None and not found:
+                raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
+            if entry is None or not entry.seq:
+                return self._describe(list(found.values()), entry)
+            key = RevisionKey(skill_id, entry.seq)
+            stored = self._index.get_revisions([key]).get(key)
+            if stored is not None:
+                found[key.seq] = KeptRevision(
+                    key, stored.content_hash, stored.parsed, entry.updated
+                )
+            if key.seq in found:
+                newest_first = sorted(found.values(), key=lambda one: -one.key.seq)
+                return self._describe(newest_first, entry)
+        raise TransientError(f"{skill_id} is being replaced; try again")
+
+    def _describe(
+        self, revisions: Sequence[KeptRevision], entry: CatalogEntry | None
+    ) -> list[Revision]:
+        policy = make_policy(self._settings, self._graph.list_sources())
+        described = []
+        newer = ""
+        for one in revisions:
+            if one.content_hash == newer:
+                continue
+            newer = one.content_hash
+            is_published = entry is not None and one.key.seq == entry.seq
+            judgements = entry.judgements if entry is not None and is_published else ()
+            rescanned = replace(one, parsed=rescan(one.parsed))
+            violation = policy.find_record_violation(
+                one.key.skill_id, rescanned.parsed.record, judgements
+            )
+            state = _name_state(one.key.seq, entry)
+            described.append(Revision(rescanned, state, violation.reason if violation else None))
+        return described
+
+    def read_revision(self, skill_id: str, seq: int) -> Revision:
+        """One revision; raises NotFoundError if it is not kept, and names those that are."""
+        revisions = self.list_revisions(skill_id)
+        found = next((one for one in revisions if one.seq == seq), None)
+        if found is None:
+            raise _not_kept(skill_id, seq, revisions)
+        return found
+
+    def describe_pins(self) -> list[dict[str, Any]]:
+        """All pins as data, by skill."""
+        return [pin_data(one) for one in self._history.get_pins().values()]
+
+    def find_drift(self, skill_id: str | None = None) -> list[dict[str, Any]]:
+        """What is held back for each pinned skill, compared with what it is pinned to.
+
+        A row has the pin, and `change` as `compare` returns it, None where nothing is held. Raises
+        NotFoundError if the skill is not pinned.
+        """
+        pins = self._history.get_pins(None if skill_id is None else [skill_id])
+        if skill_id is not None and not pins:
+            raise not_pinned(skill_id)
+        return [
+            pin_data(pin) | {"change": self._compare_held(self.list_revisions(pin.skill_id))}
+            for pin in pins.values()
+        ]
+
+    def _compare_held(self, revisions: Sequence[Revision]) -> dict[str, Any] | None:
+        published = next((one for one in revisions if one.state == "published"), None)
+        held = next((one for one in revisions if one.state == "held"), None)
+        return None if published is None or held is None else compare(published, held)
+
+    def choose_pair(
+        self, skill_id: str, before: int | None, after: int | None
+    ) -> tuple[Revision, Revision]:
+        """The two revisions to compare.
+
+        before: by default the newest superseded one that is older than `after`. after: by default
+        the newest one. Raises NotFoundError if one of them is not kept, UsageError if there is
+        only one.
+        """
+        revisions = self.list_revisions(skill_id)
+        by_seq = {one.seq: one for one in revisions}
+        for seq in (before, after):
+            if seq is not None and seq not in by_seq:
+                raise _not_kept(skill_id, seq, revisions)
+        second = revisions[0] if after is None else by_seq[after]
+        if before is not None:
+            return by_seq[before], second
+        first = next((one for one in revisions if one.seq < second.seq), None)
+        if first is None:
+            raise UsageError(f"{skill_id} has no revision before {second.seq} to compare it with")
+        return first, second
+
+
+def _name_state(seq: int, entry: CatalogEntry | None) -> str:
+    if entry is None or not entry.seq or seq < entry.seq:
+        return "superseded"
+    return "published" if seq == entry.seq else "held"
+
+
+def _not_kept(skill_id: str, seq: int, revisions: Sequence[Revision]) -> NotFoundError:
+    kept = ", ".join(str(one.seq) for one in revisions) or "none"
+    return NotFoundError(f"revision {seq} of {skill_id} is not kept; those that are: {kept}")
+
+
+def not_pinned(skill_id: str) -> NotFoundError:
+    """The error for a skill without a pin."""
+    return NotFoundError(f"{skill_id} is not pinned; `skillbus pins list` names those that are")
+
+
+def pin_data(pin: Pin) -> dict[str, Any]:
+    """A pin as data."""
+    return {
+        "skill_id": pin.skill_id,
+        "seq": pin.seq,
+        "reason": pin.reason,
+        "pinned_at": datetime.fromtimestamp(pin.pinned, UTC).isoformat(timespec="seconds"),
+    }
+
+
+def revision_row(revision: Revision, *, include_withheld: bool = True) -> dict[str, Any]:
+    """A revision in a list. include_withheld: whether a withheld one has the author's words."""
+    record, kept = revision.parsed.record, revision.kept
+    shown = include_withheld or revision.withheld is None
+    return {
+        "skill_id": kept.key.skill_id,
+        "seq": kept.key.seq,
+        "state": revision.state,
+        "published_at": (
+            datetime.fromtimestamp(kept.published, UTC).isoformat(timespec="seconds")
+            if kept.published
+            else None
+        ),
+        "content_hash": kept.content_hash,
+        "name": record.name,
+        "description": record.description if shown else "",
+        "licence": record.licence,
+        "version": record.version,
+        "safety_level": record.safety_level,
+        "lines": len(revision.parsed.lines),
+        "tokens": record.tokens,
+        "withheld": revision.withheld,
+    }
+
+
+def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dict[str, Any]:
+    """A revision with its findings, files and text; of a withheld one only what `revision_row`
+    has, unless `include_withheld`."""
+    row = revision_row(revision, include_withheld=include_withheld)
+    if revision.withheld is not None and not include_withheld:
+        return row
+    record = revision.parsed.record
+    return row | {
+        "safety": [finding_data(one) for one in record.safety],
+        "files": [
+            {"path": one.path, "size": one.size, "sha256": one.sha256} for one in record.files
+        ],
+        "text": "\n".join(revision.parsed.lines),
+    }
+
+
+def finding_data(finding: SafetyFinding) -> dict[str, Any]:
+    """A finding of the scanner."""
+    return {
+        "kind": finding.kind,
+        "level": finding.level,
+        "file": finding.file or "SKILL.md",
+        "line": finding.line,
+        "reason": finding.reason,
+    }
+
+
+def compare(before: Revision, after: Revision) -> dict[str, Any]:
+    """What changed between two revisions of a skill, as data."""
+    return {
+        "skill_id": after.kept.key.skill_id,
+        "from": before.seq,
+        "to": after.seq,
+        **diff_data(compare_revisions(before.parsed, after.parsed)),
+    }
+
+
+def diff_data(diff: RevisionDiff) -> dict[str, Any]:
+    """A difference as data."""
+    return {
+        "fields": [one._asdict() for one in diff.fields],
+        "files": {
+            "added": list(diff.files_added),
+            "removed": list(diff.files_removed),
+            "changed": list(diff.files_changed),
+        },
+        "findings": {
+            "added": [finding_data(one) for one in diff.findings_added],
+            "removed": [finding_data(one) for one in diff.findings_removed],
+        },
+        "added_lines": diff.added_lines,
+        "removed_lines": diff.removed_lines,
+        "diff": list(diff.lines),
+    }
