@@ -1,5 +1,5 @@
 """Settings of the inbound interfaces: HTTP gateway, webhooks, hooks of agents, uploads,
-submissions, git sources."""
+submissions, git sources, watched directories."""
 
 from __future__ import annotations
 
@@ -315,3 +315,18 @@ class GitSettings(SettingsGroup):
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: allowed are https and http")
         return protocols
+
+
+class WatchSettings(SettingsGroup):
+    """Watching directories for changes."""
+
+    settle_milliseconds: int = Field(
+        150, ge=0, description="time without further changes before a change is submitted"
+    )
+    poll_seconds: float = Field(
+        5.0, gt=0, description="polling interval where file notification does not work"
+    )
+    force_polling: bool = False
+    rescan_seconds: float = Field(
+        600.0, gt=0, description="interval of full scans, for changes without a notification"
+    )

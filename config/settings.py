@@ -26,6 +26,7 @@ from config.inbound_settings import (
     OidcSettings,
     SubmissionSettings,
     UploadSettings,
+    WatchSettings,
     WebhookSettings,
 )
 from config.language_model_settings import LanguageModelSettings
@@ -334,21 +335,6 @@ class WorkerSettings(SettingsGroup):
     )
     metrics_host: str = Field(
         "127.0.0.1", min_length=1, description="address of that port; it has no authentication"
-    )
-
-
-class WatchSettings(SettingsGroup):
-    """Watching directories for changes."""
-
-    settle_milliseconds: int = Field(
-        150, ge=0, description="time without further changes before a change is submitted"
-    )
-    poll_seconds: float = Field(
-        5.0, gt=0, description="polling interval where file notification does not work"
-    )
-    force_polling: bool = False
-    rescan_seconds: float = Field(
-        600.0, gt=0, description="interval of full scans, for changes without a notification"
     )
 
 
