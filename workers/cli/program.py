@@ -25,6 +25,7 @@ _COMMANDS = {
     "pins": "workers.cli.library.pins:pins",
     "links": "workers.cli.library.links:links",
     "sources": "workers.cli.library.sources:sources",
+    "findings": "workers.cli.library.findings:findings",
     "failures": "workers.cli.library.failures:failures",
     "status": "workers.cli.operations.status:status",
     "usage": "workers.cli.operations.usage:usage",

@@ -94,7 +94,7 @@ def passage_link_data(link: PassageLink) -> dict[str, Any]:
     }
 
 
-def _finding_data(finding: SafetyFinding) -> dict[str, Any]:
+def finding_data(finding: SafetyFinding) -> dict[str, Any]:
     """A finding with its rule; rule and remedy are "" for a second opinion and for findings of
     older scanners."""
     rule = find_rule(finding)
@@ -120,7 +120,7 @@ def revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _RECORD},
         **_completed_fields(record),
         "files": [{"path": file.path, "size": file.size} for file in record.files],
-        "safety": [_finding_data(mark) for mark in record.safety],
+        "safety": [finding_data(mark) for mark in record.safety],
         "warnings": [
             {"code": warning.code, "line": warning.line, "message": warning.message}
             for warning in parsed.warnings

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from config.errors import NotFoundError, PermanentError, TransientError
@@ -33,6 +34,7 @@ from workers.library.skill_data import (
 
 _MAX_ATTEMPTS = 3
 _BATCH_SIZE = 2_000
+_READ_AT_ONCE = 200
 
 Stores = tuple[SkillGraph, SearchIndex, AnswerStore | None]
 
@@ -137,6 +139,27 @@ class SkillReader:
                 allowed[entry.skill_id] = add_judgement(revision, judged, policy.judge)
         return allowed
 
+    def iterate_with_findings(
+        self, source_id: str | None = None
+    ) -> Iterator[tuple[CatalogEntry, StoredRevision]]:
+        """The published skills with findings of the present scanner or a second opinion, in the
+        order of their ids; withheld skills too.
+
+        A skill whose level the catalog has from an older scanner that found nothing is left out
+        until the reconciler has scanned it again.
+        """
+        graph, index, _ = self._get_stores()
+        judge = make_policy(self._settings, graph.list_sources()).judge
+        selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
+        marked = (one for one in iterate_entries(graph, selection) if _may_have_findings(one))
+        while some := list(islice(marked, _READ_AT_ONCE)):
+            stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in some])
+            for entry in some:
+                # One that is superseded meanwhile is left out, like one that is published later.
+                found = stored.get(RevisionKey(entry.skill_id, entry.seq))
+                if found is not None:
+                    yield entry, add_judgement(rescan_revision(found), entry.judgements, judge)
+
     def get_epoch(self) -> int:
         """The present epoch of the catalog, for `get_changes_since`."""
         graph, *_ = self._get_stores()
@@ -146,6 +169,10 @@ class SkillReader:
         """See `graph.protocol.Catalog`."""
         graph, *_ = self._get_stores()
         return graph.get_changes_since(epoch)
+
+    def require(self, skill_id: str) -> CatalogEntry:
+        """The catalog entry of a skill; raises NotFoundError if there is none."""
+        return require_entry(self._get_stores()[0], skill_id)
 
     def list_sources(self) -> list[Source]:
         """The sources of the catalog."""
@@ -212,6 +239,10 @@ class SkillReader:
                 )
             entry = newer
         raise TransientError(f"{entry.skill_id} is being replaced; try again")
+
+
+def _may_have_findings(entry: CatalogEntry) -> bool:
+    return entry.safety_level > 0 or bool(entry.judgements)
 
 
 def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:

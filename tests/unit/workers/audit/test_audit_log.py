@@ -36,6 +36,7 @@ UNCHANGING_COMMANDS = {
     "links dismissed",
     "sources list",
     "failures",
+    "findings",
     "status",
     "usage",
     "doctor",

@@ -1,0 +1,147 @@
+"""Findings of the scanner in a library: selected, and as SARIF 2.1.0."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from skills.record import SafetyFinding
+from skills.scanner import SCANNER_VERSION, find_rule, get_quote, list_rules
+from workers.library.skill_data import finding_data
+from workers.library.skill_reader import SkillReader
+
+SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+_SARIF_LEVELS = {1: "note", 2: "warning", 3: "error"}
+_SECURITY_SEVERITIES = {1: "3.0", 2: "6.0", 3: "9.0"}
+"""Scores as code scanning services read them: low, medium, high or critical."""
+
+
+@dataclass(frozen=True, slots=True)
+class FindingFilter:
+    """Which findings are wanted. rule: id of one; "": any. level: the least. source: id of one."""
+
+    rule: str = ""
+    level: int = 1
+    source: str | None = None
+    skill_id: str = ""
+
+    def covers(self, finding: SafetyFinding) -> bool:
+        """Whether a finding is wanted, of a skill that is."""
+        rule = find_rule(finding)
+        return finding.level >= self.level and (
+            not self.rule or (rule is not None and rule.id == self.rule)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFinding:
+    """A finding in a published skill. content_hash: of the revision; path: of the skill."""
+
+    skill_id: str
+    seq: int
+    content_hash: str
+    source_id: str
+    path: str
+    finding: SafetyFinding
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON data."""
+        place = {"skill_id": self.skill_id, "seq": self.seq, "content_hash": self.content_hash}
+        return place | finding_data(self.finding)
+
+
+def find_findings(reader: SkillReader, wanted: FindingFilter) -> Iterator[FoundFinding]:
+    """The findings in published skills, by skill, then as the scanner lists them."""
+    for entry, revision in reader.iterate_with_findings(wanted.source):
+        if wanted.skill_id and entry.skill_id != wanted.skill_id:
+            continue
+        for finding in revision.parsed.record.safety:
+            if wanted.covers(finding):
+                yield FoundFinding(
+                    entry.skill_id,
+                    entry.seq,
+                    revision.content_hash,
+                    entry.source_id,
+                    entry.path,
+                    finding,
+                )
+
+
+def to_sarif(findings: Iterable[FoundFinding], version: str) -> dict[str, Any]:
+    """Findings as a SARIF log with one run. version: of skillbus.
+
+    The root of each source is a base of URIs. A fingerprint stays while rule, file and quoted text
+    stay, wherever the line moves. Findings without a rule (second opinions, older scanners) have
+    their kind as rule.
+    """
+    rules = {rule.id: rule for rule in list_rules().values()}
+    places = {rule: place for place, rule in enumerate(rules)}
+    results, sources = [], set()
+    for one in findings:
+        results.append(_to_result(one, places))
+        sources.add(one.source_id)
+    return {
+        "$schema": SARIF_SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "skillbus",
+                        "semanticVersion": version,
+                        "properties": {"scanner": SCANNER_VERSION},
+                        "rules": [
+                            {
+                                "id": rule.id,
+                                "shortDescription": {"text": f"The skill {rule.reason}"},
+                                "help": {"text": rule.remedy},
+                                "defaultConfiguration": {"level": _SARIF_LEVELS[rule.level]},
+                                "properties": {
+                                    "kind": rule.kind,
+                                    "version": rule.version,
+                                    "security-severity": _SECURITY_SEVERITIES[rule.level],
+                                },
+                            }
+                            for rule in rules.values()
+                        ],
+                    }
+                },
+                "originalUriBaseIds": {
+                    source: {"description": {"text": f"the root of the source {source}"}}
+                    for source in sorted(sources)
+                },
+                "columnKind": "unicodeCodePoints",
+                "results": results,
+            }
+        ],
+    }
+
+
+def _to_result(found: FoundFinding, places: dict[str, int]) -> dict[str, Any]:
+    finding, rule = found.finding, find_rule(found.finding)
+    file = "/".join(filter(None, (found.path, finding.file or "SKILL.md")))
+    mark = "\0".join((rule.id if rule else finding.kind, file, get_quote(finding)))
+    return {
+        "ruleId": rule.id if rule else finding.kind,
+        **({"ruleIndex": places[rule.id]} if rule else {}),
+        "level": _SARIF_LEVELS[finding.level],
+        "message": {"text": f"The skill {finding.reason}" if rule else finding.reason},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(file), "uriBaseId": found.source_id},
+                    "region": {"startLine": max(finding.line, 1)},
+                }
+            }
+        ],
+        "partialFingerprints": {"skillbusFinding/v1": hashlib.sha256(mark.encode()).hexdigest()},
+        "properties": {
+            "skill_id": found.skill_id,
+            "seq": found.seq,
+            "content_hash": found.content_hash,
+        },
+    }
