@@ -107,8 +107,9 @@ class PublicSkills:
         TransientError if the source has changed since it was published."""
         for file in self._find(name).files:
             if file.path == path:
+                # It may be of a later revision than the index, which is made again after a pause.
                 content = self._served.read(file.uri).content
-                return PublicFile(path, content, file.sha256)
+                return PublicFile(path, content, hashlib.sha256(content).hexdigest())
         raise NotFoundError(f"no file {path!r} of a public skill {name!r}")
 
     def read_archive(self, name: str) -> PublicFile:
