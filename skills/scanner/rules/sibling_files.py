@@ -13,7 +13,7 @@ from skills.scanner.scan import make_finding
 
 _COMPILED = frozenset({".pyc", ".pyo", ".pyd", ".class"})
 _PROGRAMS = word_set(
-    ".exe .dll .so .dylib .scr .msi .com .dmg .pkg .app .deb .rpm .appimage .apk .jar .elf .bin"
+    ".exe .dll .so .dylib .scr .msi .com .dmg .pkg .app .deb .rpm .appimage .apk .jar .elf"
 )
 _ARCHIVES = word_set(".zip .rar .7z .tar .tgz .gz .bz2 .xz .zst .cab .iso .whl .egg")
 
