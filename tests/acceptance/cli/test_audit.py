@@ -102,8 +102,14 @@ def drive_commands(skillbus: Skillbus, base: Path) -> None:
     (base / "SKILL.md").write_text(SKILL)
     with one_record(skillbus, "skills.upload", "pottery"):
         skillbus("upload", str(base / "SKILL.md"), "--source", "pottery", "--path", "glaze-test")
+    with one_record(skillbus, "pins.add", "pottery:glaze-test"):
+        skillbus("pins", "add", "pottery:glaze-test", "--reason", "until it is reviewed")
+    with one_record(skillbus, "pins.remove", "pottery:glaze-test"):
+        skillbus("pins", "remove", "pottery:glaze-test")
     with one_record(skillbus, "skills.remove", "pottery:glaze-test"):
         skillbus("skills", "remove", "pottery:glaze-test")
+    with one_record(skillbus, "skills.purge", "pottery:glaze-test"):
+        skillbus("skills", "purge", "pottery:glaze-test", "--yes")
     with one_record(skillbus, "sources.refresh", "crafts"):
         skillbus("sources", "refresh", "crafts")
     address = make_repository(base / "repository")
@@ -275,11 +281,18 @@ def drive_requests(
         headers={"Content-Type": "text/markdown"},
     )
     wait_for(lambda: "pottery:glaze-test" in skillbus.skills())
+    pin = {"skill_id": "pottery:glaze-test", "reason": "until it is reviewed"}
+    once(("POST", "/v1/pins"), pin["skill_id"], json=pin, status=201)
+    path = "/v1/pins/pottery:glaze-test"
+    once(("DELETE", "/v1/pins/{skill_id}"), pin["skill_id"], path=path, status=204)
     once(
         ("DELETE", "/v1/skills/{skill_id}"),
         "pottery:glaze-test",
         path="/v1/skills/pottery:glaze-test",
     )
+    path = "/v1/skills/pottery:glaze-test/revisions"
+    route = ("DELETE", "/v1/skills/{skill_id}/revisions")
+    once(route, pin["skill_id"], path=path, scope="admin", status=200)
     spare = {"source_id": "spare", "root": str(base / "spare")}
     once(("POST", "/v1/sources"), f"spare {base}/spare", json=spare)
     once(("POST", "/v1/sources"), json=spare, scope="read", outcome="refused", status=403)
