@@ -62,6 +62,8 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         self._servers = servers
         self._index = f"{servers.elasticsearch_prefix}-history"
         self._write_alias = f"{self._index}-write"
+        # Its index is there from the first write on; until then it is empty.
+        self._if_there: dict[str, Any] = {"index": self._index, "ignore_unavailable": True}
         self._connection = ElasticsearchConnection(servers)
         self._lock = threading.Lock()
         self._ready = False
@@ -211,12 +213,11 @@ class ElasticsearchRevisionHistory(RevisionHistory):
     @override
     def overwrite_deleted(self) -> None:
         with self._connection.translate_errors() as client:
-            if client.indices.exists(index=self._index):
-                client.indices.refresh(index=self._index)
-                client.options(request_timeout=_MERGE_SECONDS).indices.forcemerge(
-                    index=self._index, max_num_segments=1
-                )
-                client.indices.flush(index=self._index)
+            client.indices.refresh(**self._if_there)
+            client.options(request_timeout=_MERGE_SECONDS).indices.forcemerge(
+                **self._if_there, max_num_segments=1
+            )
+            client.indices.flush(**self._if_there)
 
     # -- reading
 
@@ -281,11 +282,9 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         while True:
             with self._connection.translate_errors() as client:
                 if not after:
-                    if not client.indices.exists(index=self._index):
-                        return
-                    client.indices.refresh(index=self._index)
+                    client.indices.refresh(**self._if_there)
                 answer = client.search(
-                    index=self._index,
+                    **self._if_there,
                     size=_PAGE,
                     query=query,
                     sort=["skill_id"],
@@ -301,13 +300,12 @@ class ElasticsearchRevisionHistory(RevisionHistory):
     @override
     def max_seq(self) -> int:
         with self._connection.translate_errors() as client:
-            if not client.indices.exists(index=self._index):
-                return 0
-            client.indices.refresh(index=self._index)
+            client.indices.refresh(**self._if_there)
             answer = client.search(
-                index=self._index, size=0, aggregations={"seq": {"max": {"field": "max_seq"}}}
+                **self._if_there, size=0, aggregations={"seq": {"max": {"field": "max_seq"}}}
             )
-        return int(answer["aggregations"]["seq"]["value"] or 0)
+        found = answer.get("aggregations", {}).get("seq", {})
+        return int(found.get("value") or 0)
 
     @override
     def close(self) -> None:
