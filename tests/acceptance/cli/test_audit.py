@@ -231,6 +231,10 @@ def test_every_changing_request_is_one_record(place: Place) -> None:
         assert secret not in log
 
 
+def is_published(skillbus: Skillbus, skill_id: str) -> bool:
+    return skillbus.skills().get(skill_id, {}).get("state") == "published"
+
+
 def drive_requests(
     skillbus: Skillbus, client: httpx.Client, secrets: dict[str, str], base: Path
 ) -> set[tuple[str, str]]:
@@ -280,7 +284,8 @@ def drive_requests(
         content=SKILL,
         headers={"Content-Type": "text/markdown"},
     )
-    wait_for(lambda: "pottery:glaze-test" in skillbus.skills())
+    # An upload is in the catalog before its revision is published, and only that can be pinned.
+    wait_for(lambda: is_published(skillbus, "pottery:glaze-test"))
     pin = {"skill_id": "pottery:glaze-test", "reason": "until it is reviewed"}
     once(("POST", "/v1/pins"), pin["skill_id"], json=pin, status=201)
     path = "/v1/pins/pottery:glaze-test"
