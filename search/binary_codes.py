@@ -49,7 +49,9 @@ class _Buffers(NamedTuple):
         self, bits: Sequence[npt.NDArray[np.uint64]], code: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.uint16]:
         """Return in how many bits each row differs from the code; overwritten by the next call."""
-        words, counts, sums, totals = (one[: len(bits[0])] for one in self)
+        rows = len(bits[0])
+        words, counts = self.words[:rows], self.counts[:rows]
+        sums, totals = self.sums[:rows], self.totals[:rows]
         totals.fill(0)
         for first in range(0, len(bits), _WORDS_PER_BYTE):
             sums.fill(0)
