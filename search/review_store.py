@@ -36,7 +36,7 @@ class ReviewStore(Protocol):
         ...
 
     def get_version(self) -> int:
-        """A number that every change raises. Cheap: queries ask for it."""
+        """A number that changes of `POLICY_KINDS` raise. Cheap: queries ask for it."""
         ...
 
     def forget(self, skill_ids: Sequence[str]) -> None:

@@ -31,6 +31,10 @@ class ReviewKind(StrEnum):
     REJECTION = "rejection"
 
 
+POLICY_KINDS = frozenset({ReviewKind.WAIVER, ReviewKind.CONFIRMATION})
+"""Kinds that the policy asks for; the others concern ingest alone."""
+
+
 class ReviewSlot(NamedTuple):
     """What a skill has one record of: a content, and a topic of review."""
 
@@ -42,8 +46,8 @@ class ReviewSlot(NamedTuple):
 class ReviewRecord:
     """A decision of a person, or that one is wanted (`WAITING`).
 
-    rule, findings: of a waiver, the id of the rule and the fingerprints of what it found. seq: of the
-    revision that had the content when it was decided. principal: as the audit log names it.
+    rule, findings: of a waiver, the id of the rule and the fingerprints of what it found. seq: of
+    the revision that had the content when it was decided. principal: as the audit log names it.
     recorded: seconds since the epoch.
     """
 
@@ -69,7 +73,7 @@ class ReviewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """Records by skill, as of one moment. version: changes with every change of the store."""
+    """Records by skill, as of one moment. version: of the store, see `ReviewStore.get_version`."""
 
     version: int = 0
     by_skill: Mapping[str, tuple[ReviewRecord, ...]] = field(default_factory=dict)
@@ -79,9 +83,7 @@ class Reviews:
         found = self.by_skill.get(skill_id, ())
         return [one for one in found if one.content_hash == content_hash]
 
-    def find(
-        self, skill_id: str, content_hash: str, *kinds: ReviewKind
-    ) -> ReviewRecord | None:
+    def find(self, skill_id: str, content_hash: str, *kinds: ReviewKind) -> ReviewRecord | None:
         """The record of one of these kinds about a content, None without one."""
         found = self.get(skill_id, content_hash)
         return next((one for one in found if one.kind in kinds), None)
@@ -132,7 +134,9 @@ def fingerprint(finding: SafetyFinding) -> str:
     Of a second opinion this covers the model and its words: another one is not waived with it.
     """
     parts = (get_rule_id(finding), str(finding.level), finding.file, str(finding.line))
-    return hashlib.sha256("\0".join((*parts, finding.reason)).encode("utf-8", "replace")).hexdigest()[:16]
+    return hashlib.sha256(
+        "\0".join((*parts, finding.reason)).encode("utf-8", "replace")
+    ).hexdigest()[:16]
 
 
 def count_findings(
@@ -153,9 +157,8 @@ def count_findings(
     if not exempt:
         return CountedFindings(tuple(findings), level, {})
     counted = [one.level for one in findings if one not in exempt]
-    for part in _split_by_scan(findings):
-        if len(part) >= MAX_FINDINGS:
-            counted.append(min(one.level for one in part))
+    full = [part for part in _split_by_scan(findings) if len(part) >= MAX_FINDINGS]
+    counted += [min(one.level for one in part) for part in full]
     return CountedFindings(tuple(findings), max(counted, default=0), exempt)
 
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
 from config.errors import UsageError
-from config.settings import PolicySettings
+from config.policy_settings import PolicySettings
 from skills import licences
 from skills.judgement import Judgement, find_judgement, with_judgement
 from skills.record import SkillRecord
@@ -42,9 +42,9 @@ class SkillPolicy:
 
     Everything that sends skills calls `find_record_violation` for a revision that it has read. With
     what the catalog knows of one, `find_violation` says the same, unless `needs_record`. judge: the
-    model whose judgements count, "" for none. licences: allowed in the whole library, empty for any.
-    source_licences: by source id, the licences allowed for sources with their own list; a skill must
-    satisfy both. suppressed_rules: ids of rules whose findings do not count.
+    model whose judgements count, "" for none. licences: allowed in the whole library, empty for
+    any. source_licences: by source id, the licences allowed for sources with their own list; a
+    skill must satisfy both. suppressed_rules: ids of rules whose findings do not count.
     """
 
     highest_level: int
@@ -85,10 +85,7 @@ class SkillPolicy:
     def allows_all(self) -> bool:
         """Whether the policy can withhold nothing, so that no lookup is needed."""
         return self.highest_level >= 3 and not (
-            self.licences
-            or self.withheld_sources
-            or self.source_licences
-            or self.reviews.by_skill
+            self.licences or self.withheld_sources or self.source_licences or self.reviews.by_skill
         )
 
     def raise_level(self, level: int, judgements: Iterable[Judgement]) -> int:
@@ -107,9 +104,14 @@ class SkillPolicy:
         raised = self.raise_level(level, judgements)
         return self._find(source, raised, licence, self.judge if raised > level else "")
 
+    @property
+    def has_exceptions(self) -> bool:
+        """Whether `needs_record` may be true of a skill."""
+        return bool(self.reviews.by_skill or self.suppressed_rules)
+
     def needs_record(self, skill_id: str, violation: PolicyViolation | None) -> bool:
-        """Whether what `find_violation` found may differ from what a person or a setting decided, so
-        that only `find_record_violation` knows."""
+        """Whether a person or a suppressed rule may change what `find_violation` found, so that
+        `find_record_violation` has to be asked."""
         if skill_id in self.reviews.by_skill:
             return True
         return bool(self.suppressed_rules) and violation is not None and violation.kind == "safety"
@@ -155,7 +157,9 @@ class SkillPolicy:
         findings of the current scanner.
         """
         source = get_source_id(skill_id)
-        is_confirmed = self.reviews.find(skill_id, content_hash, ReviewKind.CONFIRMATION) is not None
+        is_confirmed = (
+            self.reviews.find(skill_id, content_hash, ReviewKind.CONFIRMATION) is not None
+        )
         if is_confirmed and source not in self.withheld_sources:
             return PolicyViolation("safety", CONFIRMED_REASON)
         counted = self.count_findings(skill_id, content_hash, record, judgements)

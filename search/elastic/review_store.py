@@ -1,8 +1,8 @@
 """The review store of the distributed deployment: one document a skill, in an index of its own.
 
 Documents are read and written by their ids, which sees writes at once. One more document is written
-last with every change: its sequence number is the version of the store. The index has one shard, so
-that a server carries out the writes of a request in their order.
+last with every change that the policy asks for: its sequence number is the version of the store.
+The index has one shard, so that a server carries out the writes of a request in their order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from search.batches import batches
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.revision_history import skill_document_id
 from search.review_store import ReviewStore
-from skills.review import ReviewKind, ReviewRecord, Reviews, ReviewSlot
+from skills.review import POLICY_KINDS, ReviewKind, ReviewRecord, Reviews, ReviewSlot
 
 _VERSION_ID = "version"
 _BATCH = 64
@@ -100,7 +100,8 @@ class ElasticsearchReviewStore(ReviewStore):
         """Write the documents that change; returns the changes that met another write."""
         known = self._read_documents(list(changes))
         lines: list[Any] = []
-        written = []
+        written: list[str] = []
+        of_policy = False
         for skill_id, change in changes.items():
             document, version = known.get(skill_id, ({}, {}))
             stored = _read_records(document)
@@ -113,14 +114,17 @@ class ElasticsearchReviewStore(ReviewStore):
             else:
                 lines.append({"delete": target | {"_index": self._index}})
             written.append(skill_id)
+            of_policy |= _select_for_policy(stored) != _select_for_policy(changed)
         if not written:
             return {}
-        lines.append({"index": {"_index": self._write_alias, "_id": _VERSION_ID}})
-        lines.append({"change": time.time_ns()})
+        if of_policy:
+            lines.append({"index": {"_index": self._write_alias, "_id": _VERSION_ID}})
+            lines.append({"change": time.time_ns()})
+            written.append(_VERSION_ID)
         with self._connection.translate_errors() as client:
             answer = client.bulk(operations=lines)
         conflicts = {}
-        for skill_id, item in zip([*written, _VERSION_ID], answer["items"], strict=True):
+        for skill_id, item in zip(written, answer["items"], strict=True):
             result = next(iter(item.values()))
             if result["status"] == _CONFLICT and skill_id in changes:
                 conflicts[skill_id] = changes[skill_id]
@@ -177,8 +181,7 @@ class ElasticsearchReviewStore(ReviewStore):
 
     @override
     def get_all(self) -> Reviews:
-        version = self.get_version()
-        return Reviews(version, _by_skill(self._read_pages()) if version else {})
+        return Reviews(self.get_version(), _by_skill(self._read_pages()))
 
     def _read_documents(
         self, skill_ids: Sequence[str]
@@ -235,6 +238,10 @@ class ElasticsearchReviewStore(ReviewStore):
 
 def _put(records: _Records, only_new: bool, stored: _Records) -> _Records:
     return records | stored if only_new else stored | records
+
+
+def _select_for_policy(records: _Records) -> _Records:
+    return {slot: one for slot, one in records.items() if one.kind in POLICY_KINDS}
 
 
 def _by_skill(documents: Iterable[Mapping[str, Any]]) -> dict[str, tuple[ReviewRecord, ...]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from search.review_store import ReviewStore
-from skills.review import ReviewKind, ReviewRecord, Reviews, ReviewSlot
+from skills.review import POLICY_KINDS, ReviewKind, ReviewRecord, Reviews, ReviewSlot
 from tasks.history.sqlite import HISTORY_FILE
 
 _TABLES = """
@@ -45,26 +45,29 @@ class SqliteReviewStore(ReviewStore):
     def save(self, records: Sequence[ReviewRecord], *, only_new: bool = False) -> None:
         verb = "INSERT OR IGNORE" if only_new else "INSERT OR REPLACE"
         with self._file.transaction(durable=True) as connection:
-            written = connection.executemany(
-                f"{verb} INTO reviews VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 - fixed verbs
-                [_to_row(one) for one in records],
-            ).rowcount
-            if written > 0:
-                _raise_version(connection)
+            written = [
+                one.kind
+                for one in records
+                if connection.execute(
+                    f"{verb} INTO reviews VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    _to_row(one),
+                ).rowcount
+            ]
+            _raise_version(connection, written)
 
     @override
     def remove(self, skill_id: str, slots: Sequence[ReviewSlot]) -> list[ReviewRecord]:
-        removed = []
+        rows = []
         with self._file.transaction(durable=True) as connection:
             for slot in slots:
-                removed += connection.execute(
-                    "DELETE FROM reviews WHERE skill_id = ? AND content_hash = ? AND topic = ? "
+                rows += connection.execute(
+                    "DELETE FROM reviews WHERE skill_id = ? AND content_hash = ? AND topic = ? "  # noqa: S608 - fixed names
                     f"RETURNING {_COLUMNS}",
                     (skill_id, *slot),
                 ).fetchall()
-            if removed:
-                _raise_version(connection)
-        return [_from_row(*row) for row in removed]
+            removed = [_from_row(*row) for row in rows]
+            _raise_version(connection, [one.kind for one in removed])
+        return removed
 
     @override
     def get(self, skill_ids: Sequence[str]) -> Reviews:
@@ -94,11 +97,11 @@ class SqliteReviewStore(ReviewStore):
     def forget(self, skill_ids: Sequence[str]) -> None:
         with self._file.transaction(durable=True) as connection:
             gone = connection.execute(
-                "DELETE FROM reviews WHERE skill_id IN (SELECT value FROM json_each(?))",
+                "DELETE FROM reviews WHERE skill_id IN (SELECT value FROM json_each(?)) "
+                "RETURNING kind",
                 (json.dumps(list(skill_ids)),),
-            ).rowcount
-            if gone:
-                _raise_version(connection)
+            ).fetchall()
+            _raise_version(connection, [ReviewKind(kind) for (kind,) in gone])
 
     @override
     def overwrite_deleted(self) -> None:
@@ -118,7 +121,10 @@ def _read_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("SELECT version FROM review_version").fetchone()[0])
 
 
-def _raise_version(connection: sqlite3.Connection) -> None:
+def _raise_version(connection: sqlite3.Connection, changed: Iterable[ReviewKind]) -> None:
+    """Raise the version if records of these kinds were changed that the policy asks for."""
+    if POLICY_KINDS.isdisjoint(changed):
+        return
     connection.execute("UPDATE review_version SET version = version + 1")
 
 

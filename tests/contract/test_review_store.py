@@ -99,7 +99,7 @@ def test_removed_records_are_returned(store: ReviewStore) -> None:
     assert set(store.get_all().by_skill[SKILL]) == {waiver("b-rule"), waiver("a-rule", "b")}
 
 
-def test_every_change_raises_the_version_that_other_processes_see(reopen: Reopen) -> None:
+def test_what_the_policy_asks_raises_the_version_that_other_processes_see(reopen: Reopen) -> None:
     store, other = reopen(), reopen()
     seen = [other.get_version()]
 
@@ -109,7 +109,12 @@ def test_every_change_raises_the_version_that_other_processes_see(reopen: Reopen
         assert other.get([SKILL]).version == seen[-1]
         return seen[-1] > seen[-2]
 
+    store.save([update(ReviewKind.WAITING)])
+    assert not is_raised()
+    assert other.get_all().by_skill == {SKILL: (update(ReviewKind.WAITING),)}
     store.save([waiver()])
+    assert is_raised()
+    store.save([update(ReviewKind.CONFIRMATION)])
     assert is_raised()
     store.save([waiver()], only_new=True)
     assert not is_raised()
@@ -123,6 +128,7 @@ def test_every_change_raises_the_version_that_other_processes_see(reopen: Reopen
     assert is_raised()
     store.forget([SKILL])
     assert is_raised()
+    store.save([update(ReviewKind.APPROVAL)])
     store.forget([SKILL])
     assert not is_raised()
 

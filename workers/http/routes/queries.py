@@ -22,7 +22,6 @@ from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job
-from tasks.query.context import check_query
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey, record_job
@@ -120,6 +119,8 @@ def query_routes(backend: StoreBackend) -> APIRouter:
         """Accept a query; `Location` is the URL of its state."""
         received = time.monotonic()
         check_query(query, backend.settings.limits.query_characters)
+        if query.pins:
+            await run_in_threadpool(backend.check_pins, query)
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
         asked = QueryAsked.model_construct(**dict(query))

@@ -25,7 +25,7 @@ class _Revision(BaseModel):
 
     skill_id: str
     seq: int
-    state: str = Field(description="`published` or `superseded`")
+    state: str = Field(description="`published`, `superseded`, or `held` by a pin or for review")
     published_at: str | None = Field(description="RFC 3339; null if it is not known")
     content_hash: str
     name: str
@@ -38,6 +38,11 @@ class _Revision(BaseModel):
     withheld: str | None = Field(
         description="why the policy would exclude it from bundles; only admins then see the "
         "author's texts"
+    )
+    review: str | None = Field(
+        None,
+        description="of an update under review: `waiting`, `approval` or `rejection`; null if "
+        "nothing is recorded",
     )
 
 

@@ -54,9 +54,11 @@ class Library:
         self.text = ""
         services.graph.save_source(Source("lib", "directory", str(root)))
         assert services.history is not None
+        assert services.review_store is not None
         self.history = services.history
         self.reader = RevisionReader(
-            services.settings, services.graph, services.index, services.history
+            *(services.settings, services.graph, services.index),
+            *(services.history, services.review_store),
         )
 
     def edit(self, number: int) -> None:
