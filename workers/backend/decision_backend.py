@@ -127,17 +127,20 @@ class DecisionBackend(Backend, ABC):
         self, skill_id: str, seq: int | None, rule: str, principal: str, reason: str
     ) -> dict[str, Any]:
         record = self.reviews.waive(skill_id, seq, rule, Reviewer(principal, reason))
+        self.review_lister.expire()
         return waiver_data(record, "in force")
 
     @override
     def remove_waiver(self, skill_id: str, rule: str) -> None:
         self.reviews.remove_waiver(skill_id, rule)
+        self.review_lister.expire()
 
     @override
     def review_skill(
         self, decision: ReviewDecision, skill_id: str, seq: int | None, principal: str, reason: str
     ) -> dict[str, Any]:
         data = self.reviews.decide(decision, skill_id, seq, Reviewer(principal, reason))
+        self.review_lister.expire()
         if decision is ReviewDecision.APPROVE:
             self._send_waiting()
         return data
@@ -145,6 +148,7 @@ class DecisionBackend(Backend, ABC):
     @override
     def reopen_review(self, skill_id: str) -> None:
         self.reviews.reopen(skill_id)
+        self.review_lister.expire()
 
     def _send_waiting(self) -> None:
         """Have requested ingest sent; if that fails, the reconciler does so later."""

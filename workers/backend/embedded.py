@@ -327,6 +327,7 @@ class EmbeddedBackend(StoreBackend):
             self.services.answers,
             self.services.refined,
             self.services.outcomes,
+            self.review_lister,
         )
         if (refinement := status.get("language_model", {}).get("refinement")) is not None:
             pause = self.get_refine_pause()

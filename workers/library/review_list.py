@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import threading
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from config.settings import Settings
@@ -26,6 +27,7 @@ from workers.library.skill_data import decision_data
 from workers.library.skill_reader import iterate_entries
 
 _READ_AT_ONCE = 200
+_COUNT_SECONDS = 30.0
 
 
 class ReviewState(StrEnum):
@@ -35,6 +37,12 @@ class ReviewState(StrEnum):
     RELEASED = "released"
     CONFIRMED = "confirmed"
     REJECTED = "rejected"
+
+
+_DECIDED = (
+    *(ReviewState.RELEASED.value, ReviewState.CONFIRMED.value),
+    ReviewState.REJECTED.value,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +77,6 @@ class ReviewItem:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class ReviewCounts:
-    """How many skills wait by what about, and how many were decided by state."""
-
-    withheld: int = 0
-    updates: int = 0
-    decided: dict[str, int] = field(default_factory=dict)
-
-    def describe(self) -> dict[str, int]:
-        """As JSON data."""
-        states = (ReviewState.RELEASED, ReviewState.CONFIRMED, ReviewState.REJECTED)
-        return {
-            "withheld": self.withheld,
-            "updates": self.updates,
-            **{state.value: self.decided.get(state.value, 0) for state in states},
-        }
-
-
 class ReviewLister:
     """Lists reviews of a library. source_id, skill_id: only of that one."""
 
@@ -97,6 +87,10 @@ class ReviewLister:
         self._graph = graph
         self._index = index
         self._store = store
+        self._clock = time.monotonic
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] | None = None
+        self._counted_at = 0.0
 
     def list_items(
         self, source_id: str | None = None, skill_id: str | None = None
@@ -106,16 +100,43 @@ class ReviewLister:
         yield from self._list_withheld(reviews, source_id, skill_id)
         yield from self._list_updates(reviews, source_id)
 
-    def count(self) -> ReviewCounts:
-        """How many there are."""
-        waiting: Counter[str] = Counter()
-        decided: Counter[str] = Counter()
-        for one in self.list_items():
-            if one.state is ReviewState.WAITING:
-                waiting[one.about] += 1
-            else:
-                decided[one.state.value] += 1
-        return ReviewCounts(waiting["findings"], waiting["update"], dict(decided))
+    def count(self) -> dict[str, int]:
+        """How many there are: `withheld` skills and `updates` that wait, and decided ones by state.
+
+        At most half a minute old, unless `expire` was called.
+        """
+        with self._lock:
+            if self._counts is None or self._clock() > self._counted_at + _COUNT_SECONDS:
+                self._counts, self._counted_at = self._count(), self._clock()
+            return self._counts
+
+    def expire(self) -> None:
+        """Have the next call count again."""
+        with self._lock:
+            self._counts = None
+
+    def _count(self) -> dict[str, int]:
+        reviews = self._store.get_all()
+        counts = dict.fromkeys(("withheld", "updates", *_DECIDED), 0)
+        items = chain(self._list_contested(reviews, counts), self._list_updates(reviews, None))
+        for one in items:
+            waiting = "withheld" if one.about == "findings" else "updates"
+            counts[waiting if one.state is ReviewState.WAITING else one.state.value] += 1
+        return counts
+
+    def _list_contested(self, reviews: Reviews, counts: dict[str, int]) -> Iterator[ReviewItem]:
+        """Those about findings of which more than the catalog decides; the others, whose revisions
+        need not be read, are added to the counts."""
+        policy = self._get_policy(reviews)
+        entries = self._find_suspects(policy, reviews, None, None)
+        while batch := list(islice(entries, _READ_AT_ONCE)):
+            contested = [
+                one
+                for one in batch
+                if policy.policy.suppressed_rules or one.skill_id in reviews.by_skill
+            ]
+            counts["withheld"] += len(batch) - len(contested)
+            yield from self._judge(policy, contested)
 
     def list_waivers(
         self, source_id: str | None = None, skill_id: str | None = None
@@ -144,12 +165,14 @@ class ReviewLister:
     def _list_withheld(
         self, reviews: Reviews, source_id: str | None, skill_id: str | None
     ) -> Iterator[ReviewItem]:
-        policy = EntryPolicy.of_catalog(
-            self._settings, self._graph, self._index.get_revisions, reviews
-        )
+        policy = self._get_policy(reviews)
         entries = self._find_suspects(policy, reviews, source_id, skill_id)
         while batch := list(islice(entries, _READ_AT_ONCE)):
             yield from self._judge(policy, batch)
+
+    def _get_policy(self, reviews: Reviews) -> EntryPolicy:
+        read_revisions = self._index.get_revisions
+        return EntryPolicy.of_catalog(self._settings, self._graph, read_revisions, reviews)
 
     def _find_suspects(
         self, policy: EntryPolicy, reviews: Reviews, source_id: str | None, skill_id: str | None

@@ -300,6 +300,7 @@ def diff_data(diff: RevisionDiff) -> dict[str, Any]:
             "removed": list(diff.files_removed),
             "changed": list(diff.files_changed),
         },
+        "scripts": list(diff.scripts),
         "findings": {
             "added": [finding_data(one) for one in diff.findings_added],
             "removed": [finding_data(one) for one in diff.findings_removed],

@@ -130,6 +130,7 @@ def _summarize(change: dict[str, Any] | None) -> str:
         return "nothing is held back"
     parts = [f"+{change['added_lines']} -{change['removed_lines']} lines"]
     parts += [f"{len(paths)} files {kind}" for kind, paths in change["files"].items() if paths]
+    parts += [f"{len(change['scripts'])} scripts"] if change["scripts"] else []
     parts += [
         f"{len(found)} findings {kind}" for kind, found in change["findings"].items() if found
     ]

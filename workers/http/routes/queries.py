@@ -22,6 +22,7 @@ from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.journal.protocol import Job
+from tasks.query.context import check_query
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey, record_job

@@ -152,7 +152,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
 
     @router.get("/v1/review", response_model=ReviewList)
     def list_reviews(query: Annotated[ReviewQuery, Query()]) -> dict[str, Any]:
-        """List skills that are withheld for their findings and updates that wait, with decisions."""
+        """List skills that are withheld for findings, and updates that wait, with decisions."""
         found = (
             one.describe()
             for one in backend.review_lister.list_items(query.source)

@@ -79,7 +79,8 @@ class ChangedField(BaseModel):
 
 
 class RevisionComparison(BaseModel):
-    """What changed between two revisions. diff: lines of a unified diff without its header, from
+    """What changed between two revisions. scripts: those of the added and changed files that are
+    programs. diff: lines of a unified diff without its header, from
     `offset` on. next: path of the further lines, null if there are none. withheld: why there is
     nothing else, for callers that are no admins."""
 
@@ -90,6 +91,7 @@ class RevisionComparison(BaseModel):
     to: int
     fields: list[ChangedField] = []
     files: dict[str, list[str]] = {}
+    scripts: list[str] = []
     findings: dict[str, list[dict[str, Any]]] = {}
     added_lines: int = 0
     removed_lines: int = 0
