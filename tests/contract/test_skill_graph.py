@@ -509,6 +509,7 @@ class SkillGraphContract:
             "pending": 1,
             "published": 3,
             "failed": 1,
+            "held": 0,
             "removed": 1,
             "with_vectors": 1,
             "paged": 1,

@@ -87,7 +87,12 @@ class DecisionBackend(Backend, ABC):
     @cached_property
     def review_lister(self) -> ReviewLister:
         """Lists what waits for a person, and decisions."""
-        return ReviewLister(self.settings, self.graph, self.search_index(), self.review_store())
+        return ReviewLister(
+            self.settings,
+            self.graph,
+            lambda keys: self.search_index().get_revisions(keys),
+            self.review_store(),
+        )
 
     # -- links
     @override

@@ -137,6 +137,6 @@ def open_review_lister(settings: Settings) -> Iterator[ReviewLister]:
         yield ReviewLister(
             settings,
             open_graph(settings, stack, writable=False),
-            open_index(settings, stack, writable=False),
+            open_index(settings, stack, writable=False).get_revisions,
             open_review_store(settings, stack),
         )

@@ -42,8 +42,12 @@ def _read_home(settings: Settings) -> dict[str, Any]:
         journal = open_journal(settings, stack, writable=True)
         answers = open_answers(settings, stack)
         outcomes = open_outcomes(settings, stack)
-        index = open_index(settings, stack, writable=False)
-        reviews = ReviewLister(settings, graph, index, open_review_store(settings, stack))
+        reviews = ReviewLister(
+            settings,
+            graph,
+            lambda keys: open_index(settings, stack, writable=False).get_revisions(keys),
+            open_review_store(settings, stack),
+        )
         return home_status(
             *(settings, graph, journal),
             serving=False,

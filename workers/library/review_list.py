@@ -13,14 +13,13 @@ from typing import Any
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, EntryFilter, SkillState
-from search.protocol import SearchIndex
 from search.review_store import ReviewStore
 from skills.judgement import find_judgement, with_judgement
 from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord, Reviews, get_rule_id
 from skills.skill_policy import is_reviewed_source
 from tasks.ingest.reviewed import UPDATE_KINDS
-from tasks.query.policy_filter import rescan_revision
+from tasks.query.policy_filter import ReadRevisions, rescan_revision
 from workers.library.entry_policy import EntryPolicy
 from workers.library.reviews import waiver_data
 from workers.library.skill_data import decision_data
@@ -78,14 +77,21 @@ class ReviewItem:
 
 
 class ReviewLister:
-    """Lists reviews of a library. source_id, skill_id: only of that one."""
+    """Lists reviews of a library. source_id, skill_id: only of that one.
+
+    read_revisions: reads revisions of the index; a count seldom needs any.
+    """
 
     def __init__(
-        self, settings: Settings, graph: Catalog, index: SearchIndex, store: ReviewStore
+        self,
+        settings: Settings,
+        graph: Catalog,
+        read_revisions: ReadRevisions,
+        store: ReviewStore,
     ) -> None:
         self._settings = settings
         self._graph = graph
-        self._index = index
+        self._read_revisions = read_revisions
         self._store = store
         self._clock = time.monotonic
         self._lock = threading.Lock()
@@ -171,8 +177,7 @@ class ReviewLister:
             yield from self._judge(policy, batch)
 
     def _get_policy(self, reviews: Reviews) -> EntryPolicy:
-        read_revisions = self._index.get_revisions
-        return EntryPolicy.of_catalog(self._settings, self._graph, read_revisions, reviews)
+        return EntryPolicy.of_catalog(self._settings, self._graph, self._read_revisions, reviews)
 
     def _find_suspects(
         self, policy: EntryPolicy, reviews: Reviews, source_id: str | None, skill_id: str | None
@@ -202,7 +207,8 @@ class ReviewLister:
 
     def _judge(self, policy: EntryPolicy, entries: Sequence[CatalogEntry]) -> Iterator[ReviewItem]:
         rules = policy.policy
-        stored = self._index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in entries])
+        keys = [RevisionKey(one.skill_id, one.seq) for one in entries]
+        stored = self._read_revisions(keys) if keys else {}
         for entry in entries:
             revision = stored.get(RevisionKey(entry.skill_id, entry.seq))
             if revision is None:  # superseded meanwhile

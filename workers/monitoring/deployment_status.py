@@ -173,9 +173,11 @@ class DeploymentStatus:
     # -- probes
     def _open_review_lister(self) -> ReviewLister:
         settings, stack = self._settings, self._stack
-        index = open_index(settings, stack, writable=False)
+        index = Lazy(lambda: open_index(settings, stack, writable=False))
         store = open_review_store(settings, stack)
-        return ReviewLister(settings, self._graph.get(), index, store)
+        return ReviewLister(
+            settings, self._graph.get(), lambda keys: index.get().get_revisions(keys), store
+        )
 
     def _open_liveness(self) -> LivenessProbe:
         liveness = LivenessProbe(self._settings.servers)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from config.errors import SkillbusError
 from config.language_model_settings import LanguageModelSettings
 from config.settings import Settings
 from graph.protocol import Catalog
@@ -58,9 +59,17 @@ def home_status(
         "sources": [source_status(source) for source in graph.list_sources()],
         "submissions": read_consumer_statuses(settings.home),
         **({} if outcomes is None else usage_status(outcomes)),
-        **({} if reviews is None else {"reviews": reviews.count()}),
+        **({} if reviews is None else {"reviews": _count_reviews(reviews)}),
         **model,
     }
+
+
+def _count_reviews(reviews: ReviewLister) -> dict[str, int] | None:
+    """None while the index cannot be read, as before a reindex."""
+    try:
+        return reviews.count()
+    except SkillbusError:
+        return None
 
 
 def language_model_status(
