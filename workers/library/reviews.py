@@ -227,7 +227,12 @@ class SkillReviews:
             raise UsageError(
                 f"name the revision that was looked at, as {skill_id}@SEQ: another may have come"
             )
-        return self._revisions.read_revision(skill_id, seq)
+        # What was approved is published under another seq, which the same decision is about.
+        decided = {one.content_hash for one in self._read(skill_id) if one.seq == seq}
+        revisions = self._revisions.list_revisions(skill_id)
+        same = [one for one in revisions if one.kept.content_hash in decided]
+        is_listed = any(one.seq == seq for one in revisions)
+        return same[0] if same and not is_listed else self._revisions.read_revision(skill_id, seq)
 
     def _read(self, skill_id: str) -> tuple[ReviewRecord, ...]:
         return self._store.get([skill_id]).by_skill.get(skill_id, ())

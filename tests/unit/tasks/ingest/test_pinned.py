@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.samples.one_skill import open_skill, text_of
+from tests.support.samples.one_skill import SKILL, open_skill, text_of
 
 _STEPS = st.lists(
     st.one_of(
