@@ -114,6 +114,7 @@ class RevisionReader:
         skill_id = revisions[0].key.skill_id
         reviews = self._review_store.get([skill_id])
         policy = make_policy(self._settings, self._graph.list_sources(), reviews)
+        waits = is_reviewed_source(self._settings.policy, skill_id)
         described = []
         newer = ""
         for one in revisions:
@@ -125,15 +126,16 @@ class RevisionReader:
             rescanned = replace(one, parsed=rescan(one.parsed))
             place = (skill_id, one.content_hash, rescanned.parsed.record, judgements)
             violation = policy.find_record_violation(*place)
+            may_be_sent = not waits or is_reviewed(one, entry, reviews)
+            withheld = None if may_be_sent else "it was not approved in a review"
             described.append(
                 Revision(
                     rescanned,
                     _name_state(one, entry),
-                    violation.reason if violation else None,
+                    violation.reason if violation else withheld,
                     policy.count_findings(*place),
                     reviews.find(skill_id, one.content_hash, *UPDATE_KINDS),
-                    not is_reviewed_source(self._settings.policy, skill_id)
-                    or is_reviewed(one, entry, reviews),
+                    may_be_sent,
                 )
             )
         return described
