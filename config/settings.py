@@ -18,6 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from config.bundle_settings import PassageSettings, PolicySettings
 from config.inbound_settings import (
     AuditSettings,
     GatewaySettings,
@@ -31,8 +32,6 @@ from config.inbound_settings import (
 )
 from config.language_model_settings import LanguageModelSettings
 from config.learning_settings import LearningSettings, SessionSettings
-from config.passage_settings import PassageSettings
-from config.policy_settings import PolicySettings
 from config.renamed_settings import rename_variables
 from config.server_settings import ServerSettings
 from config.settings_group import SettingsGroup

@@ -8,8 +8,8 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
+from config.bundle_settings import PolicySettings
 from config.errors import UsageError
-from config.policy_settings import PolicySettings
 from skills import licences
 from skills.judgement import Judgement, find_judgement, with_judgement
 from skills.record import SkillRecord

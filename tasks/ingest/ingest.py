@@ -19,12 +19,13 @@ from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
 from skills.record import ParsedSkill, RevisionKey
 from tasks.history.keep import keep_superseded, withdraw
+from tasks.ingest.held.pinned import Pins, hold_back, read_pins
+from tasks.ingest.held.reviewed import HELD_REASON, hold_for_review, keep_reviewed
 from tasks.ingest.next_tasks import (
     send_after_ingest,
     send_ingest,
     send_refine,
 )
-from tasks.ingest.pinned import Pins, hold_back, read_pins
 from tasks.ingest.preparation.prepare import (
     PreparationRequest,
     PreparationSettings,
@@ -32,7 +33,6 @@ from tasks.ingest.preparation.prepare import (
     UnreadableSkill,
     prepare_parsed,
 )
-from tasks.ingest.reviewed import HELD_REASON, hold_for_review, keep_reviewed
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
 from tasks.refine.completion.completions import find_outdated, read_completions

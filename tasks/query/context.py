@@ -13,10 +13,10 @@ from config.settings import OPTIONAL_STAGES
 from config.tracing import span
 from search.protocol import Filters
 from skills.events import QueryAsked
+from tasks.history.query_pins import read_pinned
 from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
 from tasks.query.language_model.calls import ModelCalls
-from tasks.query.pinned_revisions import read_pinned
 from tasks.query.policy_filter import PolicyFilter
 from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_session
 from tasks.services import Services

@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
+from config.bundle_settings import PolicySettings
 from config.errors import TransientError
-from config.policy_settings import PolicySettings
 from config.settings import Settings
 from graph.records import SafetyRecord, Source
 from search.protocol import Filters, StoredRevision

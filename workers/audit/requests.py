@@ -36,7 +36,7 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
     ("DELETE", "/v1/pins/{skill_id}"): ChangingRoute("pins.remove", ("skill_id",)),
     ("POST", "/v1/waivers"): ChangingRoute("waivers.add"),
     ("DELETE", "/v1/waivers"): ChangingRoute("waivers.remove", ("skill_id", "rule")),
-    ("POST", "/v1/review/{decision}"): ChangingRoute("review.decide"),
+    ("POST", "/v1/review"): ChangingRoute("review.decide"),
     ("DELETE", "/v1/review/{skill_id}"): ChangingRoute("review.reopen", ("skill_id",)),
     ("POST", "/v1/sources"): ChangingRoute("sources.add"),
     ("POST", "/v1/sources/{source_id}"): ChangingRoute("sources.refresh", ("source_id",)),

@@ -21,8 +21,8 @@ from tasks.query.process_state.review_cache import ReviewCache
 from tasks.send import send_task, send_task_if_room
 from workers.backend.protocol import Backend
 from workers.library import link_dismissals, pins
-from workers.library.review_list import ReviewLister
-from workers.library.reviews import ReviewDecision, Reviewer, SkillReviews, waiver_data
+from workers.library.review.decisions import ReviewDecision, Reviewer, SkillReviews, waiver_data
+from workers.library.review.review_list import ReviewLister
 from workers.library.revisions import RevisionReader, pin_data
 from workers.library.skill_data import dismissal_data
 from workers.library.skill_reader import SkillReader

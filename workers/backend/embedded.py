@@ -35,7 +35,7 @@ from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, Deadl
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.send import queue_depth, send_task
 from tasks.services import Lazy, Services
-from workers.backend.home import create_home
+from workers.backend.home import WriterLock, create_home
 from workers.backend.protocol import EmbedMode, RefineMode
 from workers.backend.store_backend import StoreBackend
 from workers.backend.stores import (
@@ -44,7 +44,6 @@ from workers.backend.stores import (
     open_services,
     require_library,
 )
-from workers.backend.writer_lock import WriterLock
 from workers.monitoring.status import home_status, oldest_change_age_seconds
 from workers.processes.embedded_consumer import ThreadedConsumer
 from workers.processes.interpreter import child_environment, module_command

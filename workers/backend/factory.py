@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from config.settings import Settings
 
 if TYPE_CHECKING:
-    from graph.protocol import SkillGraph
     from tasks.metrics_recorder import MetricsRecorder
     from workers.backend.protocol import Backend, EmbedMode, RefineMode
     from workers.backend.serve import ServeBackend
     from workers.backend.store_backend import StoreBackend
-    from workers.library.review_list import ReviewLister
+    from workers.library.review.review_list import ReviewLister
     from workers.library.revisions import RevisionReader
     from workers.library.skill_reader import SkillReader, Stores
 
@@ -85,25 +84,11 @@ def open_skill_reader(settings: Settings) -> SkillReader:
     from workers.library.skill_reader import SkillReader
 
     def open_stores(stack: ExitStack) -> Stores:
-        from workers.backend.stores import open_graph
+        from workers.backend.stores import open_graph, open_reader_stores
 
         return open_reader_stores(settings, open_graph(settings, stack, writable=False), stack)
 
     return SkillReader(settings, open_stores)
-
-
-def open_reader_stores(settings: Settings, graph: SkillGraph, stack: ExitStack) -> Stores:
-    """The stores of a reader of skills with this catalog, opened for reading."""
-    from workers.backend.stores import (
-        open_answers,
-        open_index,
-        open_review_cache,
-        open_review_store,
-    )
-
-    index = open_index(settings, stack, writable=False)
-    reviews = open_review_cache(settings, open_review_store(settings, stack))
-    return graph, index, open_answers(settings, stack), reviews
 
 
 @contextmanager
@@ -131,7 +116,7 @@ def open_revision_reader(settings: Settings) -> Iterator[RevisionReader]:
 def open_review_lister(settings: Settings) -> Iterator[ReviewLister]:
     """A lister of reviews; raises UsageError if there is no library."""
     from workers.backend.stores import open_graph, open_index, open_review_store
-    from workers.library.review_list import ReviewLister
+    from workers.library.review.review_list import ReviewLister
 
     with ExitStack() as stack:
         yield ReviewLister(

@@ -15,7 +15,7 @@ from tasks.refine.pauses import RefinePause
 if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs neither
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
-    from workers.library.reviews import ReviewDecision
+    from workers.library.review.decisions import ReviewDecision
     from workers.library.skill_reader import SkillReader
 
 
@@ -168,7 +168,7 @@ class Backend(Protocol):
         self, skill_id: str, seq: int | None, rule: str, principal: str, reason: str
     ) -> dict[str, Any]:
         """Waive what a rule finds in a revision, by default the published one; returns the waiver
-        as data. Raises as `workers.library.reviews.SkillReviews.waive` does."""
+        as data. Raises as `workers.library.review.decisions.SkillReviews.waive` does."""
         ...
 
     def remove_waiver(self, skill_id: str, rule: str) -> None:
@@ -179,7 +179,7 @@ class Backend(Protocol):
         self, decision: ReviewDecision, skill_id: str, seq: int | None, principal: str, reason: str
     ) -> dict[str, Any]:
         """Carry out a decision about a skill; returns it as data. Raises as
-        `workers.library.reviews.SkillReviews.decide` does."""
+        `workers.library.review.decisions.SkillReviews.decide` does."""
         ...
 
     def reopen_review(self, skill_id: str) -> None:

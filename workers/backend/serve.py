@@ -21,7 +21,7 @@ from workers.backend.serve_client import ServeClient
 if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
-    from workers.library.reviews import ReviewDecision
+    from workers.library.review.decisions import ReviewDecision
     from workers.library.skill_reader import SkillReader, Stores
 
 _PURGE_SECONDS = 3_600.0
@@ -77,7 +77,7 @@ class ServeBackend(Backend):
         return reader
 
     def _open_stores(self, stack: ExitStack) -> Stores:
-        from workers.backend.factory import open_reader_stores
+        from workers.backend.stores import open_reader_stores  # slow to import
 
         return open_reader_stores(self.settings, self.graph, stack)
 
@@ -167,8 +167,8 @@ class ServeBackend(Backend):
     ) -> dict[str, Any]:
         """Carry out a decision; on the socket the user of this machine decides."""
         del principal
-        body = {"skill_id": skill_id, "seq": seq, "reason": reason}
-        return dict(self._client.post(f"/v1/review/{decision.value}", body))
+        body = {"decision": decision.value, "skill_id": skill_id, "seq": seq, "reason": reason}
+        return dict(self._client.post("/v1/review", body))
 
     @override
     def reopen_review(self, skill_id: str) -> None:

@@ -34,7 +34,7 @@ def _read_home(settings: Settings) -> dict[str, Any]:
         open_outcomes,
         open_review_store,
     )
-    from workers.library.review_list import ReviewLister
+    from workers.library.review.review_list import ReviewLister
     from workers.monitoring.status import home_status
 
     with ExitStack() as stack:

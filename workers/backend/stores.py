@@ -44,6 +44,7 @@ from tasks.services import Lazy, SendTask, Services
 
 if TYPE_CHECKING:
     from tasks.coordination.redis import QueueDepth, RedisCoordinator
+    from workers.library.skill_reader import Stores as ReaderStores
 
 
 def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
@@ -225,6 +226,15 @@ def open_review_store(settings: Settings, stack: contextlib.ExitStack) -> Review
 def open_review_cache(settings: Settings, store: ReviewStore) -> ReviewCache:
     """What the policy asks of that store, in the memory of this process."""
     return ReviewCache(store, CHECK_SECONDS if settings.distributed else 0.0)
+
+
+def open_reader_stores(
+    settings: Settings, graph: SkillGraph, stack: contextlib.ExitStack
+) -> ReaderStores:
+    """The stores of a reader of skills with this catalog, opened for reading."""
+    index = open_index(settings, stack, writable=False)
+    reviews = open_review_cache(settings, open_review_store(settings, stack))
+    return graph, index, open_answers(settings, stack), reviews
 
 
 def open_linker(

@@ -18,7 +18,7 @@ from skills.review import CountedFindings, ReviewRecord
 from skills.revision_diff import RevisionDiff, compare_revisions
 from skills.scanner import rescan
 from skills.skill_policy import is_reviewed_source
-from tasks.ingest.reviewed import UPDATE_KINDS, is_reviewed
+from tasks.ingest.held.reviewed import UPDATE_KINDS, is_reviewed
 from tasks.query.policy_filter import make_policy
 from workers.library.skill_data import finding_data, format_time
 

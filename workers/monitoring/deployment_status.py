@@ -30,7 +30,7 @@ from workers.backend.stores import (
     open_outcomes,
     open_review_store,
 )
-from workers.library.review_list import ReviewLister
+from workers.library.review.review_list import ReviewLister
 from workers.monitoring.parallel_probes import ParallelProbes
 from workers.monitoring.status import (
     catalog_status,

@@ -18,7 +18,7 @@ from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore, utc_day
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.refine.refined_subjects import RefinedSubjects
-from workers.library.review_list import ReviewLister
+from workers.library.review.review_list import ReviewLister
 from workers.queue.status_reporter import read_consumer_statuses
 
 

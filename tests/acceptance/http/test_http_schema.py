@@ -42,7 +42,7 @@ ANY_CONTENT = {
     ("POST", "/v1/pins"),
     ("POST", "/v1/queries"),
     ("POST", "/v1/queries/{query_id}/outcomes"),
-    ("POST", "/v1/review/{decision}"),
+    ("POST", "/v1/review"),
     ("POST", "/v1/skills"),
     ("POST", "/v1/sources"),
     ("POST", "/v1/waivers"),
@@ -51,7 +51,8 @@ ANY_CONTENT = {
 """Requests that may be refused though they are of the right form: no schema says which paths lead
 out of a folder, which revision is the first of its skill, which directories are allowed, what an
 archive is, what a host tells, which text is the cursor of a page, whose usage a token may see, that
-an obstacle is one of a session, what a rule finds, what is to be decided, or which fields of an outcome go together."""
+an obstacle is one of a session, what a rule finds, what is to be decided, or which fields of an
+outcome go together."""
 
 ANY_BODY = {("POST", "/v1/skills")}
 """Requests whose body may be any text."""
@@ -174,7 +175,7 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
             "type": "dependency",
             "reason": "a violin needs no bread",
         },
-        "/v1/review/{decision}": {"skill_id": "crafts:loom-setup", "reason": "read it"},
+        "/v1/review": {"decision": "release", "skill_id": "crafts:loom-setup", "reason": "read it"},
         "/v1/waivers": {
             "skill_id": "crafts:loom-setup",
             "rule": "download-run",
@@ -207,7 +208,6 @@ def known_ids(address: str, secret: str, source: dict[str, str]) -> dict[str, st
         "event_id": event,
         "query_id": asked,
         "host": "github",
-        "decision": "release",
     }
 
 

@@ -73,12 +73,12 @@ def test_a_withheld_skill_is_released_and_confirmed(client: httpx.Client) -> Non
     assert (detail["seq"], detail["change"]) == (waiting["seq"], None)
     body = {"skill_id": LOOM, "seq": waiting["seq"], "reason": "read it"}
     for _ in range(2):
-        decided = client.post("/v1/review/release", json=body)
+        decided = client.post("/v1/review", json=body | {"decision": "release"})
         assert decided.status_code == 201
         assert decided.json()["withheld"] is None
     assert is_sent(client)
     assert client.get("/v1/status").json()["reviews"]["released"] == 1
-    assert client.post("/v1/review/confirm", json=body).json()["withheld"]
+    assert client.post("/v1/review", json=body | {"decision": "confirm"}).json()["withheld"]
     assert not is_sent(client)
     [confirmed] = client.get("/v1/review").json()["reviews"]
     assert confirmed["state"] == "confirmed"
@@ -102,14 +102,17 @@ def test_an_update_is_approved_by_its_number(client: httpx.Client, skillbus: Ski
     assert refused.status_code == 400
     assert "waits for review" in refused.json()["detail"]
     body = {"skill_id": KILN, "reason": "looked at it"}
-    assert client.post("/v1/review/approve", json=body).status_code == 400
+    assert client.post("/v1/review", json=body | {"decision": "approve"}).status_code == 400
     body["seq"] = update["seq"]
-    assert client.post("/v1/review/approve", json=body).status_code == 201
+    assert client.post("/v1/review", json=body | {"decision": "approve"}).status_code == 201
     path = f"/v1/skills/{KILN}/revisions"
     wait_for(lambda: client.get(path).json()["revisions"][0]["state"] == "published")
-    assert client.post("/v1/review/reject", json=body).status_code == 400
+    assert client.post("/v1/review", json=body | {"decision": "reject"}).status_code == 400
     reviews = client.get("/v1/review", params={"source": "crafts"}).json()["reviews"]
     assert [one["skill_id"] for one in reviews] == [LOOM]
+
+
+RELEASE = {"decision": "release", "skill_id": LOOM, "reason": "x"}
 
 
 @pytest.mark.parametrize(
@@ -120,11 +123,21 @@ def test_an_update_is_approved_by_its_number(client: httpx.Client, skillbus: Ski
         ("/v1/waivers", {"skill_id": LOOM, "rule": RULE, "reason": ""}, 422),
         ("/v1/waivers", {"skill_id": LOOM, "rule": RULE, "reason": "a\nb"}, 400),
         ("/v1/waivers", {"skill_id": LOOM, "rule": RULE, "seq": 0, "reason": "x"}, 422),
-        ("/v1/review/release", {"skill_id": LOOM, "seq": 999999, "reason": "x"}, 404),
-        ("/v1/review/release", {"skill_id": "crafts:bread-baking", "reason": "x"}, 400),
-        ("/v1/review/approve", {"skill_id": LOOM, "seq": 1, "reason": "x"}, 400),
-        ("/v1/review/praise", {"skill_id": LOOM, "reason": "x"}, 422),
-        ("/v1/review/release", {"skill_id": "no id", "reason": "x"}, 422),
+        (
+            "/v1/review",
+            {"decision": "release", "skill_id": LOOM, "seq": 999999, "reason": "x"},
+            404,
+        ),
+        (
+            "/v1/review",
+            {"decision": "release", "skill_id": "crafts:bread-baking", "reason": "x"},
+            400,
+        ),
+        ("/v1/review", RELEASE | {"seq": 999_999}, 404),
+        ("/v1/review", RELEASE | {"skill_id": "crafts:bread-baking"}, 400),
+        ("/v1/review", RELEASE | {"decision": "approve", "seq": 1}, 400),
+        ("/v1/review", RELEASE | {"decision": "praise"}, 422),
+        ("/v1/review", RELEASE | {"skill_id": "no id"}, 422),
     ],
 )
 def test_decisions_that_cannot_be(

@@ -20,7 +20,7 @@ from tasks.services import Services
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import TinyEncoder
 from workers.backend.stores import open_services
-from workers.library.reviews import SkillReviews
+from workers.library.review.decisions import SkillReviews
 from workers.library.revisions import RevisionReader
 
 SKILL = "lib:kiln"

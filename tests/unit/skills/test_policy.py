@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from config.policy_settings import PolicySettings
+from config.bundle_settings import PolicySettings
 from graph.records import CatalogEntry, SafetyRecord, SkillState
 from search.protocol import Filters, PassageTerms, StoredRevision
 from skills.judgement import Judgement

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from config.bundle_settings import PolicySettings
 from config.errors import TransientError, UsageError
-from config.policy_settings import PolicySettings
 from config.settings import Settings
 from graph.records import SafetyRecord
 from search.protocol import PassageTerms, StoredRevision

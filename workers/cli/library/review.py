@@ -220,7 +220,7 @@ def _decide(
     ctx: click.Context, decision: str, name: str, reason: str, as_json: bool, wait_for: str = ""
 ) -> None:
     """wait_for: the skill whose ingest the decision requests."""
-    from workers.library.reviews import ReviewDecision  # slow to import
+    from workers.library.review.decisions import ReviewDecision  # slow to import
 
     settings = read_settings(ctx)
     with open_revision_reader(settings) as reader:

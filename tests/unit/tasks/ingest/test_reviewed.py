@@ -14,7 +14,7 @@ from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill, text_of
 from workers.library.pins import pin_skill
-from workers.library.reviews import ReviewDecision, Reviewer
+from workers.library.review.decisions import ReviewDecision, Reviewer
 
 REVIEW = {"policy": {"review": ["lib"]}}
 ANA = Reviewer("local:ana", "read it")

@@ -18,10 +18,10 @@ from skills.judgement import find_judgement, with_judgement
 from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord, Reviews, get_rule_id
 from skills.skill_policy import is_reviewed_source
-from tasks.ingest.reviewed import UPDATE_KINDS
+from tasks.ingest.held.reviewed import UPDATE_KINDS
 from tasks.query.policy_filter import ReadRevisions, rescan_revision
 from workers.library.entry_policy import EntryPolicy
-from workers.library.reviews import waiver_data
+from workers.library.review.decisions import waiver_data
 from workers.library.skill_data import decision_data
 from workers.library.skill_reader import iterate_entries
 

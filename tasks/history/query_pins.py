@@ -12,7 +12,7 @@ from search.skill_analysis import analyse_skill, section_text_hashes
 from skills.record import RevisionKey
 from skills.scanner import rescan
 from skills.skill_policy import is_reviewed_source
-from tasks.ingest.reviewed import is_reviewed
+from tasks.ingest.held.reviewed import is_reviewed
 from tasks.query.policy_filter import rescan_revision
 from tasks.services import Services
 

@@ -1,4 +1,4 @@
-"""Reviews: what waits for a person, decisions about it, and waivers of findings."""
+"""Reviews: what waits for a person, and decisions about it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.library.link_dismissals import MAX_REASON_CHARACTERS
-from workers.library.review_list import ReviewState
-from workers.library.reviews import ReviewDecision
+from workers.library.review.decisions import ReviewDecision
+from workers.library.review.review_list import ReviewState
 from workers.library.revisions import describe_review
 
 _MAX_LINES = 2_000
@@ -25,48 +25,13 @@ _MAX_ITEMS = 1_000
 Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
 
-class NewWaiver(BaseModel):
-    """A rule to waive in a revision of a skill. seq: unset: the published one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    skill_id: SkillId
-    rule: str = Field(min_length=1, max_length=200)
-    seq: Seq | None = None
-    reason: Reason
-
-
-class Waiver(BaseModel):
-    """A waiver. findings: how many it covers. state: `in force`, or `ended` as the skill has
-    another content now. by: name of the token or the user. at: RFC 3339."""
-
-    model_config = ConfigDict(frozen=True)
-
-    skill_id: str
-    rule: str
-    seq: int
-    content_hash: str
-    findings: int
-    state: str
-    by: str
-    at: str
-    reason: str
-
-
-class WaiverList(BaseModel):
-    """Waivers by skill."""
-
-    model_config = ConfigDict(frozen=True)
-
-    waivers: list[Waiver]
-
-
 class DecisionRequest(BaseModel):
     """A skill that is decided about. seq: of the revision; needed to approve and to reject; unset
     otherwise: the published one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    decision: ReviewDecision
     skill_id: SkillId
     seq: Seq | None = None
     reason: Reason
@@ -147,7 +112,7 @@ class ReviewDetail(BaseModel):
 
 
 def review_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of reviews and waivers."""
+    """Return the routes of reviews."""
     router = APIRouter(tags=["reviews"])
 
     @router.get("/v1/review", response_model=ReviewList)
@@ -169,15 +134,14 @@ def review_routes(backend: StoreBackend) -> APIRouter:
             change["diff"] = change["diff"][:_MAX_LINES]
         return data
 
-    @router.post("/v1/review/{decision}", response_model=Decision, status_code=201)
-    def decide(
-        decision: ReviewDecision, body: DecisionRequest, caller: CurrentCaller, request: Request
-    ) -> dict[str, Any]:
+    @router.post("/v1/review", response_model=Decision, status_code=201)
+    def decide(body: DecisionRequest, caller: CurrentCaller, request: Request) -> dict[str, Any]:
         """Release or confirm a withheld skill, approve or reject an update."""
         seq = "" if body.seq is None else f"@{body.seq}"
-        note_object(request, f"{decision.value} {body.skill_id}{seq}")
-        principal = _name(caller)
-        return backend.review_skill(decision, body.skill_id, body.seq, principal, body.reason)
+        note_object(request, f"{body.decision.value} {body.skill_id}{seq}")
+        return backend.review_skill(
+            *(body.decision, body.skill_id, body.seq, get_principal(caller), body.reason)
+        )
 
     @router.delete("/v1/review/{skill_id:path}", status_code=204)
     def reopen(skill_id: str) -> Response:
@@ -185,31 +149,9 @@ def review_routes(backend: StoreBackend) -> APIRouter:
         backend.reopen_review(skill_id)
         return Response(status_code=204)
 
-    @router.get("/v1/waivers", response_model=WaiverList)
-    def list_waivers(source: Annotated[SourceId | None, Query()] = None) -> dict[str, Any]:
-        """List waivers of findings; those of earlier contents have ended."""
-        return {"waivers": backend.review_lister.list_waivers(source)}
-
-    @router.post("/v1/waivers", response_model=Waiver, status_code=201)
-    def waive(waiver: NewWaiver, caller: CurrentCaller, request: Request) -> dict[str, Any]:
-        """Waive what a rule finds in a skill: it does not count until any of its files changes."""
-        note_object(request, f"{waiver.skill_id} {waiver.rule}")
-        return backend.waive_findings(
-            *(waiver.skill_id, waiver.seq, waiver.rule, _name(caller), waiver.reason)
-        )
-
-    @router.delete("/v1/waivers", status_code=204)
-    def remove_waiver(
-        skill_id: Annotated[SkillId, Query()],
-        rule: Annotated[str, Query(min_length=1, max_length=200)],
-    ) -> Response:
-        """Take the waivers of a rule for a skill back."""
-        backend.remove_waiver(skill_id, rule)
-        return Response(status_code=204)
-
     return router
 
 
-def _name(caller: Caller) -> str:
+def get_principal(caller: Caller) -> str:
     """The caller as the audit log names it."""
     return caller.name or get_local_principal()

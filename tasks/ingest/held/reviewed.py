@@ -17,7 +17,7 @@ from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord, Reviews
 from skills.scanner import rescan
 from skills.skill_policy import is_reviewed_source
-from tasks.ingest.pinned import hold_back
+from tasks.ingest.held.pinned import hold_back
 from tasks.ingest.preparation.prepare import PreparationSettings
 from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
