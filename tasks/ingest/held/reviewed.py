@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from graph.records import CatalogEntry
+from graph.records import CatalogEntry, SkillState
 from search.revision_history import KeptRevision
 from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord, Reviews
@@ -97,6 +97,39 @@ def keep_reviewed(services: Services, entry: CatalogEntry) -> KeptRevision | Non
     if store is None or not is_reviewed_source(services.settings.policy, entry.skill_id):
         return None
     return _find_kept(services, entry, store.get([entry.skill_id]))
+
+
+def request_decided(services: Services) -> int:
+    """Request ingest of skills that are not published as their reviews say; returns how many.
+
+    These are approved ones whose approval was recorded without a request, as in a crash, and all
+    whose sources are not reviewed any more.
+    """
+    store, history, policy = services.review_store, services.history, services.settings.policy
+    if store is None or history is None:
+        return 0
+    newest = {
+        skill_id: max(found, key=lambda one: one.seq)
+        for skill_id, records in store.get_all().by_skill.items()
+        if (found := [one for one in records if one.kind in UPDATE_KINDS])
+    }
+    pinned = history.get_pins() if newest else {}
+    wanted = []
+    for entry in services.graph.get_entries(sorted(newest.keys() - pinned.keys())):
+        record = newest[entry.skill_id]
+        is_open = entry.requested_seq > entry.seq or record.seq <= entry.seq
+        if is_open or entry.state not in (SkillState.PUBLISHED, SkillState.HELD):
+            continue
+        if not is_reviewed_source(policy, entry.skill_id):
+            wanted.append(entry)
+        elif record.kind is ReviewKind.APPROVAL:
+            key = RevisionKey(entry.skill_id, record.seq)
+            wanted += [entry] if history.find_kept([key]) else []
+    if wanted:
+        seq = services.graph.allocate_sequence(1)[0]
+        places = [(one.skill_id, one.source_id, one.path) for one in wanted]
+        services.graph.request_ingest(places, seq)
+    return len(wanted)
 
 
 def _may_publish(entry: CatalogEntry, folder: SkillFolder, reviews: Reviews) -> bool:

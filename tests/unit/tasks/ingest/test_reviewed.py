@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import TransientError, UsageError
 from graph.records import SkillState
-from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord
+from tasks.ingest.held.reviewed import request_decided
+from tasks.ingest.ingest import ingest
+from tasks.policies import Deadline
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill, text_of
 from workers.library.pins import pin_skill
 from workers.library.review.decisions import ReviewDecision, Reviewer
@@ -222,15 +222,39 @@ def test_a_crash_between_an_approval_and_its_ingest_is_made_up_for(
         library.edit(1)
         library.ingest(1)
         (held,) = library.reader.list_revisions(SKILL)
-        approve: Callable[[], object] = lambda: library.reviews.decide(  # noqa: E731
-            ReviewDecision.APPROVE, SKILL, held.seq, ANA
-        )
         with monkeypatch.context() as patch:
             patch.setattr(library.services.graph, "request_ingest", fail)
             with pytest.raises(TransientError):
-                approve()
-        approve()
-        library.ingest(1)
+                library.reviews.decide(ReviewDecision.APPROVE, SKILL, held.seq, ANA)
+        assert library.services.graph.list_awaiting_ingest(9) == []
+        assert request_decided(library.services) == 1
+        assert request_decided(library.services) == 0
+        ingest(library.services, Deadline(60), [SKILL])
         assert library.published_text() == "Text number 1."
-        key = RevisionKey(SKILL, library.reader.list_revisions(SKILL)[0].seq)
-        assert key in library.services.index.get_revisions([key])
+        assert request_decided(library.services) == 0
+
+
+@pytest.mark.parametrize("verdict", [None, ReviewDecision.REJECT])
+@pytest.mark.parametrize("was_published", [False, True])
+def test_what_waits_is_published_when_its_source_is_not_reviewed_any_more(
+    verdict: ReviewDecision | None, was_published: bool
+) -> None:
+    with open_skill(**REVIEW) as library:
+        library.edit(1)
+        library.ingest(1)
+        if was_published:
+            (held,) = library.reader.list_revisions(SKILL)
+            library.reviews.decide(ReviewDecision.APPROVE, SKILL, held.seq, ANA)
+            library.ingest(1)
+            library.edit(2)
+            library.ingest(1)
+        newest = library.reader.list_revisions(SKILL)[0]
+        if verdict is not None:
+            library.reviews.decide(verdict, SKILL, newest.seq, ANA)
+        assert request_decided(library.services) == 0
+        policy = library.services.settings.policy.model_copy(update={"review": ()})
+        library.services.settings = library.services.settings.model_copy(update={"policy": policy})
+        assert request_decided(library.services) == 1
+        ingest(library.services, Deadline(60), [SKILL])
+        assert library.published_text() == library.text
+        assert request_decided(library.services) == 0
