@@ -178,6 +178,10 @@ class SkillReader:
         graph, *_ = self._get_stores()
         return graph.get_epoch()
 
+    def get_review_version(self) -> int:
+        """A number that changes with what people decided about skills."""
+        return self._get_stores()[3].get().version
+
     def get_changes_since(self, epoch: int) -> CatalogChanges:
         """See `graph.protocol.Catalog`."""
         graph, *_ = self._get_stores()
