@@ -73,10 +73,25 @@ class ReviewRecord:
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """Records by skill, as of one moment. version: of the store, see `ReviewStore.get_version`."""
+    """Records by skill, as of one moment.
+
+    version: of the store, see `ReviewStore.get_version`. confirmed: the contents that a person
+    confirmed as harmful, in whichever skill, as a copy or a renamed folder is no better.
+    """
 
     version: int = 0
     by_skill: Mapping[str, tuple[ReviewRecord, ...]] = field(default_factory=dict)
+    confirmed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Find the confirmed contents."""
+        confirmed = frozenset(
+            one.content_hash
+            for records in self.by_skill.values()
+            for one in records
+            if one.kind is ReviewKind.CONFIRMATION
+        )
+        object.__setattr__(self, "confirmed", confirmed)
 
     def get(self, skill_id: str, content_hash: str) -> list[ReviewRecord]:
         """The records about a content of a skill."""

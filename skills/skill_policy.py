@@ -16,7 +16,6 @@ from skills.record import SkillRecord
 from skills.review import (
     NO_REVIEWS,
     CountedFindings,
-    ReviewKind,
     Reviews,
     count_findings,
     list_rule_ids,
@@ -109,10 +108,12 @@ class SkillPolicy:
         """Whether `needs_record` may be true of a skill."""
         return bool(self.reviews.by_skill or self.suppressed_rules)
 
-    def needs_record(self, skill_id: str, violation: PolicyViolation | None) -> bool:
+    def needs_record(
+        self, skill_id: str, violation: PolicyViolation | None, content_hash: str = ""
+    ) -> bool:
         """Whether a person or a suppressed rule may change what `find_violation` found, so that
-        `find_record_violation` has to be asked."""
-        if skill_id in self.reviews.by_skill:
+        `find_record_violation` has to be asked. content_hash: "" if it is not known."""
+        if skill_id in self.reviews.by_skill or content_hash in self.reviews.confirmed:
             return True
         return bool(self.suppressed_rules) and violation is not None and violation.kind == "safety"
 
@@ -157,10 +158,7 @@ class SkillPolicy:
         findings of the current scanner.
         """
         source = get_source_id(skill_id)
-        is_confirmed = (
-            self.reviews.find(skill_id, content_hash, ReviewKind.CONFIRMATION) is not None
-        )
-        if is_confirmed and source not in self.withheld_sources:
+        if content_hash in self.reviews.confirmed and source not in self.withheld_sources:
             return PolicyViolation("safety", CONFIRMED_REASON)
         counted = self.count_findings(skill_id, content_hash, record, judgements)
         judgement = find_judgement(judgements, self.judge)

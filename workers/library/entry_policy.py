@@ -52,8 +52,8 @@ class EntryPolicy:
         for entry in entries:
             standing = self._judge_by_catalog(entry)
             found[entry.skill_id] = standing
-            is_published = entry.state is SkillState.PUBLISHED
-            if is_published and self.policy.needs_record(entry.skill_id, standing.violation):
+            known = (entry.skill_id, standing.violation, entry.content_hash)
+            if entry.state is SkillState.PUBLISHED and self.policy.needs_record(*known):
                 contested[RevisionKey(entry.skill_id, entry.seq)] = entry
         stored = self._read_revisions(list(contested)) if contested else {}
         for key, revision in stored.items():

@@ -16,6 +16,7 @@ log = structlog.get_logger()
 
 CHECK_SECONDS = 0.5
 """How long the reviews of a server may be old; those of a file are asked for each time."""
+_PAUSE_SECONDS = 3.0
 
 
 class ReviewCache:
@@ -35,34 +36,45 @@ class ReviewCache:
         self._clock = clock
         self._lock = threading.Lock()
         self._reviews: Reviews | None = None
-        self._asked_at = 0.0
+        self._ask_at = float("-inf")
 
     def get(self) -> Reviews:
-        """The present reviews.
+        """The present reviews. While another thread asks the store, those that were read last.
 
-        While the store does not answer, those that were read last. Raises TransientError if none
-        were: without them, what a person confirmed as harmful would be sent.
+        While the store does not answer, those that were read last, and it is not asked for 3
+        seconds. Raises TransientError if none were: without them, what a person confirmed as
+        harmful would be sent.
         """
+        known = self._reviews
         if self._store is None:
             return NO_REVIEWS
-        with self._lock:
-            known, now = self._reviews, self._clock()
-            if known is not None and now < self._asked_at + self._check_seconds:
-                return known
-            try:
-                if known is None or self._store.get_version() != known.version:
-                    known = _keep_for_policy(self._store.get_all())
-            except TransientError as error:
-                if known is None:
-                    raise
-                log.warning("the reviews are those that were read last", reason=str(error))
-            self._reviews, self._asked_at = known, now
+        if known is not None and self._clock() < self._ask_at:
             return known
+        if not self._lock.acquire(blocking=known is None):
+            return known or NO_REVIEWS
+        try:
+            return self._ask(self._store)
+        finally:
+            self._lock.release()
+
+    def _ask(self, store: ReviewStore) -> Reviews:
+        known, seconds = self._reviews, self._check_seconds
+        self._ask_at = float("-inf")
+        try:
+            if known is None or store.get_version() != known.version:
+                known = _keep_for_policy(store.get_all())
+        except TransientError as error:
+            if known is None:
+                raise
+            log.warning("the reviews are those that were read last", reason=str(error))
+            seconds = _PAUSE_SECONDS
+        self._reviews, self._ask_at = known, self._clock() + seconds
+        return known
 
     def expire(self) -> None:
         """Have the next call ask the store, whatever it asked before."""
         with self._lock:
-            self._asked_at = float("-inf")
+            self._ask_at = float("-inf")
 
 
 def _keep_for_policy(reviews: Reviews) -> Reviews:

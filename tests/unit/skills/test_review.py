@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -149,6 +151,7 @@ def test_what_a_person_confirmed_is_withheld_whatever_the_settings_say(
     assert found is not None
     assert (found.kind, found.reason, found.setting) == ("safety", CONFIRMED_REASON, "")
     assert confirmed.find_record_violation(SKILL, "b", record_of()) is None
+    assert confirmed.find_record_violation("lib:copy", "a", record_of()) == found
     assert not confirmed.allows_all
 
 
@@ -328,7 +331,30 @@ def test_the_cache_keeps_what_it_read_while_the_store_is_down() -> None:
     store.save([confirmation()])
     assert cache.get().by_skill == {SKILL: (confirmation(),)}
     store.is_down = True
-    assert cache.get().by_skill == {SKILL: (confirmation(),)}
+    asked = store.asked
+    for _ in range(3):  # asked once, then left alone for a while
+        assert cache.get().by_skill == {SKILL: (confirmation(),)}
+    assert store.asked == asked + 1
+
+
+def test_queries_do_not_wait_for_one_that_asks_the_store() -> None:
+    store, entered, leave = Store(), threading.Event(), threading.Event()
+    store.save([confirmation()])
+    cache = ReviewCache(store)
+    known = cache.get()
+
+    def hang() -> int:
+        entered.set()
+        assert leave.wait(60)
+        return known.version
+
+    store.get_version = hang  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(cache.get)
+        assert entered.wait(60)
+        assert cache.get() is known
+        leave.set()
+        assert asking.result() is known
 
 
 def test_without_a_store_there_are_no_reviews() -> None:
