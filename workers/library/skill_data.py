@@ -10,7 +10,13 @@ from graph.links.passage_links import PassageLink
 from graph.records import CatalogEntry, DismissedLink, Link
 from search.protocol import StoredRevision
 from skills.record import SafetyFinding, SkillRecord
-from skills.review import CountedFindings, Exemption, ReviewRecord
+from skills.review import (
+    JUDGEMENT_RULE,
+    CountedFindings,
+    Exemption,
+    ReviewRecord,
+    get_rule_id,
+)
 from skills.scanner import find_rule, get_quote
 from workers.library.entry_policy import Standing
 
@@ -84,12 +90,12 @@ def passage_link_data(link: PassageLink) -> dict[str, Any]:
 
 
 def finding_data(finding: SafetyFinding, exemption: Exemption | None = None) -> dict[str, Any]:
-    """A finding with its rule; rule and remedy are "" for a second opinion and for findings of
-    older scanners. exemption: why it does not count, None if it does."""
-    rule = find_rule(finding)
+    """A finding with its rule, which is `judgement` for a second opinion; "" for those of older
+    scanners. exemption: why it does not count, None if it does."""
+    rule, rule_id = find_rule(finding), get_rule_id(finding)
     waiver = exemption.waiver if exemption else None
     return {
-        "rule": rule.id if rule else "",
+        "rule": rule_id if rule or rule_id == JUDGEMENT_RULE else "",
         "kind": finding.kind,
         "level": finding.level,
         "file": finding.file or "SKILL.md",

@@ -1,7 +1,7 @@
 """Decisions of people about skills: waivers of findings, quarantine, and updates under review.
 
 Every decision is about one content of a skill. It is recorded first; what follows from it (an
-ingest, of an approval) is requested then, and again if the same decision is made again.
+ingest, of an approval) is requested then, and by the reconciler if that did not happen.
 """
 
 from __future__ import annotations
@@ -132,14 +132,19 @@ class SkillReviews:
                 self._release(revision, reviewer)
             else:
                 self._confirm(revision, reviewer)
-        after = self._revisions.read_revision(skill_id, revision.seq)
+        # An approved content may be published by now, under another seq.
+        withheld = [
+            one.withheld
+            for one in self._revisions.list_revisions(skill_id)
+            if one.kept.content_hash == revision.kept.content_hash
+        ]
         return {
             "skill_id": skill_id,
             "seq": revision.seq,
             "decision": decision.value,
             "reason": reviewer.reason.strip(),
             "by": reviewer.principal,
-            "withheld": after.withheld,
+            "withheld": withheld[0] if withheld else None,
         }
 
     def reopen(self, skill_id: str) -> list[ReviewRecord]:
