@@ -13,6 +13,7 @@ from config.settings import OPTIONAL_STAGES
 from config.tracing import span
 from search.protocol import Filters
 from skills.events import QueryAsked
+from tasks.history.query_pins import read_pinned
 from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
 from tasks.query.language_model.calls import ModelCalls
@@ -93,6 +94,7 @@ class QueryContext:
             services = with_fallbacks(services, degradations)
         else:
             services = replace(services, circuit_breakers=None)
+        pinned = read_pinned(services, request.pins)
         if apply_policy:
             sources = services.graph.list_sources()
             policy_filter = PolicyFilter(
@@ -101,9 +103,12 @@ class QueryContext:
                 services.graph,
                 sources,
                 services.settings.language_model.judge,
+                services.reviews.get(),
+                services.index.get_revisions,
+                pinned,
             )
         else:
-            policy_filter = PolicyFilter.allow_all(services.graph)
+            policy_filter = PolicyFilter.allow_all(services.graph, pinned)
         return cls(
             request,
             query_id,

@@ -47,10 +47,10 @@ class PublicFile(NamedTuple):
 
 @dataclass(slots=True)
 class _Index:
-    """Skills by name at an epoch of the catalog; digests: of what the index links to. next_at: the
-    moment from which it may be made again."""
+    """Skills by name. state: epoch of the catalog, and version of the reviews. digests: of what the
+    index links to. next_at: the moment from which it may be made again."""
 
-    epoch: int = -1
+    state: tuple[int, int] = (-1, -1)
     next_at: float = 0.0
     skills: dict[str, ServedSkill] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
@@ -129,16 +129,16 @@ class PublicSkills:
         with self._lock:
             started = time.monotonic()
             if started >= self._index.next_at:
-                epoch = self._skill_reader.get_epoch()
-                if self._index.epoch != epoch:
-                    self._index = self._make_index(epoch)
+                state = (self._skill_reader.get_epoch(), self._skill_reader.get_review_version())
+                if self._index.state != state:
+                    self._index = self._make_index(state)
                     spent = time.monotonic() - started
                     # While a library is filled, most of the time is left for other requests.
                     self._index.next_at = time.monotonic() + _PAUSES * spent
             return self._index
 
-    def _make_index(self, epoch: int) -> _Index:
-        made = _Index(epoch)
+    def _make_index(self, state: tuple[int, int]) -> _Index:
+        made = _Index(state)
         kept: dict[Fingerprint, str] = {}
         for skill in self._iterate():
             if skill.name in made.skills:

@@ -46,6 +46,7 @@ class CatalogEvents(InMemorySubscriptionBus):
         self._watched: Counter[str] = Counter()
         self._streams = 0
         self._epoch: int | None = None
+        self._reviewed = 0
         self._polling: asyncio.Task[None] | None = None
 
     @property
@@ -66,7 +67,9 @@ class CatalogEvents(InMemorySubscriptionBus):
         try:
             if self._epoch is None:
                 epoch = await self._run_in_thread(self._skill_reader.get_epoch, True)
-                self._epoch = epoch if self._epoch is None else self._epoch
+                reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
+                if self._epoch is None:
+                    self._epoch, self._reviewed = epoch, reviewed
             if self._polling is None:
                 self._polling = asyncio.create_task(self._poll(), name="skillbus-mcp-changes")
             yield
@@ -99,9 +102,12 @@ class CatalogEvents(InMemorySubscriptionBus):
             partial(self._skill_reader.get_changes_since, self._epoch or 0), True
         )
         self._epoch = changes.epoch
+        reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
+        is_reviewed, self._reviewed = reviewed != self._reviewed, reviewed
+        if changes.pointers or is_reviewed:
+            await self.publish(ResourcesListChanged())
         if not changes.pointers:
             return
-        await self.publish(ResourcesListChanged())
         watched = sorted(self._watched)
         for uri in await self._run_in_thread(partial(self._find_changed, watched, changes), True):
             await self.publish(ResourceUpdated(uri=uri))
