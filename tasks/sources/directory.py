@@ -41,6 +41,7 @@ from tasks.sources.protocol import (
 _SETTLED_SECONDS = 0.1
 """Longer than the clock tick of common file systems: a later write changes a file's time."""
 _CHUNK = 1 << 20
+_READ_ATTEMPTS = 3
 
 
 def to_parse_limits(limits: LimitSettings) -> ParseLimits:
@@ -143,28 +144,42 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
     folder = root / path
     if not folder.resolve().is_relative_to(root):
         raise PermanentError(f"{path}: a link out of the source; sync the linked folder itself")
-    content = _read_regular_file(
-        root, folder / SKILL_FILE, limits.skill_bytes, "limits.skill_bytes"
-    )
-    files = tuple(sorted(_list_siblings(root, folder, limits), key=lambda file: file.path))
-    content_hash = hash_skill_folder(hashlib.sha256(content).digest(), files)
-    texts = sibling_files.read_selected_files(files, lambda file: _read_again(root, folder, file))
-    return SkillFolder(content, files, content_hash, texts)
+    for _ in range(_READ_ATTEMPTS):
+        content = _read_regular_file(
+            root, folder / SKILL_FILE, limits.skill_bytes, "limits.skill_bytes"
+        )
+        files = tuple(sorted(_list_siblings(root, folder, limits), key=lambda file: file.path))
+        content_hash = hash_skill_folder(hashlib.sha256(content).digest(), files)
+        try:
+            texts = sibling_files.read_selected_files(
+                files, lambda file: _read_again(root, folder, file)
+            )
+        except _ChangedError:
+            continue
+        return SkillFolder(content, files, content_hash, texts)
+    # The scan of a content counts for its hash from then on: it must have seen what was hashed.
+    raise PermanentError(f"{path}: its files change while they are read; sync it again afterwards")
 
 
-def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes | None:
-    """The bytes that were hashed; None if the file has changed since, which is another event."""
+class _ChangedError(Exception):
+    """A file is not the one that was hashed."""
+
+
+def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
+    """The bytes that were hashed; raises _ChangedError if the file has changed since."""
     path = folder / file.path
     try:
         if not path.resolve(strict=True).is_relative_to(root):
-            return None
+            raise _ChangedError
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                return None
+                raise _ChangedError
             content = stream.read(file.size + 1)
     except (OSError, ValueError):
-        return None
-    return content if hashlib.sha256(content).hexdigest() == file.sha256 else None
+        raise _ChangedError from None
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise _ChangedError
+    return content
 
 
 def _read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
+from skills.parsing import sibling_files
+from skills.record import SiblingFile
 from tasks.sources.directory import DirectoryReader, read_skill_folder, resolve_root, scan
 from tasks.sources.folder_rules import check_relative_path
 from tasks.sources.protocol import SkillGoneError, SourceScan
@@ -368,6 +370,30 @@ def test_the_hash_depends_on_content_only(files: dict[str, str], random: object)
             for place in (one, other)
         }
     assert len(hashes) == 1
+
+
+@pytest.mark.parametrize("changes", [1, 3])
+def test_a_script_that_changes_while_it_is_read_is_never_left_unread(
+    root: Path, monkeypatch: pytest.MonkeyPatch, changes: int
+) -> None:
+    script = root / "a/scripts/run.sh"
+    select = sibling_files.select_files
+    writes = iter(range(changes))
+
+    def change_after_hashing(files: Sequence[SiblingFile]) -> list[SiblingFile]:
+        if (number := next(writes, None)) is not None:
+            script.write_text(f"echo {number}")
+        return select(files)
+
+    put(root / "a/SKILL.md")
+    put(script, "echo")
+    monkeypatch.setattr(sibling_files, "select_files", change_after_hashing)
+    if changes == 1:
+        folder = read_skill_folder(root, "a", LIMITS)
+        assert folder.sibling_files == {"scripts/run.sh": b"echo 0"}
+    else:
+        with pytest.raises(PermanentError, match="change while they are read; sync it again"):
+            read_skill_folder(root, "a", LIMITS)
 
 
 def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
