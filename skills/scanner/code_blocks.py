@@ -42,6 +42,9 @@ _EMBEDDED = re.compile(
 )
 
 
+_INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.|[^"\\])*)"')
+
+
 class Code(NamedTuple):
     """Code with the line (1-based) of the file that it begins in."""
 
@@ -52,12 +55,22 @@ class Code(NamedTuple):
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
     """The code of a script, by its ending or its first line."""
+    if path.rpartition("/")[2] == "package.json":
+        yield from _find_install_scripts("\n".join(lines))
+        return
     language = _ENDINGS.get(path.rpartition(".")[2].lower())
     if language is None and lines and lines[0].startswith("#!"):
         program = lines[0].replace("/", " ").split()[-1]
         language = _LANGUAGES.get(program.rstrip("0123456789."))
     if language:
         yield from _with_embedded(Code(language, "\n".join(lines), 1))
+
+
+def _find_install_scripts(text: str) -> Iterator[Code]:
+    """The commands that npm runs when it installs a package."""
+    for found in _INSTALL_SCRIPT.finditer(text):
+        command = found[1].replace('\\"', '"').replace("\\n", "\n")
+        yield from _with_embedded(Code("shell", command, text.count("\n", 0, found.start()) + 1))
 
 
 def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:

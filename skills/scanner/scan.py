@@ -14,21 +14,19 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.scanner.code_blocks import Code, find_blocks, find_script
+from skills.scanner.commands import COMMAND_RULES, PatternRule
 from skills.scanner.encoded_payloads import find_encoded_payloads
+from skills.scanner.flow.harm import FLOW_WORDS, find_flows, may_have_flows
 from skills.scanner.flow.sources import is_known_installer
+from skills.scanner.hidden_text import find_hidden_characters, find_hidden_comments
 from skills.scanner.indicators import find_indicators
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.reading import Reading
-from skills.scanner.rule import OrderRule, PatternRule, list_rules
-from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.flows import find_flows
-from skills.scanner.rules.hidden_text import find_hidden_characters, find_hidden_comments
-from skills.scanner.rules.orders import ORDER_RULES
-from skills.scanner.rules.packages import find_packages
-from skills.scanner.rules.prerequisites import PREREQUISITE_RULES
-from skills.scanner.word_filter import WordFilter
+from skills.scanner.orders import CONCEPTS, ORDER_RULES, OrderRule
+from skills.scanner.packages import find_packages
+from skills.scanner.rule import list_rules
+from skills.scanner.words import Found, Places, WordFinder
 
-SCANNER_VERSION = 5
+SCANNER_VERSION = 6
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -38,8 +36,6 @@ MAX_PER_RULE = 20
 MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
-_PATTERNS = COMMAND_RULES
-_ORDERS = ORDER_RULES + PREREQUISITE_RULES
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
 
 
@@ -59,7 +55,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     """
     codes = tuple(find_script(path, lines)) if path else ()
     text = NormalisedText(lines, body_line, is_code=bool(codes))
-    findings = {_to_finding(one, path) for one in _find_all(lines, text, codes)}
+    findings = {_to_finding(one, path) for one in _find_all(lines, text, codes, path)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
 
@@ -68,8 +64,8 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
     text = NormalisedText(lines, len(lines) + 1)
     found = [*_find_hidden(lines, text), *_find_encoded(text)]
-    patterns = [one for one in _PATTERNS if one.speech and _is_spoken(one.rule)]
-    found += _find_in_words(text, patterns, [one for one in _ORDERS if _is_spoken(one.rule)])
+    patterns = [one for one in COMMAND_RULES if one.speech and _is_spoken(one.rule)]
+    found += _find_in_words(text, _words().find(text.spaced), patterns, [one for one in ORDER_RULES if _is_spoken(one.rule)])
     return tuple(_to_finding(one, "") for one in found)
 
 
@@ -111,21 +107,26 @@ def _is_spoken(rule: str) -> bool:
 
 
 def _find_all(
-    lines: Sequence[str], text: NormalisedText, codes: Sequence[Code]
+    lines: Sequence[str], text: NormalisedText, codes: Sequence[Code], path: str
 ) -> Iterator[_Found]:
     yield from _find_hidden(lines, text)
-    spoken = [one for one in _ORDERS if _is_spoken(one.rule)]
-    yield from _find_in_words(text, _PATTERNS, spoken if codes else _ORDERS)
-    for package in find_packages(text):
+    spoken = [one for one in ORDER_RULES if _is_spoken(one.rule)]
+    found = _words().find(text.spaced)
+    yield from _find_in_words(text, found, COMMAND_RULES, spoken if codes else ORDER_RULES)
+    for package in find_packages(text, path):
         yield _weigh(text, package.rule, package.start, package.quote, speech=False)
     for start, quote in find_indicators(text.folded):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    for line, rule in find_flows(codes or find_blocks(lines, text.fenced_lines())):
+    if not may_have_flows(found):
+        codes = ()
+    elif not codes:
+        codes = tuple(find_blocks(lines, text.fenced_lines()))
+    for line, name in find_flows(codes):
         quote = lines[min(line, len(lines)) - 1].strip()
         start = text.offset_of(line)
         if not text.in_code(start):  # what introduces a command in a span of text counts
             start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
-        yield _weigh(text, rule, start, quote, speech=False)
+        yield _weigh(text, name, start, quote, speech=False)
     yield from _find_encoded(text)
 
 
@@ -137,24 +138,30 @@ def _find_hidden(lines: Sequence[str], text: NormalisedText) -> Iterator[_Found]
 
 
 def _find_in_words(
-    text: NormalisedText, patterns: Iterable[PatternRule], orders: Iterable[OrderRule]
+    text: NormalisedText,
+    found: Found,
+    patterns: Iterable[PatternRule],
+    orders: Iterable[OrderRule],
 ) -> Iterator[_Found]:
-    reading = Reading(text, _word_filter())
+    places = Places(text.folded, text.sentences, found)
     for rule in patterns:
-        for start, end in islice(reading.find_pattern(rule), MAX_PER_RULE):
+        spans = (span for way in rule.ways for span in places.of_pattern(way))
+        for start, end in islice(spans, MAX_PER_RULE):
             quote = text.display[start:end]
             known = rule.rule == "powershell-download" and is_known_installer(quote)
             name = "known-download-run" if known else rule.rule
             yield _weigh(text, name, start, quote, speech=rule.speech)
     for order in orders:
-        for start, end in islice(reading.find_order(order), MAX_PER_RULE):
+        in_code = not order.spoken or _is_spoken(order.rule)
+        for start, end in islice(order.find(places), MAX_PER_RULE):
+            if text.in_code(start) and not in_code:
+                continue  # commands are read for what flows where
             yield _weigh(text, order.rule, start, text.display[start:end], speech=order.spoken)
 
 
 @cache
-def _word_filter() -> WordFilter:
-    ways = [way for rule in _PATTERNS for way in rule.ways]
-    return WordFilter(ways + [way for rule in _ORDERS for way in rule.concepts[0].ways])
+def _words() -> WordFinder:
+    return WordFinder(CONCEPTS, [way for rule in COMMAND_RULES for way in rule.ways], FLOW_WORDS)
 
 
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
@@ -173,9 +180,10 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
-        found = [*_find_in_words(inner, _PATTERNS, _ORDERS)]
+        words = _words().find(inner.spaced)
+        found = [*_find_in_words(inner, words, COMMAND_RULES, ORDER_RULES)]
         found += [
-            _Found(rule, 3, line, "") for line, rule in find_flows(find_script("x.sh", lines))
+            _Found(rule, 3, line, "") for line, rule in find_flows([*find_script("x.sh", lines)])
         ]
         line = text.line_at(start)
         for one in found[:MAX_PER_RULE]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from skills.scanner.data_files import matches_host, read_list, word_set
-from skills.scanner.flow.values import EMPTY, Label, Value, of_label
+from skills.scanner.flow.values import EMPTY, Value, of_label
 
 _SECRET_PATH = re.compile(
     r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))"
@@ -15,7 +15,8 @@ _SECRET_PATH = re.compile(
     r"|\bcookies\.sqlite\b|/(?:Default|Profile \d)/(?:Network/)?Cookies\b|login\.keychain"
     r"|Library/Keychains|(?:Exodus|Electrum|Ethereum|Atomic|Ledger Live|Bitcoin)[/\\]"
     r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self"
-    r"|\d+)/environ",
+    r"|\d+)/environ|\.(?:bash|zsh)_history\b|\*\.(?:pem|key|kdbx|p12)\b"
+    r"|\.(?:claude(?:/\.credentials)?|codex/auth|openclaw/openclaw|clawdbot/\w+)\.json\b",
     re.IGNORECASE,
 )
 _SETTINGS_PATH = re.compile(
@@ -36,7 +37,8 @@ NETWORK = word_set(
     "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
     "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
     "axios.get axios.request got got.post needle.post superagent.post http.request https.request "
-    "https.get http.get sendBeacon Request request.post urllib.request.Request"
+    "https.get http.get sendBeacon Request request.post request.Request resolver.resolve "
+    "dns.resolve dns.lookup socket.gethostbyname"
 )
 CONNECTION = word_set(
     "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
@@ -65,6 +67,13 @@ RUNNING = word_set(
     "create_subprocess_shell create_subprocess_exec getoutput"
 )
 DELETING = word_set("rmtree rmSync rmdirSync rimraf")
+_SERVICES = {
+    "GITHUB": "github", "GH": "github", "GITLAB": "gitlab", "OPENAI": "openai", "ANTHROPIC": "anthropic",
+    "AWS": "amazonaws", "GEMINI": "googleapis", "GOOGLE": "google", "AZURE": "azure", "STRIPE": "stripe",
+    "SLACK": "slack", "NPM": "npm", "PYPI": "pypi", "HF": "huggingface", "DATABASE": "", "SSH": "",
+}
+"""Well-known services by how the names of their variables begin, with what their hosts hold."""
+_SERVICE_KEY = re.compile(rf"({'|'.join(_SERVICES)})_(?:\w+_)?(?:TOKEN|KEY|SECRET|PASSWORD|URL)$")
 HARMLESS = word_set(
     "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
     "getsize access debug info warning error load_dotenv set_defaults add_argument"
@@ -75,14 +84,26 @@ def label_path(text: str) -> Value:
     """The labels of a path, EMPTY for any other text."""
     if len(text) > 300 or "\n" in text:
         return EMPTY
-    labels: list[Label] = []
     if _SECRET_PATH.search(text):
-        labels.append("secret path")
-    elif _SETTINGS_PATH.search(text):
-        labels.append("settings path")
-    elif _HOME_PATH.match(text):
-        labels.append("home path")
-    return of_label(*labels) if labels else EMPTY
+        return of_label("secret path")
+    if _SETTINGS_PATH.search(text):
+        return of_label("settings path")
+    return of_label("home path") if _HOME_PATH.match(text) else EMPTY
+
+
+def label_variable(name: str) -> Value:
+    """The label of the key of a well-known service in a variable of the environment, else EMPTY."""
+    service = _SERVICE_KEY.match(name)
+    return of_label(f"key of {service[1]}") if service else EMPTY
+
+
+def is_foreign_key(label: str, address: str) -> bool:
+    """Whether a label is of the key of a service to which an address does not belong."""
+    service = label.removeprefix("key of ")
+    found = _ADDRESS.search(address)
+    if service == label or found is None or "$" in found[1] or is_local(address):
+        return False
+    return not _SERVICES[service] or _SERVICES[service] not in found[1].lower()
 
 
 def label_download(text: str) -> Value:
@@ -90,7 +111,7 @@ def label_download(text: str) -> Value:
     without an address and for a local one."""
     address = _ADDRESS.search(text)
     if address is None:
-        return of_label("download") if "$" in text or ("://" not in text and not text) else EMPTY
+        return EMPTY if text and "$" not in text and not is_host(text) else of_label("download")
     host = address[1].lower()
     if _LOCAL.match(host):
         return EMPTY
@@ -98,6 +119,11 @@ def label_download(text: str) -> Value:
         return of_label("bare download")
     known = matches_host(host, address[2], read_list("hosts.json", "installers"))
     return of_label("known download" if known else "download")
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is an address without a scheme, with a path."""
+    return bool(re.match(r"[\w-]+(?:\.[\w-]+)+/\S", text))
 
 
 def is_local(text: str) -> bool:

@@ -1,8 +1,30 @@
-"""Rules for single commands and lines of code; flows of values are in `rules.flows`."""
+"""Rules for single commands and lines of code; flows of values are in `flow`."""
 
 from __future__ import annotations
 
-from skills.scanner.rule import PatternRule, make_patterns
+import re
+from dataclasses import dataclass
+
+from skills.filtered_pattern import FilteredPattern
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PatternRule:
+    """A rule with alternatives of a pattern, in lower case.
+
+    speech: the pattern matches words addressed to the reader, which code or quotes only mention.
+    """
+
+    rule: str
+    ways: tuple[FilteredPattern, ...]
+    speech: bool
+
+
+def make_patterns(rule: str, *alternatives: str, speech: bool = False) -> PatternRule:
+    """A rule of alternatives, which are verbose regular expressions: white space is ignored."""
+    ways = tuple(FilteredPattern(way, re.VERBOSE) for way in alternatives)
+    return PatternRule(rule, ways, speech)
+
 
 _END = r"(?= \s | $ | [;&|`)\"'] )"
 _SYSTEM = r"(?: / | ~ | \$home | \$\{home\} | /(?:etc|usr|var|boot|home|bin|lib|root|opt) )"

@@ -10,7 +10,7 @@ from tree_sitter import Language, Node, Parser
 
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
-from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label
+from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label, of_name
 
 _MAX_DEPTH = 60
 _MAX_PARSED = 4_096
@@ -18,26 +18,32 @@ _MAX_PARSED = 4_096
 that are longer are left out."""
 _SHELLS = word_set("sh bash zsh dash ksh")
 _INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
-_PREFIXES = word_set("sudo env nohup command exec time doas then do else -E -n")
+_PREFIXES = word_set("sudo env nohup command exec time doas then do else xargs -E -n")
 _SENDERS = word_set("curl wget nc ncat netcat socat telnet http https xh ftp sftp mail")
 _LOOKUPS = word_set("dig nslookup host drill ping")
-_HEADERS = word_set("-H --header -u --user --oauth2-bearer -b --cookie -A --user-agent")
-_IGNORED = word_set("-i -o --output --key --cert -E -K -O --config -F. --cacert -P -p")
-_UPLOADS = word_set("-T --upload-file --post-file --body-file")
-_VAULTS = {
-    "security": ("find-generic-password", "find-internet-password", "dump-keychain"),
-    "secret-tool": ("lookup",),
-    "git": ("credential",),
-    "gpg": ("--export-secret-keys",),
+_FLAGS = {
+    "header": "-H --header -u --user --oauth2-bearer -b --cookie -A --user-agent",
+    "ignored": "-i --key --cert -E -K --config -F. --cacert -P -p",
+    "output": "-o --output -O",
+    "file": "-T --upload-file --post-file --body-file",
 }
-_DECODERS = {
-    "base64": ("-d", "-D", "--decode", "-di"),
-    "base32": ("-d", "--decode"),
-    "xxd": ("-r", "-rp"),
-    "openssl": ("-d",),
-    "uudecode": ("",),
+_ROLE_OF = {flag: role for role, flags in _FLAGS.items() for flag in flags.split()}
+_PRINTS = {
+    "security": ("settings", "find-generic-password find-internet-password dump-keychain"),
+    "secret-tool": ("settings", "lookup"),
+    "kubectl": ("settings", "secrets secret"),
+    "gpg": ("secret", "--export-secret-keys"),
+    "git": ("file", "archive bundle diff format-patch"),
+    "base64": ("decoded", "-d -D --decode -di"),
+    "base32": ("decoded", "-d --decode"),
+    "xxd": ("decoded", "-r -rp"),
+    "openssl": ("decoded", "-d"),
 }
+"""Programs that print something with a label if they have one of these arguments."""
+_FILTERS = word_set("grep awk cut jq sed source . ls test [")
+_FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
 _VARIABLE = re.compile(r"\$\{?(\w+)")
+_ARGUMENT = re.compile(r"\$[1@*]|\$\{1")
 _SUBSTITUTIONS = frozenset({"command_substitution", "process_substitution"})
 
 
@@ -50,12 +56,12 @@ def _parser() -> Parser:
 
 def read_shell(
     text: str, first_line: int = 1, qualify: Callable[[str], str] = lambda name: name
-) -> Flow:
-    """The data flow of commands; what cannot be parsed is left out.
+) -> tuple[Flow, Value]:
+    """The data flow of commands, and what they print; what cannot be parsed is left out.
 
     qualify: gives the name in a program of which these commands are a part.
     """
-    flow, lines, start = Flow(), text.split("\n"), 0
+    flow, lines, start, output = Flow(), text.split("\n"), 0, EMPTY
     while start < len(lines):
         end, size = start, 0
         while end < len(lines) and (end == start or size + len(lines[end]) < _MAX_PARSED):
@@ -64,16 +70,16 @@ def read_shell(
         if size <= _MAX_PARSED:
             reader = _Reader(flow, first_line + start, qualify)
             part = "\n".join(lines[start:end]).encode("utf-8", "replace")
-            reader.read(_parser().parse(part).root_node)
+            output |= reader.read(_parser().parse(part).root_node)
         start = end
-    return flow
+    return flow, output
 
 
 class _Reader:
     """Files are variables too: what is written to one, later commands read."""
 
     def __init__(self, flow: Flow, first_line: int, qualify: Callable[[str], str]) -> None:
-        self.flow = flow
+        self._flow = flow
         self._first = first_line
         self._qualify = qualify
 
@@ -93,157 +99,151 @@ class _Reader:
             case "variable_assignment":
                 name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
                 if name and value:
-                    self.flow.assign(self._qualify(_text(name)), self._word(value, depth))
+                    self._flow.assign(self._qualify(_text(name)), self._word(value, depth))
                 return EMPTY
             case "for_statement":
                 values = [self._word(one, depth) for one in node.children_by_field_name("value")]
                 name = node.child_by_field_name("variable")
-                self.flow.assign(_text(name) if name else "", join(values))
-        return join(self.read(child, stdin, depth + 1) for child in node.named_children)
+                self._flow.assign(_text(name) if name else "", join(values))
+        return join([self.read(child, stdin, depth + 1) for child in node.named_children])
 
     def _redirected(self, node: Node, stdin: Value, depth: int) -> Value:
         body = node.child_by_field_name("body")
         targets = []
         for redirect in node.children_by_field_name("redirect"):
-            operator = redirect.children[0].type if redirect.children else ""
             words = redirect.named_children
-            if operator in ("<", "<<<", "<<", "<<-"):
-                stdin |= join(self._word(word, depth) for word in words).after("read")
+            if redirect.children and redirect.children[0].type in ("<", "<<<", "<<", "<<-"):
+                stdin |= join([self._word(word, depth) for word in words]).after("read")
             elif words:
                 targets.append(_unquote(_text(words[-1])))
         output = self.read(body, stdin, depth + 1) if body else stdin
         for target in targets:
-            self.flow.assign(_file(target), output)
+            self._flow.assign(_file(target), output)
             if target.startswith("/dev/tcp/"):
-                self.flow.use(self._line(node), "network", output)
+                self._flow.use(self._first + node.start_point[0], "network", output)
         return output
 
     def _command(self, node: Node, stdin: Value, depth: int) -> Value:
+        words = []
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self.read(child, EMPTY, depth + 1)
-        words = [child for child in node.named_children if child.type != "variable_assignment"]
-        words = [word for word in words if "redirect" not in word.type]
-        for word in node.named_children:
-            if "redirect" in word.type:
-                stdin |= join(self._word(one, depth) for one in word.named_children).after("read")
+            elif "redirect" in child.type:
+                read = [self._word(one, depth) for one in child.named_children]
+                stdin |= join(read).after("read")
+            else:
+                words.append(child)
         texts = [_unquote(_text(word)) for word in words]
         while len(texts) > 1 and (texts[0] in _PREFIXES or "=" in texts[0]):
+            if texts[0] == "xargs":
+                stdin = stdin.after("read")
             words, texts = words[1:], texts[1:]
         if not texts:
             return EMPTY
         program = texts[0].rpartition("/")[2]
         values = [self._word(word, depth) for word in words]
-        line = self._line(node)
+        line = self._first + node.start_point[0]
         self._execute(line, program, texts, values, stdin)
         if program in _SENDERS or program in _LOOKUPS:
             return self._send(line, program, texts, values, stdin)
-        if program in ("scp", "rsync"):
-            self._copy_away(line, texts, values)
-        return self._output(program, texts, values, stdin)
+        if program in ("scp", "rsync") and ":" in texts[-1]:
+            sent = [v for v, flag in zip(values[1:-1], texts, strict=False) if flag not in ("-i", "-e")]
+            self._flow.use(line, "network", join(sent).after("read"))
+        return self._output(program, texts[1:], values[1:], stdin)
 
     def _output(
-        self, program: str, texts: Sequence[str], values: Sequence[Value], stdin: Value
+        self, program: str, arguments: Sequence[str], values: Sequence[Value], stdin: Value
     ) -> Value:
         """What a command that sends nothing prints, and the files that it writes."""
-        arguments = texts[1:]
         if program in ("env", "printenv", "set", "declare", "export") and not (
             [one for one in arguments if not one.startswith("-")] or arguments[:1] == ["-e"]
         ):
             bare = program in ("env", "printenv", "set") and not arguments
-            return of_label("environment") if bare or arguments == ["-p"] else EMPTY
-        if program in ("grep", "awk", "cut", "jq", "sed", "source", ".", "ls", "test", "["):
-            kept = join(values[1:]).after("read").after("pick") | stdin
-            return kept.after("pick") if program in ("grep", "jq", "awk") else kept
-        output = join(values[1:]).after("read") | stdin
-        if any(mark in _VAULTS.get(program, ()) for mark in arguments):
-            output |= of_label("secret")
-        if any(mark in _DECODERS.get(program, ()) for mark in [*arguments, ""]):
-            output |= of_label("decoded")
-        if program in ("tar", "zip", "cp", "mv", "gzip", "tee", "install", "7z", "gpg"):
+            return of_label("environment") if bare or list(arguments) == ["-p"] else EMPTY
+        if program == "history":
+            return of_label("secret")
+        if program in _FILTERS:
+            kept = join(values).after("read").after("pick") | stdin
+            names_one = program in ("jq", "awk") or any(mark in "".join(arguments) for mark in "_=")
+            return kept.after("pick") if names_one and program != "sed" else kept
+        output = join(values).after("read") | stdin
+        label, marks = _PRINTS.get(program, ("", ""))
+        if not set(marks.split()).isdisjoint(arguments):
+            output |= of_label(label)
+        if program in _FILE_WRITERS:
             for text in arguments:
-                if not text.startswith("-"):
-                    self.flow.assign(_file(text), output)
+                self._flow.assign("" if text.startswith("-") else _file(text), output)
         return output
 
     def _send(
         self, line: int, program: str, texts: Sequence[str], values: Sequence[Value], stdin: Value
     ) -> Value:
         """A command of the network: what it sends, and what it fetches."""
-        sent, headers, target = stdin if program not in ("wget", *_LOOKUPS) else EMPTY, EMPTY, ""
+        sent, target = EMPTY if program in ("wget", *_LOOKUPS) else stdin, ""
         previous = ""
         for text, value in zip(texts[1:], values[1:], strict=True):
-            flag = text.partition("=")[0]
-            if previous in _HEADERS or flag in _HEADERS:
-                headers |= value
-            elif (
-                previous in ("-o", "--output")
-                or (program == "wget" and previous == "-O")
-                or (
-                    previous.startswith("-") and previous.endswith("o") and not text.startswith("-")
-                )
-            ):
-                target = text
-            elif previous in _UPLOADS or flag in _UPLOADS or "@" in text:
+            role = _ROLE_OF.get(previous) or _ROLE_OF.get(text.partition("=")[0])
+            combined = previous[:1] == "-" and previous[1:2] != "-" and previous.endswith("o")
+            if program in ("curl", "wget") and (role == "output" or combined):
+                is_flag = text.startswith("-") or (previous == "-O" and program == "curl")
+                target = target if is_flag else text
+                role = role if is_flag else "output"
+            if role == "header":
+                sent |= value.after("pick")
+            elif role == "file" or "@" in text:
                 sent |= value.after("read")
-            elif previous not in _IGNORED:
+            elif role is None:
                 sent |= value
             previous = text
         address = next((text for text in texts[1:] if "://" in text), "")
+        if not address and program in ("curl", "wget"):
+            address = next((text for text in texts[1:] if "$" in text or sources.is_host(text)), "")
         if not sources.is_local(address):
-            self.flow.use(line, "network", sent)
-            self.flow.use(line, "header", headers)
-        if program not in ("curl", "wget"):
+            self._flow.use(line, "network", sent, address)
+        if program not in ("curl", "wget") or not address:
             return EMPTY
         fetched = sources.label_download(address)
         saves = program == "wget" or any(re.match(r"-\w*O|--remote-name", one) for one in texts)
         if not target and saves:
             target = address.rstrip("/").rpartition("/")[2].partition("?")[0]
-        if target and target != "-":
-            self.flow.assign(_file(target), fetched)
+        self._flow.assign(_file(target) if target not in ("", "-") else "", fetched)
         return fetched
-
-    def _copy_away(self, line: int, texts: Sequence[str], values: Sequence[Value]) -> None:
-        if ":" not in texts[-1]:
-            return
-        previous = ""
-        for text, value in zip(texts[1:-1], values[1:-1], strict=True):
-            if previous not in _IGNORED:
-                self.flow.use(line, "network", value.after("read"))
-            previous = text
 
     def _execute(
         self, line: int, program: str, texts: Sequence[str], values: Sequence[Value], stdin: Value
     ) -> None:
         """A command that runs what it is given: a file, a text or its input."""
         if program in ("eval", "source", "."):
-            self.flow.use(line, "execute", join(values[1:]))
+            self._flow.use(line, "execute", join(values[1:]))
         elif program == "chmod":
-            self.flow.use(line, "mark", join(values[1:]))
+            self._flow.use(line, "mark", join(values[1:]))
         elif program in _INTERPRETERS:
             scripts = [at for at, text in enumerate(texts) if at and not text.startswith("-")]
-            self.flow.use(line, "execute", values[scripts[0]] if scripts else EMPTY)
+            is_text = "-c" in texts or "-e" in texts
             if not scripts or (program in _SHELLS and "-s" in texts):
-                self.flow.use(line, "execute", stdin)
-            if scripts and "-c" in texts and program in _SHELLS:
-                self.flow.add(read_shell(texts[scripts[0]], line, self._qualify))
+                self._flow.use(line, "execute", stdin)
+            elif not is_text or program in _SHELLS or _VARIABLE.fullmatch(texts[scripts[0]]):
+                self._flow.use(line, "execute", values[scripts[0]])
+            if scripts and is_text and program in _SHELLS:
+                inner, _ = read_shell(texts[scripts[0]], line, self._qualify)
+                self._flow.assignments += inner.assignments
+                self._flow.uses += inner.uses
         elif "/" in texts[0]:
-            self.flow.use(line, "execute", Value(names=frozenset({_file(texts[0])})))
+            self._flow.use(line, "execute", of_name(_file(texts[0])))
 
     def _word(self, node: Node, depth: int) -> Value:
         """The value of a word: its path or file, its variables, and the commands within it."""
         text = _unquote(_text(node))
-        value = sources.label_path(text.lstrip("@").partition("=@")[2] or text.lstrip("@"))
+        bare = text.lstrip("@")
+        value = sources.label_path(bare.partition("=@")[2] or bare)
         names = {self._qualify(name) for name in _VARIABLE.findall(text)}
-        for part in re.split(r"[=@;]", text):
-            names.add(_file(part))
+        names.update(_file(part) for part in re.split(r"[=@;]", text))
         inner = [self.read(one, EMPTY, depth + 1) for one in _find_substitutions(node)]
-        if any(mark in text for mark in ("$1", "$@", "$*", "${1")):
+        if _ARGUMENT.search(text):
             value |= of_label("argument")
+        for name in _VARIABLE.findall(text):
+            value |= sources.label_variable(name)
         return value | Value(names=frozenset(names)) | join(inner)
-
-    def _line(self, node: Node) -> int:
-        return self._first + node.start_point[0]
 
 
 def _find_substitutions(node: Node, depth: int = 0) -> Iterator[Node]:

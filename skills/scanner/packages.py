@@ -30,6 +30,11 @@ _PRIVATE = re.compile(
 _BARE = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?$")
 _NAME = re.compile(r"(?<!\S)[\"']?(?!-)(?:@[\w.-]{1,40}/)?([a-z][a-z0-9._-]{3,40})")
 _PROSE = re.compile(r"`|\s(?:or|and|from|see|then|with|at|to|for)\s|[。，（(]|\.\s")
+_LISTS = {
+    "requirements.txt": re.compile(r"(?m)^([^#\n]{3,200})"),
+    "package.json": re.compile(r'"[@\w./-]{1,80}"\s*:\s*"((?:git\+)?(?:https?|git)://[^"\s]{3,200}\.(?:tgz|tar\.gz|zip))"'),
+}
+"""Files that list packages, and each of these in them."""
 _MIN_NAME_LENGTH = 5
 _LONG = 7
 _MAX_MATCHES = 20
@@ -43,21 +48,30 @@ class FoundPackage(NamedTuple):
     quote: str
 
 
-def find_packages(text: NormalisedText) -> Iterator[FoundPackage]:
-    """Packages in install commands of a raw address, a foreign index, or an imitated name."""
-    if not _INSTALL.may_match(text.spaced):
-        return
-    for command in islice(_INSTALL.pattern.finditer(text.folded), _MAX_MATCHES * 5):
-        arguments = _PROSE.split(command[1], 1)[0]
+def find_packages(text: NormalisedText, path: str = "") -> Iterator[FoundPackage]:
+    """Packages in install commands of a raw address, a foreign index, or an imitated name.
+
+    path: of the file, which may be a list of packages.
+    """
+    for start, arguments in islice(_find_lists(text, path), _MAX_MATCHES * 5):
         for address in islice(_ADDRESS.finditer(arguments), _MAX_MATCHES):
             rule = _judge_address(address[1], address[2], address[3] or "/")
             if rule is not None:
-                yield FoundPackage(rule, command.start(1) + address.start(), address[0])
+                yield FoundPackage(rule, start + address.start(), address[0])
         for name in islice(_NAME.finditer(arguments), _MAX_MATCHES):
             meant = _find_intended_name(name[1].rstrip(".,"))
             if meant:
-                at = command.start(1) + name.start(1)
-                yield FoundPackage(TYPOSQUAT, at, f"{name[1]} for {meant}")
+                yield FoundPackage(TYPOSQUAT, start + name.start(1), f"{name[1]} for {meant}")
+
+
+def _find_lists(text: NormalisedText, path: str) -> Iterator[tuple[int, str]]:
+    """Offset and text of what is installed: arguments of commands, lines of lists of packages."""
+    if _INSTALL.may_match(text.spaced):
+        for command in _INSTALL.pattern.finditer(text.folded):
+            yield command.start(1), _PROSE.split(command[1], 1)[0]
+    lines = _LISTS.get(path.rpartition("/")[2].lower())
+    if lines is not None:
+        yield from ((line.start(1), line[1]) for line in lines.finditer(text.folded))
 
 
 def _judge_address(scheme: str, host: str, path: str) -> str | None:

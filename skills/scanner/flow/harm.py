@@ -1,0 +1,108 @@
+"""Rules for what flows where in code: secrets to the network, downloads to where they are run."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from skills.scanner.code_blocks import Code
+from skills.scanner.data_files import word_set
+from skills.scanner.flow.program import ProgramReader
+from skills.scanner.flow.shell import read_shell
+from skills.scanner.flow.sources import is_foreign_key
+from skills.scanner.flow.values import Flow, Reached
+
+# What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
+# case, with a + for a space.
+_SECRETS = word_set(
+    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .azure .npmrc .pypirc .netrc keychain login+data cookies "
+    "wallet key4.db key3.db logins.json credential find-generic find-internet /shadow secret-tool "
+    ".config/gh gcloud .docker/ export-secret exodus electrum ethereum bitcoin solana printenv /proc/ "
+    "_history history+| .env environ process.env env+| env| env) env+> set+| .pem .kdbx secrets "
+    "_token _secret api_key access_key _password database_url getenv .claude .codex .openclaw .clawdbot"
+)
+_GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
+_UPLOADS = word_set("files= -f+ -t+ --data --upload formdata body: data= nc+")
+_SENDS = word_set(
+    "requests. httpx urlopen urllib aiohttp socket smtplib ftplib http.client paramiko curl fetch( axios "
+    "http.request https.request sendbeacon got( got. websocket wget /dev/tcp scp+ rsync dig+ nslookup nc+ "
+    "ncat+ telnet resolver dns."
+)
+_FETCHES = word_set(
+    "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget http.get https.get b64decode base64 "
+    "atob unhexlify fromhex xxd openssl decompress"
+)
+_RUNS = word_set(
+    "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( execsync( spawn( spawnsync( "
+    "function( runin |+bash |+sh |sh |bash |+zsh |+sudo <( bash+ sh+ eval+ source+ ./ /tmp/ python3 node+ "
+    "perl+ $( sudo+ subprocess"
+)
+_DELETES = word_set("rmtree rmsync rimraf")
+_HOME = word_set("home expanduser '~")
+_FLOWS = (
+    (_SENDS, _SECRETS),
+    (_SENDS, _GIVEN, _UPLOADS),
+    (_DELETES, _HOME),
+    (_FETCHES, _RUNS),
+)
+"""Groups of words of which code with a flow holds one each."""
+FLOW_WORDS = frozenset(word.replace("+", " ") for flow in _FLOWS for group in flow for word in group)
+
+
+def may_have_flows(found: Container[str]) -> bool:
+    """Whether code that holds some of FLOW_WORDS may have a flow."""
+    return any(
+        all(any(word.replace("+", " ") in found for word in group) for group in flow) for flow in _FLOWS
+    )
+
+
+def find_flows(codes: Sequence[Code]) -> Iterator[tuple[int, str]]:
+    """(line, rule) of what reaches where it does harm, in code of a skill.
+
+    Shell commands share their variables and files from block to block, programs their functions.
+    """
+    flow = Flow()
+    for code in codes:
+        if code.language == "shell":
+            part, _ = read_shell(code.text, code.first_line)
+            flow.assignments += part.assignments
+            flow.uses += part.uses
+    found = set(_find_in(flow.evaluate()))
+    for language in ("python", "javascript"):
+        texts = [
+            (textwrap.dedent(code.text), code.first_line)
+            for code in codes
+            if code.language == language
+        ]
+        if texts:
+            found.update(_find_in(ProgramReader(language).read(texts).evaluate()))
+    yield from sorted(found)
+
+
+def _find_in(reached: Iterable[Reached]) -> Iterator[tuple[int, str]]:
+    return ((one.line, rule) for one in reached for rule in _judge(one))
+
+
+def _judge(one: Reached) -> Iterator[str]:
+    match one.sink:
+        case "network" if one.labels & {"secret", "settings"}:
+            yield "secret-sent"
+        case "network" if "environment" in one.labels:
+            yield "environment-sent"
+        case "network" if any(is_foreign_key(label, one.address) for label in one.labels):
+            yield "foreign-key-sent"
+        case "network" if "file" in one.labels:
+            yield "file-sent"
+        case "delete" if "home path" in one.labels:
+            yield "home-deleted"
+        case "mark" if "decoded" in one.labels:
+            yield "decoded-run"
+        case "execute":
+            if "decoded" in one.labels:
+                yield "decoded-run"
+            elif "bare download" in one.labels:
+                yield "bare-download-run"
+            elif "download" in one.labels:
+                yield "download-run"
+            elif "known download" in one.labels:
+                yield "known-download-run"

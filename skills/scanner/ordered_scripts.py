@@ -1,0 +1,59 @@
+"""Finds orders of a SKILL.md to run a script that sends, encrypts or deletes files.
+
+Each half is common: scripts that upload the file that they are given, and steps that must not be
+skipped. Together they make a deed of every task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from skills.record import SafetyFinding
+from skills.scanner.concepts import PRETEXT, STANDING
+from skills.scanner.normalised_text import NormalisedText
+from skills.scanner.rule import find_rule, list_rules
+from skills.scanner.words import Concept, Places, WordFinder
+
+_DEEDS = frozenset({"file-sent", "home-deleted", "deletes-system", "encrypts-files"})
+_ORDER = Concept(
+    "must always required mandatory ensure important remember finally after before once every each "
+    "automatically silently do_not_skip never_skip make_sure when whenever first last_step "
+    "必须 务必 始终 之后 之前 确保 不要跳过",
+)
+_BY_CHOICE = Concept(
+    "if optional optionally can may user_wants user_asks user_requests user_confirms on_request 如果 "
+    "可选 可以 用户要求"
+)
+_ORDERED = (_ORDER, STANDING, PRETEXT)
+_WORDS = WordFinder((*_ORDERED, _BY_CHOICE), ())
+
+
+def find_ordered_scripts(
+    lines: Sequence[str], body_line: int, findings: Sequence[SafetyFinding]
+) -> Iterator[SafetyFinding]:
+    """Findings in the scripts that a sentence of the SKILL.md orders to be run.
+
+    findings: those in the scripts.
+    """
+    deeds: dict[str, SafetyFinding] = {}
+    for finding in findings:
+        rule = find_rule(finding)
+        if rule and rule.id in _DEEDS:
+            deeds.setdefault(finding.file, finding)
+    if not deeds:
+        return
+    text = NormalisedText(lines, body_line)
+    places = Places(text.folded, text.sentences, _WORDS.find(text.spaced))
+    rule = list_rules()["ordered-script"]
+    for path, deed in deeds.items():
+        name = path.rpartition("/")[2].lower()
+        for found in re.finditer(rf"(?<![\w.-]){re.escape(name)}\b", text.folded):
+            near, alone = places.sentences(found.span(), 1), places.sentences(found.span(), 0)
+            if (
+                any(places.nearest(one, found.span(), *near) for one in _ORDERED)
+                and not places.nearest(_BY_CHOICE, found.span(), *alone)
+                and not text.is_negated(found.start())
+            ):
+                yield SafetyFinding(rule.kind, rule.level, deed.line, rule.reason, path)
+                break

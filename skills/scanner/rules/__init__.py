@@ -1,1 +1,0 @@
-"""Rules of the scanner, by kind of attack."""
