@@ -46,11 +46,13 @@ _INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.
 
 
 class Code(NamedTuple):
-    """Code with the line (1-based) of the file that it begins in."""
+    """Code with the line (1-based) of the file that it begins in. module: of a script, how others name
+    it."""
 
     language: Language
     text: str
     first_line: int
+    module: str = ""
 
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
@@ -63,7 +65,8 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
         program = lines[0].replace("/", " ").split()[-1]
         language = _LANGUAGES.get(program.rstrip("0123456789."))
     if language:
-        yield from _with_embedded(Code(language, "\n".join(lines), 1))
+        module = path.rpartition("/")[2].partition(".")[0]
+        yield from _with_embedded(Code(language, "\n".join(lines), 1, module))
 
 
 def _find_install_scripts(text: str) -> Iterator[Code]:

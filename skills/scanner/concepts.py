@@ -248,7 +248,7 @@ PERSON = Concept(
 )
 # What excuses.
 CONDITION = Concept(
-    "if unless enable re-enable only never cannot example option optional temporarily test tests testing "
+    "if unless enable re-enable only never cannot for_example optional temporarily test tests testing "
     "troubleshooting ensure avoid warn alert detect~ risk attacker attackers whether should_not must_not "
     "do_not don't not safely graceful gracefully confirm~ ask asks explicit explicitly local debugging "
     "asked requested 如果 除非 不要 不得 禁止 切勿 避免 检测 是否 确认",

@@ -6,13 +6,16 @@ the text warns against, is a level lower for each of the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
+from skills.required_words import replace_white_space
 from skills.scanner.code_blocks import Code, find_blocks, find_script
 from skills.scanner.commands import COMMAND_RULES, PatternRule
 from skills.scanner.encoded_payloads import find_encoded_payloads
@@ -58,6 +61,29 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     findings = {_to_finding(one, path) for one in _find_all(lines, text, codes, path)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
+
+
+def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
+    """The findings in what flows from one script of a skill to another. contents: path -> lines."""
+    codes: list[Code] = []
+    starts, paths = [0], []
+    for path, lines in contents.items():
+        codes += [
+            code._replace(first_line=code.first_line + starts[-1])
+            for code in find_script(path, lines)
+            if code.language != "shell"
+        ]
+        starts.append(starts[-1] + len(lines))
+        paths.append(path)
+    whole = "\n".join(code.text for code in codes)
+    modules = "|".join(re.escape(code.module) for code in codes if code.module)
+    if not modules or not re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole):
+        return
+    if may_have_flows(_words().find(replace_white_space(whole.lower()))):
+        for line, rule in find_flows(codes):
+            place = bisect_left(starts, line) - 1
+            quote = contents[paths[place]][line - starts[place] - 1].strip()
+            yield make_finding(rule, line - starts[place], paths[place], quote)
 
 
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:

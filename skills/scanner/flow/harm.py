@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 from skills.scanner.code_blocks import Code
@@ -69,13 +68,9 @@ def find_flows(codes: Sequence[Code]) -> Iterator[tuple[int, str]]:
             flow.uses += part.uses
     found = set(_find_in(flow.evaluate()))
     for language in ("python", "javascript"):
-        texts = [
-            (textwrap.dedent(code.text), code.first_line)
-            for code in codes
-            if code.language == language
-        ]
-        if texts:
-            found.update(_find_in(ProgramReader(language).read(texts).evaluate()))
+        programs = [code for code in codes if code.language == language]
+        if programs:
+            found.update(_find_in(ProgramReader(language).read(programs).evaluate()))
     yield from sorted(found)
 
 

@@ -7,11 +7,13 @@ as far as they parse.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
 
 from tree_sitter import Language, Node, Parser
 
+from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
 from skills.scanner.flow.shell import read_shell
@@ -33,7 +35,8 @@ _PARTS = {
     "subscript": "subscript subscript_expression",
     "pair": "pair keyword_argument",
     "binary": "binary_operator binary_expression",
-    "nothing": "comparison_operator comment import_statement import_from_statement",
+    "import": "import_statement import_from_statement",
+    "nothing": "comparison_operator comment",
 }
 _PART_OF = {kind: part for part, kinds in _PARTS.items() for kind in kinds.split()}
 _LITERALS = word_set("string_content string_fragment")
@@ -72,25 +75,33 @@ class ProgramReader:
         self._scopes: list[str] = []
         self._declared: dict[str, set[str]] = {}
         self._functions: dict[str, list[str]] = {}
+        self._modules: set[str] = set()
+        self._own: set[str] = set()
 
-    def read(self, texts: Sequence[tuple[str, int]]) -> Flow:
-        """The data flow of programs, each with its first line; what nests too deep is left out."""
-        trees = [self._parser.parse(text.encode("utf-8", "replace")) for text, _ in texts]
+    def read(self, programs: Sequence[Code]) -> Flow:
+        """The data flow of programs; what nests too deep is left out."""
+        trees = [
+            self._parser.parse(textwrap.dedent(one.text).encode("utf-8", "replace")) for one in programs
+        ]
+        self._own = {one.module for one in programs}
         for tree in trees:
             self._declare(tree.root_node)
-        for tree, (_, first_line) in zip(trees, texts, strict=True):
-            self._first = first_line
-            self._scopes = [f"{first_line}:"]
+        for tree, program in zip(trees, programs, strict=True):
+            self._first = program.first_line
+            self._scopes = [f"{program.first_line}:"]
             self._value(tree.root_node)
         return self.flow
 
     def _declare(self, root: Node) -> None:
-        """Note the functions of a program by name, with their parameters."""
+        """Note the modules of a program, and its functions by name, with their parameters."""
         rest = [(root, 0)]
         while rest:
             node, depth = rest.pop()
-            if _PART_OF.get(node.type) == "function":
+            part = _PART_OF.get(node.type)
+            if part == "function":
                 self._functions.setdefault(_name_of(node), _parameters(node))
+            elif part == "import" or (part == "assign" and b"= require(" in (node.text or b"")[:80]):
+                self._modules.update(_identifiers(node))
             if depth < _MAX_DEPTH:
                 rest += [(child, depth + 1) for child in node.named_children]
 
@@ -114,7 +125,8 @@ class ProgramReader:
                 text = "".join(_literals(node))
                 value = sources.label_path(text) | of_name(f"path:{text[:200]}")
                 if _PIPED.search(text):  # a command that is written elsewhere to be run
-                    self._add(read_shell(text, self._first + node.start_point[0])[0])
+                    command = text.replace("\\n", "\n")
+                    self._add(read_shell(command, self._first + node.start_point[0])[0])
                 return value | self._children(node, depth)
             case "name":
                 return of_name(self._qualify(_text(node)))
@@ -171,7 +183,7 @@ class ProgramReader:
             return self._children(node, depth)
         value = self._value(right, depth)
         self._bind(left, value)
-        if node.type == "as_pattern" and right is not None and _PART_OF.get(right.type) == "call":
+        if node.type == "as_pattern" and _dotted(right).rpartition(".")[2] == "open":
             # What is written to the file is what its path stands for later.
             for name in self._targets(_field(right, "arguments")):
                 self.flow.assign(name, self._value(left.named_children[0] if left.named_children else left))
@@ -224,13 +236,17 @@ class ProgramReader:
         if nodes and self._is_run(name, receiver):
             return self._run(nodes, arguments, line)
         known = self._functions.get(last)
-        if known is not None and (receiver is None or name.startswith(("self.", "this."))):
+        owner = name.rpartition(".")[0]
+        if known is not None and (receiver is None or owner in ("self", "this", *self._own)):
             for place, (one, value) in enumerate(zip(nodes, arguments, strict=True)):
                 at = known[place] if place < len(known) else ""
                 at = _text(_field(one, "name")) if one.type == "keyword_argument" else at
                 self.flow.assign(f"{last}.{at}" if at else "", value)
             return of_name(f"{last}()")
-        is_name = receiver is not None and receiver.type == "identifier"
+        is_object = receiver is not None and receiver.type == "identifier"
+        changed = self._qualify(_text(receiver)) if is_object else ""
+        if changed in self._modules:
+            changed = ""
         value = self._value(receiver, depth)
         self._call_back(nodes, value, name)
         return self._outer_call(
@@ -239,8 +255,7 @@ class ProgramReader:
             value,
             join(arguments),
             " ".join(_literals(listed)),
-            [*(self._targets(listed) if last in sources.COPYING else ())]
-            + [self._qualify(_text(receiver)) if is_name else ""],
+            [*(self._targets(listed) if last in sources.COPYING else ()), changed],
         )
 
     def _call_back(self, nodes: Sequence[Node], receiver: Value, name: str) -> None:

@@ -16,12 +16,12 @@ _SECRET_PATH = re.compile(
     r"|Library/Keychains|(?:Exodus|Electrum|Ethereum|Atomic|Ledger Live|Bitcoin)[/\\]"
     r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self"
     r"|\d+)/environ|\.(?:bash|zsh)_history\b|\*\.(?:pem|key|kdbx|p12)\b"
-    r"|\.(?:claude(?:/\.credentials)?|codex/auth|openclaw/openclaw|clawdbot/\w+)\.json\b",
+    r"|\.(?:claude(?:/\.credentials)?|codex/auth)\.json\b",
     re.IGNORECASE,
 )
 _SETTINGS_PATH = re.compile(
     r"(?:^|[/\\@\s\"'=])\.env(?:\.(?:local|prod\w*|dev\w*))?$|(?:^|[/\\~])\.(?:npmrc|pypirc|netrc"
-    r"|git-credentials|vault-token|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
+    r"|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
     re.IGNORECASE,
 )
 _HOME_PATH = re.compile(r"^(?:~|\$HOME|\$\{HOME\}|C:\\?|/home|/Users|/root)/?\*?$")
@@ -51,9 +51,8 @@ SENDING_METHODS = word_set(
     "storlines write end connect putfo open"
 )
 READING = word_set(
-    "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
-    "copytree make_archive add write move walk glob load loads cpSync copyFileSync file text "
-    "FormData append parse read_csv dotenv_values connect"
+    "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 copytree "
+    "make_archive add write walk glob load cpSync copyFileSync file read_csv dotenv_values connect"
 )
 COPYING = word_set(
     "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve "
