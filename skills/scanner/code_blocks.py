@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from skills.scanner.data_files import word_set
 
 Language = Literal["python", "javascript", "shell"]
+LANGUAGES: tuple[Language, ...] = ("python", "javascript", "shell")
 
 _LANGUAGES: dict[str, Language] = {
     **dict.fromkeys(word_set("python python3 py ipython"), "python"),

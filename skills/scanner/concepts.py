@@ -38,8 +38,8 @@ COLLECTS = Concept("collect~ gather~ harvest~ download_and_run 收集 复制")
 SWITCHES_OFF = Concept(
     "disable~ deactivate~ stop uninstall~ unload~ turn_off turned_off switch_off switched_off shut_off "
     "turn_it_off leave_off comment_out 关闭 停用 禁用 卸载 停掉 关掉 绕过",
-    r"\b(?:turn|switch|shut|leave) (?=[^.\n]{1,50}\boff\b)",
-    r"\bset (?=[^.\n]{1,50}\bto (?:false|0|off|none|never|permissive)\b)",
+    r"\b(?:turn|switch|shut|leave) [^.\n]{1,50}? off\b",
+    r"\bset [^.\n]{1,50}? to (?:false|0|off|none|never|permissive)\b",
 )
 DESTROYS = Concept(
     "delete~ wipe~ erase~ shred~ destroy~ purge~ overwrite~ truncate~ scrub~ drop force-push~ force_push~ "
@@ -79,7 +79,7 @@ PRECIOUS = Concept(
     "home_folder home_directory hard_disk hard_drive user's_files user's_data personal_files reflog "
     "all_branches the_originals production_database 用户主目录 生产库 历史版本",
     r"\b(?:all|every|any|the|their|old) (?:\w{1,12} )?(?:backups?|snapshots?|restore points?)\b",
-    r"(?:全部|所有|清空|一并)[^。\n]{0,6}(?:备份|快照)|(?:备份|快照)也?一并",
+    r"(?:全部|所有|清空|一并)[^。\n]{0,6}(?:备份|快照)",
     r"\b(?:all|every)(?: of)? (?:the )?(?:user'?s?|personal|their) (?:files|documents|data|photos)\b",
     r"\b(?:history) to (?:a single|one) commit\b",
 )
@@ -147,18 +147,18 @@ OUTSIDE = Concept(
     "作者的服务器 外部服务器 远程服务器 sent_to_us",
     rf"(?:https?|ftps?|wss?)://{_HOST}[^\s)\"'`]{{3}}",
     r"(?<![\w./@:-])[\w.+-]{1,40}@(?!example\.com|company\.)[\w.-]{1,60}\.[a-z]{2,8}\b",
-    r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}:\d{2,5}",
-    r"\b(?:endpoint|intake|host|server|to|at) `?[\w-]{2,40}(?:\.[\w-]{2,40}){1,4}\.(?:[a-z]{2,9})/?[\w/]*",
+    r"\b(?:endpoint|intake|host|server) `?[\w-]{2,40}(?:\.[\w-]{2,40}){1,4}\b",
+    r"\b(?:to|at) `?[\w-]{2,40}(?:\.[\w-]{2,40}){0,4}\.(?:com|net|org|dev|app|xyz|top|example|invalid)\b",
 )
 # How, when and why.
 STANDING = Concept(
     "whenever every_time each_time from_now_on from_then_on at_the_end_of_the_session by_default each_message "
     "after_each after_every before_each before_every on_every on_each with_each with_every every_new "
     "each_commit every_branch every_export each_conversation each_session in_the_background always "
-    "at_the_end_of_this_session on_first_use for_the_first_time "
+    "at_the_end_of_this_session on_first_use for_the_first_time after_saving after_editing when_saving "
     "每次 每个任务 每轮 每天 每处理 今后 从现在起 任务完成后 会话结束",
     r"\bonce (?:each|every|the|a) (?:task|session|conversation)",
-    r"\b(?:after|when|once) (?:saving|editing|a \w+ (?:has|is)|the \w+ (?:has|is))",
+    r"\b(?:after|when|once) (?:a|the) \w+ (?:has been|is) (?:saved|complete|finished|done|written|merged)\b",
 )
 FOR_GOOD = Concept(
     "always globally permanently everywhere for_all for_every all_requests leave_it_off in_production "

@@ -103,7 +103,7 @@ ORDER_RULES = (
     _rule("redirects-payment", c.ACCOUNTS, c.ACCOUNT_NUMBER, within=120),
     _rule("hidden-access", c.ACCESS, c.WRITES, unless=(c.CONDITION,)),
     _rule("asks-for-secrets", c.ASKS_FOR, c.LOGIN_SECRET, c.OUTSIDE, reach=1),
-    _rule("archive-with-password", c.PASSWORD_GIVEN, c.ARCHIVE, c.DOWNLOADS, reach=1, spoken=False),
+    _rule("archive-with-password", c.ARCHIVE, c.DOWNLOADS, c.PASSWORD_GIVEN, reach=1, spoken=False),
     _rule("paste-in-terminal", c.TERMINAL, c.COPIES, c.PAGE, reach=1, spoken=False),
     _rule("fake-prerequisite", c.PROGRAM, c.NEEDED, c.RUNS, reach=2, spoken=False),
 )

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import Code, find_blocks, find_script
+from skills.scanner.code_blocks import LANGUAGES, Code, find_blocks, find_script
 from skills.scanner.commands import COMMAND_RULES, PatternRule
 from skills.scanner.encoded_payloads import find_encoded_payloads
-from skills.scanner.flow.harm import FLOW_WORDS, find_flows, may_have_flows
+from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.sources import is_known_installer
 from skills.scanner.hidden_text import find_hidden_characters, find_hidden_comments
 from skills.scanner.indicators import find_indicators
@@ -76,10 +76,13 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         starts.append(starts[-1] + len(lines))
         paths.append(path)
     whole = "\n".join(code.text for code in codes)
+    if not any(word.replace("+", " ") in whole for word in SECRET_FILES):
+        return
     modules = "|".join(re.escape(code.module) for code in codes if code.module)
     if not modules or not re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole):
         return
-    if may_have_flows(_words().find(replace_white_space(whole.lower()))):
+    words = _words().find(replace_white_space(whole.lower()))
+    if any(may_have_flows(code.language, words) for code in codes):
         for line, rule in find_flows(codes):
             place = bisect_left(starts, line) - 1
             quote = contents[paths[place]][line - starts[place] - 1].strip()
@@ -143,11 +146,10 @@ def _find_all(
         yield _weigh(text, package.rule, package.start, package.quote, speech=False)
     for start, quote in find_indicators(text.folded):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    if not may_have_flows(found):
-        codes = ()
-    elif not codes:
+    languages = [one for one in LANGUAGES if may_have_flows(one, found)]
+    if languages and not codes:
         codes = tuple(find_blocks(lines, text.fenced_lines()))
-    for line, name in find_flows(codes):
+    for line, name in find_flows([code for code in codes if code.language in languages]):
         quote = lines[min(line, len(lines)) - 1].strip()
         start = text.offset_of(line)
         if not text.in_code(start):  # what introduces a command in a span of text counts

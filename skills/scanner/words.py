@@ -6,6 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 
 from ahocorasick_rs import AhoCorasick
 
@@ -17,7 +18,8 @@ Found = Mapping[str, Sequence[int]]
 _ENDINGS = re.compile(r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ions)?(?![\w])")
 _MAX_PLACES = 60
 _MIN_WORD = 3
-"""Characters of a required word; shorter ones are nearly everywhere."""
+"""Bytes of a required word of letters; shorter ones are nearly everywhere."""
+_MARKS = frozenset({"@", "0x", "/."})
 _BEFORE, _AFTER = 300, 900
 """Characters around a required word in which a match of a pattern lies."""
 
@@ -30,7 +32,9 @@ class Concept:
     """
 
     def __init__(self, words: str = "", *patterns: str) -> None:
-        self.words = tuple(word.replace("_", " ") for word in words.split())
+        plain = [word.replace("_", " ") for word in words.split()]
+        self.words = {word.rstrip("~"): word.endswith("~") for word in plain}
+        """Each word, and whether it may have any ending."""
         self.patterns = tuple(map(FilteredPattern, patterns))
 
 
@@ -42,7 +46,7 @@ class WordFinder:
         words = set(plain)
         needed = list(patterns)
         for concept in concepts:
-            words.update(word.rstrip("~") for word in concept.words)
+            words.update(concept.words)
             needed += concept.patterns
         for pattern in needed:
             words.update(word for choice in _choices(pattern) for word in choice)
@@ -58,9 +62,14 @@ class WordFinder:
         return found
 
 
-def _choices(pattern: FilteredPattern) -> Iterator[Sequence[str]]:
+@cache
+def _choices(pattern: FilteredPattern) -> Sequence[Sequence[str]]:
     """Choices of words: each match of the pattern holds a word of every choice."""
-    return (choice for choice in pattern.choices if min(map(len, choice)) >= _MIN_WORD)
+    return [choice for choice in pattern.choices if all(map(_is_rare, choice))]
+
+
+def _is_rare(word: str) -> bool:
+    return len(word.encode()) >= _MIN_WORD or word in _MARKS
 
 
 class Places:
@@ -76,36 +85,38 @@ class Places:
     def of_concept(self, concept: Concept) -> list[Span]:
         """Where a concept is, in order; of a long text the first places."""
         if concept not in self._places:
-            spans = {span for word in concept.words for span in self._of_word(word)}
+            held = concept.words.keys() & self._found.keys()
+            spans = {span for word in held for span in self._of_word(word, concept.words[word])}
             for pattern in concept.patterns:
                 spans.update(self.of_pattern(pattern))
             self._places[concept] = sorted(spans)[:_MAX_PLACES]
         return self._places[concept]
 
-    def _of_word(self, word: str) -> Iterator[Span]:
-        stem = word.rstrip("~")
-        latin = stem[0] < "\u0250"
-        for start in self._found.get(stem, ()):
-            end = start + len(stem)
+    def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
+        text, size = self._text, len(word)
+        latin = word[0] < "\u0250"
+        for start in self._found[word]:
+            end = start + size
             if latin:
-                if start and self._text[start - 1].isalnum() and stem[0].isalnum():
+                if start and word[0].isalnum() and text[start - 1].isalnum():
                     continue
-                if stem is not word:
-                    ending = _ENDINGS.match(self._text, end)
+                if may_end:
+                    ending = _ENDINGS.match(text, end)
                     if ending is None:
                         continue
                     end = ending.end()
-                elif self._text[end : end + 1].isalnum() and stem[-1].isalnum():
+                elif word[-1].isalnum() and text[end : end + 1].isalnum():
                     continue
             yield start, end
 
     def of_pattern(self, pattern: FilteredPattern) -> Iterator[Span]:
         """Where a pattern matches, near the words that each match of it holds."""
-        found = [
-            [at for word in choice for at in self._found.get(word, ())]
-            for choice in _choices(pattern)
-        ]
-        if all(found):
+        found = []
+        for choice in _choices(pattern):
+            found.append([at for word in choice for at in self._found.get(word, ())])
+            if not found[-1]:
+                break
+        else:
             windows = self._windows(min(found, key=len)) if found else [(0, len(self._text))]
             for low, high in windows:
                 yield from (one.span() for one in pattern.pattern.finditer(self._text, low, high))

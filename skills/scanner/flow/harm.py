@@ -8,50 +8,68 @@ from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
 from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
-from skills.scanner.flow.sources import is_foreign_key
+from skills.scanner.flow.sources import SERVICES, is_foreign_key
 from skills.scanner.flow.values import Flow, Reached
 
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
-_SECRETS = word_set(
-    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .azure .npmrc .pypirc .netrc keychain login+data cookies "
+SECRET_FILES = word_set(
+    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain login+data logins.json "
+    "wallet.dat exodus electrum environ) environ} environ, environ.items environ.copy process.env) "
+    "process.env, process.env} .kdbx"
+)
+_SECRETS = SECRET_FILES | word_set(
+    ".azure cookies "
     "wallet key4.db key3.db logins.json credential find-generic find-internet /shadow secret-tool "
     ".config/gh gcloud .docker/ export-secret exodus electrum ethereum bitcoin solana printenv /proc/ "
-    "_history history+| .env environ process.env env+| env| env) env+> set+| .pem .kdbx secrets "
-    "_token _secret api_key access_key _password database_url getenv .claude .codex .openclaw .clawdbot"
+    "_history history+| '.env \".env /.env +.env =.env @.env environ) environ} environ, environ.items "
+    "process.env; process.env+} env+| env| env) env+> "
+    "set+| .pem .kdbx get+secrets .claude .codex .openclaw .clawdbot "
+    + " ".join(f"{name.lower()}_" for name in SERVICES)
 )
 _GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
 _UPLOADS = word_set("files= -f+ -t+ --data --upload formdata body: data= nc+")
-_SENDS = word_set(
-    "requests. httpx urlopen urllib aiohttp socket smtplib ftplib http.client paramiko curl fetch( axios "
-    "http.request https.request sendbeacon got( got. websocket wget /dev/tcp scp+ rsync dig+ nslookup nc+ "
-    "ncat+ telnet resolver dns."
-)
+_SENDS = {
+    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl resolver",
+    "javascript": "fetch( axios http.request https.request sendbeacon got( got. websocket curl dns.",
+    "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet",
+}
 _FETCHES = word_set(
     "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget http.get https.get b64decode base64 "
     "atob unhexlify fromhex xxd openssl decompress"
 )
-_RUNS = word_set(
-    "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( execsync( spawn( spawnsync( "
-    "function( runin |+bash |+sh |sh |bash |+zsh |+sudo <( bash+ sh+ eval+ source+ ./ /tmp/ python3 node+ "
-    "perl+ $( sudo+ subprocess"
-)
+_RUNS = {
+    "python": "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( |+bash |+sh",
+    "javascript": "exec( eval( execsync( spawn( spawnsync( function( runin |+bash |+sh then(eval",
+    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ sh+ eval+ source+ chmod ./ /tmp/ python3 node+ "
+    "perl+ $( sudo+",
+}
 _DELETES = word_set("rmtree rmsync rimraf")
 _HOME = word_set("home expanduser '~")
-_FLOWS = (
-    (_SENDS, _SECRETS),
-    (_SENDS, _GIVEN, _UPLOADS),
-    (_DELETES, _HOME),
-    (_FETCHES, _RUNS),
+_FLOWS = {
+    language: (
+        (word_set(_SENDS[language]), _SECRETS),
+        (word_set(_SENDS[language]), _GIVEN, _UPLOADS),
+        (_DELETES, _HOME),
+        (_FETCHES, word_set(_RUNS[language])),
+    )
+    for language in _SENDS
+}
+"""Groups of words by language; code with a flow holds a word of each of some groups."""
+FLOW_WORDS = frozenset(
+    word.replace("+", " ")
+    for flows in _FLOWS.values()
+    for flow in flows
+    for group in flow
+    for word in group
 )
-"""Groups of words of which code with a flow holds one each."""
-FLOW_WORDS = frozenset(word.replace("+", " ") for flow in _FLOWS for group in flow for word in group)
 
 
-def may_have_flows(found: Container[str]) -> bool:
-    """Whether code that holds some of FLOW_WORDS may have a flow."""
+def may_have_flows(language: str, found: Container[str]) -> bool:
+    """Whether code of a language that holds some of FLOW_WORDS may have a flow."""
     return any(
-        all(any(word.replace("+", " ") in found for word in group) for group in flow) for flow in _FLOWS
+        all(any(word.replace("+", " ") in found for word in group) for group in flow)
+        for flow in _FLOWS[language]
     )
 
 

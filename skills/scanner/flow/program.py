@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from tree_sitter import Language, Node, Parser
+from tree_sitter import Language, Node, Parser, Query, QueryCursor
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
@@ -51,13 +51,25 @@ _ENVIRONMENT = word_set("os.environ environ process.env Deno.env")
 _ARGUMENTS = word_set("sys.argv process.argv Deno.args")
 
 
+_DECLARATIONS = {
+    "python": "(function_definition) @function [(import_statement) (import_from_statement)] @module",
+    "javascript": "[(function_declaration) (function_expression) (arrow_function) (method_definition)]"
+    " @function [(import_statement) (variable_declarator)] @module",
+}
+
+
 @cache
-def _parser(language: str) -> Parser:
+def _grammar(language: str) -> Language:
     if language == "python":
         import tree_sitter_python as grammar
     else:
         import tree_sitter_javascript as grammar
-    return Parser(Language(grammar.language()))
+    return Language(grammar.language())
+
+
+@cache
+def _query(language: str) -> Query:
+    return Query(_grammar(language), _DECLARATIONS[language])
 
 
 class ProgramReader:
@@ -69,8 +81,8 @@ class ProgramReader:
 
     def __init__(self, language: str) -> None:
         self.flow = Flow()
-        self._is_python = language == "python"
-        self._parser = _parser(language)
+        self._language, self._is_python = language, language == "python"
+        self._parser = Parser(_grammar(language))
         self._first = 1
         self._scopes: list[str] = []
         self._declared: dict[str, set[str]] = {}
@@ -94,16 +106,12 @@ class ProgramReader:
 
     def _declare(self, root: Node) -> None:
         """Note the modules of a program, and its functions by name, with their parameters."""
-        rest = [(root, 0)]
-        while rest:
-            node, depth = rest.pop()
-            part = _PART_OF.get(node.type)
-            if part == "function":
-                self._functions.setdefault(_name_of(node), _parameters(node))
-            elif part == "import" or (part == "assign" and b"= require(" in (node.text or b"")[:80]):
+        found = QueryCursor(_query(self._language)).captures(root)
+        for node in found.get("function", ()):
+            self._functions.setdefault(_name_of(node), _parameters(node))
+        for node in found.get("module", ()):
+            if b"require(" in (node.text or b"")[:80] or "import" in node.type:
                 self._modules.update(_identifiers(node))
-            if depth < _MAX_DEPTH:
-                rest += [(child, depth + 1) for child in node.named_children]
 
     def _value(self, node: Node | None, depth: int = 0) -> Value:
         """Record what a node assigns and uses; returns its value."""

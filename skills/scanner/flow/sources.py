@@ -66,13 +66,13 @@ RUNNING = word_set(
     "create_subprocess_shell create_subprocess_exec getoutput"
 )
 DELETING = word_set("rmtree rmSync rmdirSync rimraf")
-_SERVICES = {
+SERVICES = {
     "GITHUB": "github", "GH": "github", "GITLAB": "gitlab", "OPENAI": "openai", "ANTHROPIC": "anthropic",
     "AWS": "amazonaws", "GEMINI": "googleapis", "GOOGLE": "google", "AZURE": "azure", "STRIPE": "stripe",
     "SLACK": "slack", "NPM": "npm", "PYPI": "pypi", "HF": "huggingface", "DATABASE": "", "SSH": "",
 }
 """Well-known services by how the names of their variables begin, with what their hosts hold."""
-_SERVICE_KEY = re.compile(rf"({'|'.join(_SERVICES)})_(?:\w+_)?(?:TOKEN|KEY|SECRET|PASSWORD|URL)$")
+_SERVICE_KEY = re.compile(rf"({'|'.join(SERVICES)})_(?:\w+_)?(?:TOKEN|KEY|SECRET|PASSWORD|URL)$")
 HARMLESS = word_set(
     "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
     "getsize access debug info warning error load_dotenv set_defaults add_argument"
@@ -102,7 +102,7 @@ def is_foreign_key(label: str, address: str) -> bool:
     found = _ADDRESS.search(address)
     if service == label or found is None or "$" in found[1] or is_local(address):
         return False
-    return not _SERVICES[service] or _SERVICES[service] not in found[1].lower()
+    return not SERVICES[service] or SERVICES[service] not in found[1].lower()
 
 
 def label_download(text: str) -> Value:
