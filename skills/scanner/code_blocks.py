@@ -25,6 +25,7 @@ _ENDINGS: dict[str, Language] = {
     **dict.fromkeys(("js", "mjs", "cjs", "ts", "mts"), "javascript"),
     **dict.fromkeys(("sh", "bash", "zsh", "command"), "shell"),
 }
+PROGRAM_ENDINGS = tuple(f".{end}" for end, language in _ENDINGS.items() if language != "shell")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
 _COMMANDS = (

@@ -62,6 +62,8 @@ def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str
     Legitimate are joiners in emoji and in scripts that need them, flags spelt with tag characters,
     a byte order mark at the start of the file, and direction marks in right-to-left text.
     """
+    if all(map(str.isascii, lines)):
+        return
     for number, line in enumerate(lines, start=1):
         if not line.isascii() and _NOTABLE.search(line):
             for level, what in _find_in_line(line, first=number == 1):

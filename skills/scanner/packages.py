@@ -11,15 +11,16 @@ from typing import NamedTuple
 from skills.filtered_pattern import FilteredPattern
 from skills.scanner.data_files import matches_host, read_list
 from skills.scanner.normalised_text import NormalisedText
+from skills.scanner.words import Places
 
 FOREIGN_PACKAGE = "foreign-package"
 UNSAFE_PACKAGE = "package-from-bare-address"
 TYPOSQUAT = "imitated-package"
 
 _TOOL = r"(?:python3?\s-m\s)?(?:pip3?|uv\spip|uv|pipx|poetry|npm|pnpm|yarn|bun|gem|cargo)"
-_INSTALL = FilteredPattern(
-    rf"\b{_TOOL}\s(?:install|add|i|tool\sinstall|config\sset\sregistry)\s([^\n;&|#]{{1,400}})"
-)
+_VERB = r"(?:install|add|i|tool\sinstall|config\sset\sregistry)"
+INSTALLS = FilteredPattern(rf"\b{_TOOL}\s{_VERB}\s[^\n;&|#]{{1,400}}")
+_COMMAND = re.compile(rf"{_TOOL}\s{_VERB}\s")
 _ADDRESS = re.compile(
     r"(?:git\+)?(https?|ssh|git)://(?:[^\s@/]{1,80}@)?([^\s/\"'`<>)]{3,100})(/[^\s\"'`<>)]{0,200})?"
 )
@@ -48,12 +49,12 @@ class FoundPackage(NamedTuple):
     quote: str
 
 
-def find_packages(text: NormalisedText, path: str = "") -> Iterator[FoundPackage]:
+def find_packages(text: NormalisedText, places: Places, path: str = "") -> Iterator[FoundPackage]:
     """Packages in install commands of a raw address, a foreign index, or an imitated name.
 
     path: of the file, which may be a list of packages.
     """
-    for start, arguments in islice(_find_lists(text, path), _MAX_MATCHES * 5):
+    for start, arguments in islice(_find_lists(text, places, path), _MAX_MATCHES * 5):
         for address in islice(_ADDRESS.finditer(arguments), _MAX_MATCHES):
             rule = _judge_address(address[1], address[2], address[3] or "/")
             if rule is not None:
@@ -64,11 +65,13 @@ def find_packages(text: NormalisedText, path: str = "") -> Iterator[FoundPackage
                 yield FoundPackage(TYPOSQUAT, start + name.start(1), f"{name[1]} for {meant}")
 
 
-def _find_lists(text: NormalisedText, path: str) -> Iterator[tuple[int, str]]:
+def _find_lists(text: NormalisedText, places: Places, path: str) -> Iterator[tuple[int, str]]:
     """Offset and text of what is installed: arguments of commands, lines of lists of packages."""
-    if _INSTALL.may_match(text.spaced):
-        for command in _INSTALL.pattern.finditer(text.folded):
-            yield command.start(1), _PROSE.split(command[1], 1)[0]
+    for start, end in places.of_pattern(INSTALLS):
+        arguments = text.folded[start:end]
+        skipped = _COMMAND.match(arguments)
+        if skipped:
+            yield start + skipped.end(), _PROSE.split(arguments[skipped.end() :], 1)[0]
     lines = _LISTS.get(path.rpartition("/")[2].lower())
     if lines is not None:
         yield from ((line.start(1), line[1]) for line in lines.finditer(text.folded))

@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import LANGUAGES, Code, find_blocks, find_script
+from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.commands import COMMAND_RULES, PatternRule
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.sources import is_known_installer
 from skills.scanner.hidden_text import find_hidden_characters, find_hidden_comments
-from skills.scanner.indicators import find_indicators
+from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.orders import CONCEPTS, ORDER_RULES, OrderRule
-from skills.scanner.packages import find_packages
+from skills.scanner.packages import INSTALLS, find_packages
 from skills.scanner.rule import list_rules
-from skills.scanner.words import Found, Places, WordFinder
+from skills.scanner.words import Concept, Places, WordFinder
 
 SCANNER_VERSION = 6
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
@@ -65,24 +65,22 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
     """The findings in what flows from one script of a skill to another. contents: path -> lines."""
+    programs = {path: lines for path, lines in contents.items() if path.endswith(PROGRAM_ENDINGS)}
+    whole = "\n".join("\n".join(lines) for lines in programs.values())
+    if len(programs) < 2 or not _secret_files().find(whole):
+        return
     codes: list[Code] = []
-    starts, paths = [0], []
-    for path, lines in contents.items():
+    starts, paths = [0], [*programs]
+    for path, lines in programs.items():
         codes += [
-            code._replace(first_line=code.first_line + starts[-1])
-            for code in find_script(path, lines)
-            if code.language != "shell"
+            code._replace(first_line=code.first_line + starts[-1]) for code in find_script(path, lines)
         ]
         starts.append(starts[-1] + len(lines))
-        paths.append(path)
-    whole = "\n".join(code.text for code in codes)
-    if not any(word.replace("+", " ") in whole for word in SECRET_FILES):
-        return
     modules = "|".join(re.escape(code.module) for code in codes if code.module)
     if not modules or not re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole):
         return
-    words = _words().find(replace_white_space(whole.lower()))
-    if any(may_have_flows(code.language, words) for code in codes):
+    words = _words(indicator_texts()).find(replace_white_space(whole.lower()))
+    if any(may_have_flows(code.language, words.keys()) for code in codes):
         for line, rule in find_flows(codes):
             place = bisect_left(starts, line) - 1
             quote = contents[paths[place]][line - starts[place] - 1].strip()
@@ -94,7 +92,8 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     text = NormalisedText(lines, len(lines) + 1)
     found = [*_find_hidden(lines, text), *_find_encoded(text)]
     patterns = [one for one in COMMAND_RULES if one.speech and _is_spoken(one.rule)]
-    found += _find_in_words(text, _words().find(text.spaced), patterns, [one for one in ORDER_RULES if _is_spoken(one.rule)])
+    orders = [one for one in ORDER_RULES if _is_spoken(one.rule)]
+    found += _find_in_words(text, _find_places(text), patterns, orders)
     return tuple(_to_finding(one, "") for one in found)
 
 
@@ -140,13 +139,14 @@ def _find_all(
 ) -> Iterator[_Found]:
     yield from _find_hidden(lines, text)
     spoken = [one for one in ORDER_RULES if _is_spoken(one.rule)]
-    found = _words().find(text.spaced)
-    yield from _find_in_words(text, found, COMMAND_RULES, spoken if codes else ORDER_RULES)
-    for package in find_packages(text, path):
+    found = _words(indicator_texts()).find(text.spaced)
+    places = Places(text.folded, text.sentences, found)
+    yield from _find_in_words(text, places, COMMAND_RULES, spoken if codes else ORDER_RULES)
+    for package in find_packages(text, places, path):
         yield _weigh(text, package.rule, package.start, package.quote, speech=False)
-    for start, quote in find_indicators(text.folded):
+    for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    languages = [one for one in LANGUAGES if may_have_flows(one, found)]
+    languages = [one for one in LANGUAGES if may_have_flows(one, found.keys())]
     if languages and not codes:
         codes = tuple(find_blocks(lines, text.fenced_lines()))
     for line, name in find_flows([code for code in codes if code.language in languages]):
@@ -167,11 +167,10 @@ def _find_hidden(lines: Sequence[str], text: NormalisedText) -> Iterator[_Found]
 
 def _find_in_words(
     text: NormalisedText,
-    found: Found,
+    places: Places,
     patterns: Iterable[PatternRule],
     orders: Iterable[OrderRule],
 ) -> Iterator[_Found]:
-    places = Places(text.folded, text.sentences, found)
     for rule in patterns:
         spans = (span for way in rule.ways for span in places.of_pattern(way))
         for start, end in islice(spans, MAX_PER_RULE):
@@ -187,9 +186,19 @@ def _find_in_words(
             yield _weigh(text, order.rule, start, text.display[start:end], speech=order.spoken)
 
 
+def _find_places(text: NormalisedText) -> Places:
+    return Places(text.folded, text.sentences, _words(indicator_texts()).find(text.spaced))
+
+
 @cache
-def _words() -> WordFinder:
-    return WordFinder(CONCEPTS, [way for rule in COMMAND_RULES for way in rule.ways], FLOW_WORDS)
+def _words(indicators: Concept) -> WordFinder:
+    patterns = [way for rule in COMMAND_RULES for way in rule.ways]
+    return WordFinder((*CONCEPTS, indicators), (*patterns, INSTALLS), FLOW_WORDS)
+
+
+@cache
+def _secret_files() -> WordFinder:
+    return WordFinder((), (), SECRET_FILES)
 
 
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
@@ -208,8 +217,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
-        words = _words().find(inner.spaced)
-        found = [*_find_in_words(inner, words, COMMAND_RULES, ORDER_RULES)]
+        found = [*_find_in_words(inner, _find_places(inner), COMMAND_RULES, ORDER_RULES)]
         found += [
             _Found(rule, 3, line, "") for line, rule in find_flows([*find_script("x.sh", lines)])
         ]

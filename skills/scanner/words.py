@@ -63,9 +63,9 @@ class WordFinder:
 
 
 @cache
-def _choices(pattern: FilteredPattern) -> Sequence[Sequence[str]]:
+def _choices(pattern: FilteredPattern) -> Sequence[frozenset[str]]:
     """Choices of words: each match of the pattern holds a word of every choice."""
-    return [choice for choice in pattern.choices if all(map(_is_rare, choice))]
+    return [frozenset(choice) for choice in pattern.choices if all(map(_is_rare, choice))]
 
 
 def _is_rare(word: str) -> bool:
@@ -79,7 +79,7 @@ class Places:
     """
 
     def __init__(self, text: str, starts: Sequence[int], found: Found) -> None:
-        self._text, self._starts, self._found = text, starts, found
+        self.text, self._starts, self._found = text, starts, found
         self._places: dict[Concept, list[Span]] = {}
 
     def of_concept(self, concept: Concept) -> list[Span]:
@@ -93,7 +93,7 @@ class Places:
         return self._places[concept]
 
     def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
-        text, size = self._text, len(word)
+        text, size = self.text, len(word)
         latin = word[0] < "\u0250"
         for start in self._found[word]:
             end = start + size
@@ -111,15 +111,15 @@ class Places:
 
     def of_pattern(self, pattern: FilteredPattern) -> Iterator[Span]:
         """Where a pattern matches, near the words that each match of it holds."""
-        found = []
-        for choice in _choices(pattern):
-            found.append([at for word in choice for at in self._found.get(word, ())])
-            if not found[-1]:
-                break
-        else:
-            windows = self._windows(min(found, key=len)) if found else [(0, len(self._text))]
-            for low, high in windows:
-                yield from (one.span() for one in pattern.pattern.finditer(self._text, low, high))
+        found, choices = self._found, _choices(pattern)
+        held = found.keys()
+        for choice in choices:
+            if held.isdisjoint(choice):
+                return
+        offsets = [[at for word in choice for at in found.get(word, ())] for choice in choices]
+        windows = self._windows(min(offsets, key=len)) if offsets else [(0, len(self.text))]
+        for low, high in windows:
+            yield from (one.span() for one in pattern.pattern.finditer(self.text, low, high))
 
     def _windows(self, offsets: Sequence[int]) -> Iterator[Span]:
         """Ranges around words, which do not overlap."""
@@ -129,19 +129,19 @@ class Places:
                 if high >= 0:
                     yield low, high
                 low = max(at - _BEFORE, 0)
-            high = min(at + _AFTER, len(self._text))
+            high = min(at + _AFTER, len(self.text))
         if high >= 0:
             yield low, high
 
     def is_ascii(self, span: Span) -> bool:
         """Whether a place has letters of ASCII only."""
-        return self._text[slice(*span)].isascii()
+        return self.text[slice(*span)].isascii()
 
     def sentences(self, span: Span, reach: int) -> Span:
         """The range of the sentence of a place, with `reach` sentences before and after it."""
         first = bisect_right(self._starts, span[0]) - 1 - reach
         last = bisect_right(self._starts, span[1] - 1) + reach
-        end = self._starts[last] if last < len(self._starts) else len(self._text)
+        end = self._starts[last] if last < len(self._starts) else len(self.text)
         return self._starts[max(first, 0)], end
 
     def nearest(self, concept: Concept, span: Span, low: int, high: int) -> Span | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Sequence
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
@@ -47,30 +47,26 @@ _RUNS = {
 _DELETES = word_set("rmtree rmsync rimraf")
 _HOME = word_set("home expanduser '~")
 _FLOWS = {
-    language: (
-        (word_set(_SENDS[language]), _SECRETS),
-        (word_set(_SENDS[language]), _GIVEN, _UPLOADS),
-        (_DELETES, _HOME),
-        (_FETCHES, word_set(_RUNS[language])),
-    )
+    language: [
+        [frozenset(word.replace("+", " ") for word in group) for group in flow]
+        for flow in (
+            (_SENDS[language].split(), _SECRETS),
+            (_SENDS[language].split(), _GIVEN, _UPLOADS),
+            (_DELETES, _HOME),
+            (_FETCHES, _RUNS[language].split()),
+        )
+    ]
     for language in _SENDS
 }
 """Groups of words by language; code with a flow holds a word of each of some groups."""
 FLOW_WORDS = frozenset(
-    word.replace("+", " ")
-    for flows in _FLOWS.values()
-    for flow in flows
-    for group in flow
-    for word in group
+    word for flows in _FLOWS.values() for flow in flows for group in flow for word in group
 )
 
 
-def may_have_flows(language: str, found: Container[str]) -> bool:
+def may_have_flows(language: str, found: KeysView[str]) -> bool:
     """Whether code of a language that holds some of FLOW_WORDS may have a flow."""
-    return any(
-        all(any(word.replace("+", " ") in found for word in group) for group in flow)
-        for flow in _FLOWS[language]
-    )
+    return any(not any(map(found.isdisjoint, flow)) for flow in _FLOWS[language])
 
 
 def find_flows(codes: Sequence[Code]) -> Iterator[tuple[int, str]]:
