@@ -8,7 +8,9 @@ from __future__ import annotations
 from skills.scanner.words import Concept
 
 _HOST = r"(?!localhost|127\.|0\.0\.0\.0|10\.|192\.168|\{|\$|<|your|example\.com[/\s\"'`)])"
-_PERSON = r"(?:the |your |any )?(?:users?|humans?|operators?|owners?|people|anyone|anybody|them|person)"
+_PERSON = (
+    r"(?:the |your |any )?(?:users?|humans?|operators?|owners?|people|anyone|anybody|them|person)"
+)
 _PERSON_ZH = "(?:用户|使用者|机主|主人|客户|别人|任何人|对方|同事)"
 
 # What is done.
@@ -259,13 +261,16 @@ CONSENT = Concept(
     "has_confirmed user_requests ask_before ask_first if_you_want optional optionally opt-in "
     "用户确认 用户要求 请用户 征得用户同意后",
 )
-LOGIN = Concept("authorization bearer header headers oauth log_in sign_in only except never anywhere 请求头")
+LOGIN = Concept(
+    "authorization bearer header headers oauth log_in sign_in only except never anywhere 请求头"
+)
 DOCUMENTATION = Concept(
     "documentation docs guide readme tutorial reference manual installation setup api 文档 教程 指南",
 )
 STYLE = Concept("lint eslint css style.css npm_warnings gitignore line_length defaults .env config")
 DECODES = Concept(
-    "", r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey|carry out|do what)\b",
+    "",
+    r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey|carry out|do what)\b",
     r"\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey|carry out)\b",
     r"解码[^\n。]{0,16}(?:执行|运行|照做|遵照)",
 )

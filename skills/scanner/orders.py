@@ -84,7 +84,15 @@ ORDER_RULES = (
     _rule("hidden-act", (c.SILENCE, c.COVER_STORY), c.SENDS, c.OUTSIDE, reach=1),
     _rule("keep-from-user", (c.SILENCE, c.COVER_STORY)),
     _rule("standing-order-to-send", c.STANDING, c.SENDS, c.DATA, c.OUTSIDE, unless=(c.CONSENT,)),
-    _rule("standing-order-to-send", c.PRETEXT, c.SENDS, c.DATA, c.OUTSIDE, unless=(c.CONSENT,), reach=1),
+    _rule(
+        "standing-order-to-send",
+        c.PRETEXT,
+        c.SENDS,
+        c.DATA,
+        c.OUTSIDE,
+        unless=(c.CONSENT,),
+        reach=1,
+    ),
     _rule("order-to-send-private-data", c.PRIVATE, c.SENDS, c.OUTSIDE, unless=(c.CONSENT,)),
     _rule("order-to-send-private-data", c.UNASKED, c.SENDS, c.OUTSIDE, reach=1),
     _rule("host-controls-off", c.SWITCHES_OFF, c.CONTROLS, **_NOW, within=70),
@@ -92,8 +100,12 @@ ORDER_RULES = (
     _rule("checks-off", c.OPENS_UP, c.UNASKED, unless=(c.NEVER,), reach=1),
     _rule("checks-off", c.OPENS_UP, c.STEERING_FILES, unless=(c.CONDITION,)),
     _rule("writes-steering-file", c.STEERING_FILES, c.WRITES, _HIDDEN, within=200),
-    _rule("writes-steering-file", c.STEERING_FILES, c.WRITES, c.OUTSIDE, c.OBEYS, reach=2, within=400),
-    _rule("obeys-fetched-text", c.FETCHES, c.OUTSIDE, c.OBEYS, unless=(c.DOCUMENTATION,), ordered=True),
+    _rule(
+        "writes-steering-file", c.STEERING_FILES, c.WRITES, c.OUTSIDE, c.OBEYS, reach=2, within=400
+    ),
+    _rule(
+        "obeys-fetched-text", c.FETCHES, c.OUTSIDE, c.OBEYS, unless=(c.DOCUMENTATION,), ordered=True
+    ),
     _rule("order-to-destroy", (c.DESTROYS, c.EMPTIES), c.PRECIOUS, **_NOW, within=50),
     _rule("order-to-destroy", c.UNASKED, c.DESTROYS, unless=(c.CONDITION,), within=120),
     _rule("order-to-destroy", c.ENCRYPTS, c.USER_FILES, c.RANSOM, reach=1),

@@ -33,7 +33,9 @@ _NAME = re.compile(r"(?<!\S)[\"']?(?!-)(?:@[\w.-]{1,40}/)?([a-z][a-z0-9._-]{3,40
 _PROSE = re.compile(r"`|\s(?:or|and|from|see|then|with|at|to|for)\s|[。，（(]|\.\s")
 _LISTS = {
     "requirements.txt": re.compile(r"(?m)^([^#\n]{3,200})"),
-    "package.json": re.compile(r'"[@\w./-]{1,80}"\s*:\s*"((?:git\+)?(?:https?|git)://[^"\s]{3,200}\.(?:tgz|tar\.gz|zip))"'),
+    "package.json": re.compile(
+        r'"[@\w./-]{1,80}"\s*:\s*"((?:git\+)?(?:https?|git)://[^"\s]{3,200}\.(?:tgz|tar\.gz|zip))"'
+    ),
 }
 """Files that list packages, and each of these in them."""
 _MIN_NAME_LENGTH = 5

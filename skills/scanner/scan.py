@@ -73,7 +73,8 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
     starts, paths = [0], [*programs]
     for path, lines in programs.items():
         codes += [
-            code._replace(first_line=code.first_line + starts[-1]) for code in find_script(path, lines)
+            code._replace(first_line=code.first_line + starts[-1])
+            for code in find_script(path, lines)
         ]
         starts.append(starts[-1] + len(lines))
     modules = "|".join(re.escape(code.module) for code in codes if code.module)

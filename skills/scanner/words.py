@@ -41,7 +41,12 @@ class Concept:
 class WordFinder:
     """Finds in texts each of the words that concepts and patterns need."""
 
-    def __init__(self, concepts: Iterable[Concept], patterns: Iterable[FilteredPattern], plain: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        concepts: Iterable[Concept],
+        patterns: Iterable[FilteredPattern],
+        plain: Iterable[str] = (),
+    ) -> None:
         """plain: words that are looked for as they are."""
         words = set(plain)
         needed = list(patterns)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
+from skills.scanner.flow.labels import Store, Use
 from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
 from skills.scanner.flow.sources import SERVICES, is_foreign_key
-from skills.scanner.flow.values import Flow, Reached
+
+
+_ROUNDS = 6
+"""Values reach a use over this many names out of order at least."""
 
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
@@ -69,30 +73,35 @@ def may_have_flows(language: str, found: KeysView[str]) -> bool:
     return any(not any(map(found.isdisjoint, flow)) for flow in _FLOWS[language])
 
 
-def find_flows(codes: Sequence[Code]) -> Iterator[tuple[int, str]]:
+def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
     """(line, rule) of what reaches where it does harm, in code of a skill.
 
     Shell commands share their variables and files from block to block, programs their functions.
     """
-    flow = Flow()
-    for code in codes:
-        if code.language == "shell":
-            part, _ = read_shell(code.text, code.first_line)
-            flow.assignments += part.assignments
-            flow.uses += part.uses
-    found = set(_find_in(flow.evaluate()))
+    readers: list[Callable[[Store], object]] = []
+    shell = [code for code in codes if code.language == "shell"]
+    if shell:
+        readers.append(lambda store: [read_shell(store, one.text, one.first_line) for one in shell])
     for language in ("python", "javascript"):
         programs = [code for code in codes if code.language == language]
         if programs:
-            found.update(_find_in(ProgramReader(language).read(programs).evaluate()))
-    yield from sorted(found)
+            readers.append(ProgramReader(programs).read)
+    return sorted(
+        {(use.line, rule) for one in readers for use in _follow(one) for rule in _judge(use)}
+    )
 
 
-def _find_in(reached: Iterable[Reached]) -> Iterator[tuple[int, str]]:
-    return ((one.line, rule) for one in reached for rule in _judge(one))
+def _follow(reader: Callable[[Store], object]) -> set[Use]:
+    """The uses of labelled values in code that is read until all names have their labels."""
+    store = Store()
+    for _ in range(_ROUNDS):
+        reader(store)
+        if store.is_settled():
+            break
+    return store.uses
 
 
-def _judge(one: Reached) -> Iterator[str]:
+def _judge(one: Use) -> Iterator[str]:
     match one.sink:
         case "network" if one.labels & {"secret", "settings"}:
             yield "secret-sent"

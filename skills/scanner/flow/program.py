@@ -17,15 +17,14 @@ from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
 from skills.scanner.flow.shell import read_shell
-from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label, of_name
+from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
 
 _MAX_DEPTH = 80
 _PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
 _PARTS = {
     "call": "call call_expression new_expression",
     "assign": "assignment augmented_assignment named_expression variable_declarator for_in_statement "
-    "assignment_expression augmented_assignment_expression for_statement for_in_clause",
-    "open": "as_pattern",
+    "assignment_expression augmented_assignment_expression for_statement for_in_clause as_pattern",
     "function": "function_definition lambda function_declaration function_expression arrow_function "
     "method_definition generator_function_declaration",
     "return": "return_statement yield",
@@ -35,8 +34,7 @@ _PARTS = {
     "subscript": "subscript subscript_expression",
     "pair": "pair keyword_argument",
     "binary": "binary_operator binary_expression",
-    "import": "import_statement import_from_statement",
-    "nothing": "comparison_operator comment",
+    "nothing": "comparison_operator comment import_statement import_from_statement",
 }
 _PART_OF = {kind: part for part, kinds in _PARTS.items() for kind in kinds.split()}
 _LITERALS = word_set("string_content string_fragment")
@@ -47,8 +45,6 @@ _HEADERS = word_set("headers auth cookies")
 _INTERPRETERS = word_set("sh bash zsh python python3 node perl ruby osascript -c -e -u")
 _WRAPPERS = word_set("await await_expression parenthesized_expression")
 _LISTS = word_set("list tuple array")
-_ENVIRONMENT = word_set("os.environ environ process.env Deno.env")
-_ARGUMENTS = word_set("sys.argv process.argv Deno.args")
 
 
 _DECLARATIONS = {
@@ -79,135 +75,120 @@ class ProgramReader:
     others stay apart.
     """
 
-    def __init__(self, language: str) -> None:
-        self.flow = Flow()
-        self._language, self._is_python = language, language == "python"
-        self._parser = Parser(_grammar(language))
+    def __init__(self, programs: Sequence[Code]) -> None:
+        """programs: of one language."""
+        language = programs[0].language
+        self._is_python = language == "python"
+        self._programs = programs
+        parser = Parser(_grammar(language))
+        texts = [textwrap.dedent(one.text).encode("utf-8", "replace") for one in programs]
+        self._roots = [parser.parse(text).root_node for text in texts]
+        self._own = {one.module for one in programs}
+        self._store = Store()
         self._first = 1
         self._scopes: list[str] = []
         self._declared: dict[str, set[str]] = {}
         self._functions: dict[str, list[str]] = {}
         self._modules: set[str] = set()
-        self._own: set[str] = set()
+        for root in self._roots:
+            found = QueryCursor(_query(language)).captures(root)
+            for node in found.get("function", ()):
+                self._functions.setdefault(_name_of(node), _parameters(node))
+            for node in found.get("module", ()):
+                if b"require(" in (node.text or b"")[:80] or "import" in node.type:
+                    self._modules.update(_identifiers(node))
 
-    def read(self, programs: Sequence[Code]) -> Flow:
-        """The data flow of programs; what nests too deep is left out."""
-        trees = [
-            self._parser.parse(textwrap.dedent(one.text).encode("utf-8", "replace")) for one in programs
-        ]
-        self._own = {one.module for one in programs}
-        for tree in trees:
-            self._declare(tree.root_node)
-        for tree, program in zip(trees, programs, strict=True):
-            self._first = program.first_line
-            self._scopes = [f"{program.first_line}:"]
-            self._value(tree.root_node)
-        return self.flow
+    def read(self, store: Store) -> None:
+        """Record what the programs assign and use; what nests too deep is left out."""
+        self._store = store
+        for root, program in zip(self._roots, self._programs, strict=True):
+            self._first, self._scopes = program.first_line, [f"{program.first_line}:"]
+            self._value(root)
 
-    def _declare(self, root: Node) -> None:
-        """Note the modules of a program, and its functions by name, with their parameters."""
-        found = QueryCursor(_query(self._language)).captures(root)
-        for node in found.get("function", ()):
-            self._functions.setdefault(_name_of(node), _parameters(node))
-        for node in found.get("module", ()):
-            if b"require(" in (node.text or b"")[:80] or "import" in node.type:
-                self._modules.update(_identifiers(node))
-
-    def _value(self, node: Node | None, depth: int = 0) -> Value:
-        """Record what a node assigns and uses; returns its value."""
+    def _value(self, node: Node | None, depth: int = 0) -> Labels:
+        """Record what a node assigns and uses; returns the labels of its value."""
         if node is None or depth > _MAX_DEPTH:
-            return EMPTY
-        depth += 1
-        match _PART_OF.get(node.type):
-            case None:
-                return join([self._value(child, depth) for child in node.named_children])
-            case "call":
-                return self._call(node, depth)
-            case "assign" | "open":
-                return self._assign(node, depth)
-            case "function":
-                return self._function(node, depth)
-            case "return":
-                self.flow.assign(f"{self._scopes[-1]}()", self._children(node, depth))
-            case "string":
-                text = "".join(_literals(node))
-                value = sources.label_path(text) | of_name(f"path:{text[:200]}")
-                if _PIPED.search(text):  # a command that is written elsewhere to be run
-                    command = text.replace("\\n", "\n")
-                    self._add(read_shell(command, self._first + node.start_point[0])[0])
-                return value | self._children(node, depth)
-            case "name":
-                return of_name(self._qualify(_text(node)))
-            case "member":
-                return self._member(node, depth)
-            case "subscript":
-                return self._subscript(node, depth)
-            case "pair":
-                key = _text(_field(node, "key", "name")).strip("\"'`")
-                value = self._value(_field(node, "value"), depth)
-                if key in _IGNORED:
-                    return EMPTY
-                return value.after("pick") if key in _HEADERS else value
-            case "binary":
-                return self._binary(node, depth)
-        return EMPTY
+            return NONE
+        part, depth = _PART_OF.get(node.type), depth + 1
+        if part is None:
+            return self._children(node, depth)
+        reader = getattr(self, f"_{part}", None)
+        labels: Labels = reader(node, depth) if reader else NONE
+        return labels
 
-    def _children(self, node: Node, depth: int) -> Value:
-        return join([self._value(child, depth) for child in node.named_children])
+    def _children(self, node: Node, depth: int) -> Labels:
+        return join(*[self._value(child, depth) for child in node.named_children])
 
-    def _binary(self, node: Node, depth: int) -> Value:
-        if _text(_field(node, "operator"))[:1] in ("=", "!", "<", ">"):
-            return EMPTY
-        value = self._children(node, depth)
-        texts = list(_literals(node))
-        if texts and self._is_python and _text(_field(node, "operator")) == "/":
-            value = value.after("below")
-        return value | sources.label_path("/".join(texts).replace("//", "/"))
+    def _return(self, node: Node, depth: int) -> Labels:
+        self._store.assign(f"{self._scopes[-1]}()", self._children(node, depth))
+        return NONE
 
-    def _member(self, node: Node, depth: int) -> Value:
+    def _name(self, node: Node, _: int) -> Labels:
+        return self._store.get(self._qualify(_text(node)))
+
+    def _string(self, node: Node, depth: int) -> Labels:
+        text = "".join(_literals(node))
+        if _PIPED.search(text):  # a command that is written elsewhere to be run
+            command = text.replace("\\n", "\n")
+            read_shell(self._store, command, self._first + node.start_point[0])
+        of_path = sources.label_path(text) | self._store.get(f"path:{text[:200]}")
+        return of_path | self._children(node, depth)
+
+    def _pair(self, node: Node, depth: int) -> Labels:
+        key = _text(_field(node, "key", "name")).strip("\"'`")
+        labels = self._value(_field(node, "value"), depth)
+        if key in _IGNORED:
+            return NONE
+        return pick(labels) if key in _HEADERS else labels
+
+    def _binary(self, node: Node, depth: int) -> Labels:
+        operator = _text(_field(node, "operator"))
+        if operator[:1] in ("=", "!", "<", ">"):
+            return NONE
+        labels, texts = self._children(node, depth), list(_literals(node))
+        if texts and operator == "/":
+            labels -= sources.HOME
+        return labels | sources.label_path("/".join(texts).replace("//", "/"))
+
+    def _member(self, node: Node, depth: int) -> Labels:
         dotted = _text(node)
-        if dotted in _ENVIRONMENT:
-            return of_label("environment")
-        if dotted in _ARGUMENTS:
-            return of_label("argument")
+        if dotted in sources.VARIABLES:
+            return sources.VARIABLES[dotted]
         if dotted.startswith("process.env."):
             return sources.label_variable(dotted.rpartition(".")[2])
         if dotted.startswith(("self.", "this.")):
-            return of_name(dotted.replace("this.", "self."))
+            return self._store.get(dotted.replace("this.", "self."))
         return self._value(_field(node, "object"), depth)
 
-    def _subscript(self, node: Node, depth: int) -> Value:
+    def _subscript(self, node: Node, depth: int) -> Labels:
         held, key = _field(node, "value", "object"), _field(node, "subscript", "index")
-        value = self._value(held, depth) | self._value(key, depth)
-        if _dotted(held) in _ENVIRONMENT:
+        if sources.VARIABLES.get(_dotted(held)) == sources.ENVIRONMENT:
             return sources.label_variable("".join(_literals(key)))
+        labels = self._value(held, depth) | self._value(key, depth)
         is_one = key is not None and key.type in ("string", "integer", "number")
-        return value.after("pick") if is_one else value
+        return pick(labels) if is_one else labels
 
-    def _assign(self, node: Node, depth: int) -> Value:
+    def _assign(self, node: Node, depth: int) -> Labels:
         left = _field(node, "left", "name", "alias")
-        right = _field(node, "right", "value") or (node.named_children or [None])[0]
+        right = _field(node, "right", "value") or next(iter(node.named_children), None)
         if left is None:  # a loop of JavaScript over numbers
             return self._children(node, depth)
-        value = self._value(right, depth)
-        self._bind(left, value)
-        if node.type == "as_pattern" and _dotted(right).rpartition(".")[2] == "open":
-            # What is written to the file is what its path stands for later.
-            for name in self._targets(_field(right, "arguments")):
-                self.flow.assign(name, self._value(left.named_children[0] if left.named_children else left))
-        for name in ("body", "alternative"):
-            self._value(node.child_by_field_name(name), depth)
-        return value
-
-    def _bind(self, target: Node, value: Value) -> None:
-        if _PART_OF.get(target.type) == "member":
-            dotted = _text(target).replace("this.", "self.")
-            self.flow.assign(dotted if dotted.startswith("self.") else "", value)
-            return
-        for name in _identifiers(target):
-            if self._is_python or (target.parent is not None and "declarator" in target.parent.type):
+        labels = self._value(right, depth)
+        if _PART_OF.get(left.type) == "member":
+            dotted = _text(left).replace("this.", "self.")
+            self._store.assign(dotted if dotted.startswith("self.") else "", labels)
+            return labels
+        for name in _identifiers(left):
+            if self._is_python or "declarator" in node.type:
                 self._declared.setdefault(self._scopes[-1], set()).add(name)
-            self.flow.assign(self._qualify(name), value)
+            self._store.assign(self._qualify(name), labels)
+            if _dotted(right).rpartition(".")[2] == "open":
+                # What is written to the file is what its path stands for later.
+                for target in self._targets(_field(right, "arguments")):
+                    self._store.assign(target, self._store.get(self._qualify(name)))
+        for field in ("body", "alternative"):
+            self._value(node.child_by_field_name(field), depth)
+        return labels
 
     def _qualify(self, name: str) -> str:
         for scope in reversed(self._scopes):
@@ -215,163 +196,121 @@ class ProgramReader:
                 return f"{scope}.{name}"
         return name
 
-    def _function(self, node: Node, depth: int) -> Value:
-        body = _field(node, "body")
-        name = _name_of(node)
-        if name:
-            self._declared.setdefault(name, set()).update(_parameters(node))
-            self._scopes.append(name)
-        else:
-            self._declared.setdefault(self._scopes[-1], set()).update(_parameters(node))
-        value = self._value(body, depth)
-        if not name:
-            return value
+    def _function(self, node: Node, depth: int) -> Labels:
+        """A function without a name shares the scope that it is in, and its value is its result."""
+        name, body = _name_of(node), _field(node, "body")
+        self._scopes.append(name or self._scopes[-1])
+        self._declared.setdefault(self._scopes[-1], set()).update(_parameters(node))
+        labels = self._value(body, depth)
         self._scopes.pop()
-        if body is not None and body.type not in ("statement_block", "block"):
-            self.flow.assign(f"{name}()", value)
-        return of_name(f"{name}()")
+        if name and body is not None and "block" not in body.type:
+            self._store.assign(f"{name}()", labels)
+        return self._store.get(f"{name}()") if name else labels
 
-    def _call(self, node: Node, depth: int) -> Value:
+    def _call(self, node: Node, depth: int) -> Labels:
         function, listed = _field(node, "function", "constructor"), _field(node, "arguments")
         name = _dotted(function)
-        last = name.rpartition(".")[2]
+        owner, _, last = name.rpartition(".")
         receiver = _field(function, "object") if function else None
         nodes = listed.named_children if listed else []
         arguments = [self._value(one, depth) for one in nodes]
         line = self._first + node.start_point[0]
         if function is not None and _PART_OF.get(function.type) == "call":
             self._value(function, depth)
-        if nodes and self._is_run(name, receiver):
+        runs = name if self._is_python else last * (receiver is None or "child_process" in name)
+        if nodes and runs in sources.RUNNING:
             return self._run(nodes, arguments, line)
-        known = self._functions.get(last)
-        owner = name.rpartition(".")[0]
-        if known is not None and (receiver is None or owner in ("self", "this", *self._own)):
-            for place, (one, value) in enumerate(zip(nodes, arguments, strict=True)):
-                at = known[place] if place < len(known) else ""
+        parameters = self._functions.get(last)
+        if parameters is not None and (receiver is None or owner in ("self", "this", *self._own)):
+            for place, (one, labels) in enumerate(zip(nodes, arguments, strict=True)):
+                at = parameters[place] if place < len(parameters) else ""
                 at = _text(_field(one, "name")) if one.type == "keyword_argument" else at
-                self.flow.assign(f"{last}.{at}" if at else "", value)
-            return of_name(f"{last}()")
-        is_object = receiver is not None and receiver.type == "identifier"
-        changed = self._qualify(_text(receiver)) if is_object else ""
-        if changed in self._modules:
-            changed = ""
-        value = self._value(receiver, depth)
-        self._call_back(nodes, value, name)
-        return self._outer_call(
-            line,
-            name,
-            value,
-            join(arguments),
-            " ".join(_literals(listed)),
-            [*(self._targets(listed) if last in sources.COPYING else ()), changed],
-        )
+                self._store.assign(f"{last}.{at}" if at else "", labels)
+            return self._store.get(f"{last}()")
+        held, text = self._value(receiver, depth), " ".join(_literals(listed))
+        self._call_back(nodes, held | sources.label_result(name, text), line)
+        result = self._library(line, name, held, join(*arguments), text)
+        changed = self._qualify(owner)
+        self._store.assign("" if changed in self._modules else changed, result)
+        if last in sources.COPYING:
+            for target in self._targets(listed):
+                self._store.assign(target, result)
+        return result
 
-    def _call_back(self, nodes: Sequence[Node], receiver: Value, name: str) -> None:
+    def _call_back(self, nodes: Sequence[Node], held: Labels, line: int) -> None:
         """Functions that are given to a call get what its object holds, or what the call fetches."""
-        value = receiver
-        if ".".join(name.split(".")[-2:]) in sources.NETWORK:
-            value |= join([sources.label_download(" ".join(_literals(one))) for one in nodes[:1]])
         for node in nodes:
             if _PART_OF.get(node.type) == "function":
                 for parameter in _parameters(node):
-                    self.flow.assign(self._qualify(parameter), value)
+                    self._store.assign(self._qualify(parameter), held)
             elif _text(node) in sources.EXECUTING:
-                self.flow.use(self._first + node.start_point[0], "execute", value)
+                self._store.use(line, "execute", held)
 
-    def _outer_call(
-        self, line: int, name: str, receiver: Value, sent: Value, text: str, targets: Sequence[str]
-    ) -> Value:
-        """What a call of a library uses and assigns; returns its value.
+    def _library(self, line: int, name: str, held: Labels, sent: Labels, text: str) -> Labels:
+        """Record what a function of a library uses; returns the labels of its result.
 
-        sent: the arguments. text: the literals in them. targets: the variables and files that take it.
+        held: labels of its object. sent: of its arguments. text: the literals in these.
         """
         last = name.rpartition(".")[2]
-        is_network = ".".join(name.split(".")[-2:]) in sources.NETWORK or last in sources.NETWORK
-        if is_network and not sources.is_local(text):
-            self.flow.use(line, "network", sent, text)
-        elif last in sources.SENDING_METHODS:
-            self.flow.use(line, "method", sent, text, receiver)
+        network = sources.is_network(name) and not sources.is_local(text)
+        if network or (last in sources.SENDING_METHODS and "connection" in held):
+            self._store.use(line, "network", sent, text)
         if name in sources.EXECUTING:
-            self.flow.use(line, "execute", sent)
+            self._store.use(line, "execute", sent)
         elif last in sources.DELETING:
-            self.flow.use(line, "delete", sent)
+            self._store.use(line, "delete", sent)
         elif last == "chmod":
-            self.flow.use(line, "mark", sent)
+            self._store.use(line, "mark", sent)
         if last in sources.HARMLESS or name.startswith("console."):
-            return EMPTY
-        if last in ("home", "homedir"):
-            return of_label("home path")
-        if last == "parse_args":
-            return of_label("argument")
+            return NONE
         if last == "getenv" or (last == "get" and "environ" in name):
             return sources.label_variable(text)
-        if last in ("get", "pop") and "." in name and text and not is_network and "://" not in text:
-            return receiver.after("pick")
-        below = last in ("join", "joinpath") and text
-        result = receiver | (sent.after("below") if below else sent)
+        if last in ("get", "pop") and text and not network and "://" not in text:
+            return pick(held)
+        if last in ("join", "joinpath") and text:
+            sent -= sources.HOME
+        result = held | sent | sources.label_result(name, text)
         result |= sources.label_path("/".join(text.split()).replace("//", "/"))
-        if last in sources.CONNECTION or name in sources.CONNECTION:
-            result |= of_label("connection")
-        if last in sources.DECODING or (name == "Buffer.from" and "base64" in text):
-            result |= of_label("decoded")
-        if is_network:
-            result |= sources.label_download(text)
-        if last in sources.READING:
-            result = result.after("read")
-        for target in targets:
-            self.flow.assign(target, result)
-        return result
+        return read(result) if last in sources.READING else result
 
-    def _is_run(self, name: str, receiver: Node | None) -> bool:
-        """Whether a function runs a command."""
-        if self._is_python:
-            return name in sources.RUNNING
-        last = name.rpartition(".")[2]
-        return last in sources.RUNNING and (receiver is None or "child_process" in name)
-
-    def _run(self, nodes: Sequence[Node], arguments: Sequence[Value], line: int) -> Value:
+    def _run(self, nodes: Sequence[Node], arguments: Sequence[Labels], line: int) -> Labels:
         """A command that is run: a text or words, with values in it; returns its output."""
         words = [nodes[0]]
         if nodes[0].type in _LISTS:
             words = nodes[0].named_children
         elif len(nodes) > 1 and nodes[1].type in _LISTS:
             words = [nodes[0], *nodes[1].named_children]
-        for word in words:
-            if "".join(_literals(word)) in _INTERPRETERS or _text(word) == "sys.executable":
-                continue
-            if len(words) > 1 or _PART_OF.get(word.type) not in ("string", "binary"):
-                self.flow.use(line, "execute", self._value(word))
-            break
-        parts = [self._as_shell(word) for word in words]
-        flow, output = read_shell(" ".join(parts), line, self._qualify)
-        self._add(flow)
-        return output | join(arguments)
-
-    def _add(self, flow: Flow) -> None:
-        self.flow.assignments += flow.assignments
-        self.flow.uses += flow.uses
+        program = next((word for word in words if not _is_interpreter(word)), None)
+        if program and (len(words) > 1 or _PART_OF.get(program.type) not in ("string", "binary")):
+            self._store.use(line, "execute", self._value(program))
+        command = " ".join(self._as_shell(word) for word in words)
+        return join(read_shell(self._store, command, line, self._qualify), *arguments)
 
     def _as_shell(self, node: Node, depth: int = 0) -> str:
         """The text of a command, with variables for its values."""
+        part, inner = _PART_OF.get(node.type), node.named_children
         if node.type in _LITERALS:
             return _text(node)
-        if _PART_OF.get(node.type) in ("string", "binary") and depth < _MAX_DEPTH:
-            return "".join(self._as_shell(child, depth + 1) for child in node.named_children)
-        inner = node.named_children
+        if part in ("string", "binary") and depth < _MAX_DEPTH:
+            return "".join(self._as_shell(child, depth + 1) for child in inner)
         if node.type in ("interpolation", "template_substitution") and inner:
             return self._as_shell(inner[0], depth + 1)
-        if node.type == "identifier":
+        if part == "name":
             return "${" + _text(node) + "}"
-        if _PART_OF.get(node.type) is None or node.type == "string_start":
+        if part is None:
             return ""
         name = f"value_{node.start_byte}"
-        self.flow.assign(name, self._value(node))
+        self._store.assign(name, self._value(node))
         return "${" + name + "}"
 
     def _targets(self, listed: Node | None) -> Iterator[str]:
         """The names of variables and files in the arguments of a call."""
         yield from (f"path:{text}" for text in _literals(listed))
         yield from (self._qualify(name) for name in _identifiers(listed))
+
+
+def _is_interpreter(word: Node) -> bool:
+    return "".join(_literals(word)) in _INTERPRETERS or _text(word) == "sys.executable"
 
 
 def _field(node: Node | None, *names: str) -> Node | None:
@@ -386,7 +325,11 @@ def _name_of(function: Node) -> str:
     """The name of a function, also of one that is assigned; "" without one."""
     parent = function.parent
     named = _field(function, "name")
-    if named is None and parent is not None and parent.type in ("variable_declarator", "assignment"):
+    if (
+        named is None
+        and parent is not None
+        and parent.type in ("variable_declarator", "assignment")
+    ):
         named = _field(parent, "name", "left")
     return _text(named)
 

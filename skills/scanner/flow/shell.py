@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 from tree_sitter import Language, Node, Parser
 
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
-from skills.scanner.flow.values import EMPTY, Flow, Value, join, of_label, of_name
+from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
 
 _MAX_DEPTH = 60
 _MAX_PARSED = 4_096
@@ -55,38 +55,43 @@ def _parser() -> Parser:
 
 
 def read_shell(
-    text: str, first_line: int = 1, qualify: Callable[[str], str] = lambda name: name
-) -> tuple[Flow, Value]:
-    """The data flow of commands, and what they print; what cannot be parsed is left out.
+    store: Store, text: str, first_line: int = 1, qualify: Callable[[str], str] = lambda name: name
+) -> Labels:
+    """Record what commands assign and use; returns the labels of what they print.
 
-    qualify: gives the name in a program of which these commands are a part.
+    What cannot be parsed is left out. qualify: gives the name in a program of which these commands are
+    a part.
     """
-    flow, lines, start, output = Flow(), text.split("\n"), 0, EMPTY
+    lines, start, output = text.split("\n"), 0, NONE
     while start < len(lines):
         end, size = start, 0
         while end < len(lines) and (end == start or size + len(lines[end]) < _MAX_PARSED):
             size += len(lines[end])
             end += 1
         if size <= _MAX_PARSED:
-            reader = _Reader(flow, first_line + start, qualify)
-            part = "\n".join(lines[start:end]).encode("utf-8", "replace")
-            output |= reader.read(_parser().parse(part).root_node)
+            root = _parse("\n".join(lines[start:end]))
+            output |= _Reader(store, first_line + start, qualify).read(root)
         start = end
-    return flow, output
+    return output
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Node:
+    return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 
 class _Reader:
     """Files are variables too: what is written to one, later commands read."""
 
-    def __init__(self, flow: Flow, first_line: int, qualify: Callable[[str], str]) -> None:
-        self._flow = flow
+    def __init__(self, store: Store, first_line: int, qualify: Callable[[str], str]) -> None:
+        self._store = store
         self._first = first_line
         self._qualify = qualify
 
-    def read(self, node: Node, stdin: Value = EMPTY, depth: int = 0) -> Value:
+    def read(self, node: Node, stdin: Labels = NONE, depth: int = 0) -> Labels:
         """Record what a statement assigns and uses; returns its output."""
         if depth > _MAX_DEPTH:
-            return EMPTY
+            return NONE
         match node.type:
             case "command":
                 return self._command(node, stdin, depth)
@@ -99,47 +104,47 @@ class _Reader:
             case "variable_assignment":
                 name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
                 if name and value:
-                    self._flow.assign(self._qualify(_text(name)), self._word(value, depth))
-                return EMPTY
+                    self._store.assign(self._qualify(_text(name)), self._word(value, depth))
+                return NONE
             case "for_statement":
                 values = [self._word(one, depth) for one in node.children_by_field_name("value")]
                 name = node.child_by_field_name("variable")
-                self._flow.assign(_text(name) if name else "", join(values))
-        return join([self.read(child, stdin, depth + 1) for child in node.named_children])
+                self._store.assign(_text(name) if name else "", join(*values))
+        return join(*[self.read(child, stdin, depth + 1) for child in node.named_children])
 
-    def _redirected(self, node: Node, stdin: Value, depth: int) -> Value:
+    def _redirected(self, node: Node, stdin: Labels, depth: int) -> Labels:
         body = node.child_by_field_name("body")
         targets = []
         for redirect in node.children_by_field_name("redirect"):
             words = redirect.named_children
             if redirect.children and redirect.children[0].type in ("<", "<<<", "<<", "<<-"):
-                stdin |= join([self._word(word, depth) for word in words]).after("read")
+                stdin |= read(join(*[self._word(word, depth) for word in words]))
             elif words:
                 targets.append(_unquote(_text(words[-1])))
         output = self.read(body, stdin, depth + 1) if body else stdin
         for target in targets:
-            self._flow.assign(_file(target), output)
+            self._store.assign(_file(target), output)
             if target.startswith("/dev/tcp/"):
-                self._flow.use(self._first + node.start_point[0], "network", output)
+                self._store.use(self._first + node.start_point[0], "network", output)
         return output
 
-    def _command(self, node: Node, stdin: Value, depth: int) -> Value:
+    def _command(self, node: Node, stdin: Labels, depth: int) -> Labels:
         words = []
         for child in node.named_children:
             if child.type == "variable_assignment":
-                self.read(child, EMPTY, depth + 1)
+                self.read(child, NONE, depth + 1)
             elif "redirect" in child.type:
-                read = [self._word(one, depth) for one in child.named_children]
-                stdin |= join(read).after("read")
+                listed = [self._word(one, depth) for one in child.named_children]
+                stdin |= read(join(*listed))
             else:
                 words.append(child)
         texts = [_unquote(_text(word)) for word in words]
         while len(texts) > 1 and (texts[0] in _PREFIXES or "=" in texts[0]):
             if texts[0] == "xargs":
-                stdin = stdin.after("read")
+                stdin = read(stdin)
             words, texts = words[1:], texts[1:]
         if not texts:
-            return EMPTY
+            return NONE
         program = texts[0].rpartition("/")[2]
         values = [self._word(word, depth) for word in words]
         line = self._first + node.start_point[0]
@@ -147,39 +152,41 @@ class _Reader:
         if program in _SENDERS or program in _LOOKUPS:
             return self._send(line, program, texts, values, stdin)
         if program in ("scp", "rsync") and ":" in texts[-1]:
-            sent = [v for v, flag in zip(values[1:-1], texts, strict=False) if flag not in ("-i", "-e")]
-            self._flow.use(line, "network", join(sent).after("read"))
+            sent = [
+                v for v, flag in zip(values[1:-1], texts, strict=False) if flag not in ("-i", "-e")
+            ]
+            self._store.use(line, "network", read(join(*sent)))
         return self._output(program, texts[1:], values[1:], stdin)
 
     def _output(
-        self, program: str, arguments: Sequence[str], values: Sequence[Value], stdin: Value
-    ) -> Value:
+        self, program: str, arguments: Sequence[str], values: Sequence[Labels], stdin: Labels
+    ) -> Labels:
         """What a command that sends nothing prints, and the files that it writes."""
         if program in ("env", "printenv", "set", "declare", "export") and not (
             [one for one in arguments if not one.startswith("-")] or arguments[:1] == ["-e"]
         ):
             bare = program in ("env", "printenv", "set") and not arguments
-            return of_label("environment") if bare or list(arguments) == ["-p"] else EMPTY
+            return frozenset({"environment"}) if bare or list(arguments) == ["-p"] else NONE
         if program == "history":
-            return of_label("secret")
+            return frozenset({"secret"})
         if program in _FILTERS:
-            kept = join(values).after("read").after("pick") | stdin
+            kept = pick(read(join(*values))) | stdin
             names_one = program in ("jq", "awk") or any(mark in "".join(arguments) for mark in "_=")
-            return kept.after("pick") if names_one and program != "sed" else kept
-        output = join(values).after("read") | stdin
+            return pick(kept) if names_one and program != "sed" else kept
+        output = read(join(*values)) | stdin
         label, marks = _PRINTS.get(program, ("", ""))
         if not set(marks.split()).isdisjoint(arguments):
-            output |= of_label(label)
+            output |= frozenset({label})
         if program in _FILE_WRITERS:
             for text in arguments:
-                self._flow.assign("" if text.startswith("-") else _file(text), output)
+                self._store.assign("" if text.startswith("-") else _file(text), output)
         return output
 
     def _send(
-        self, line: int, program: str, texts: Sequence[str], values: Sequence[Value], stdin: Value
-    ) -> Value:
+        self, line: int, program: str, texts: Sequence[str], values: Sequence[Labels], stdin: Labels
+    ) -> Labels:
         """A command of the network: what it sends, and what it fetches."""
-        sent, target = EMPTY if program in ("wget", *_LOOKUPS) else stdin, ""
+        sent, target = NONE if program in ("wget", *_LOOKUPS) else stdin, ""
         previous = ""
         for text, value in zip(texts[1:], values[1:], strict=True):
             role = _ROLE_OF.get(previous) or _ROLE_OF.get(text.partition("=")[0])
@@ -189,9 +196,9 @@ class _Reader:
                 target = target if is_flag else text
                 role = role if is_flag else "output"
             if role == "header":
-                sent |= value.after("pick")
+                sent |= pick(value)
             elif role == "file" or "@" in text:
-                sent |= value.after("read")
+                sent |= read(value)
             elif role is None:
                 sent |= value
             previous = text
@@ -199,51 +206,47 @@ class _Reader:
         if not address and program in ("curl", "wget"):
             address = next((text for text in texts[1:] if "$" in text or sources.is_host(text)), "")
         if not sources.is_local(address):
-            self._flow.use(line, "network", sent, address)
+            self._store.use(line, "network", sent, address)
         if program not in ("curl", "wget") or not address:
-            return EMPTY
+            return NONE
         fetched = sources.label_download(address)
         saves = program == "wget" or any(re.match(r"-\w*O|--remote-name", one) for one in texts)
         if not target and saves:
             target = address.rstrip("/").rpartition("/")[2].partition("?")[0]
-        self._flow.assign(_file(target) if target not in ("", "-") else "", fetched)
+        self._store.assign(_file(target) if target not in ("", "-") else "", fetched)
         return fetched
 
     def _execute(
-        self, line: int, program: str, texts: Sequence[str], values: Sequence[Value], stdin: Value
+        self, line: int, program: str, texts: Sequence[str], values: Sequence[Labels], stdin: Labels
     ) -> None:
         """A command that runs what it is given: a file, a text or its input."""
         if program in ("eval", "source", "."):
-            self._flow.use(line, "execute", join(values[1:]))
+            self._store.use(line, "execute", join(*values[1:]))
         elif program == "chmod":
-            self._flow.use(line, "mark", join(values[1:]))
+            self._store.use(line, "mark", join(*values[1:]))
         elif program in _INTERPRETERS:
             scripts = [at for at, text in enumerate(texts) if at and not text.startswith("-")]
             is_text = "-c" in texts or "-e" in texts
             if not scripts or (program in _SHELLS and "-s" in texts):
-                self._flow.use(line, "execute", stdin)
+                self._store.use(line, "execute", stdin)
             elif not is_text or program in _SHELLS or _VARIABLE.fullmatch(texts[scripts[0]]):
-                self._flow.use(line, "execute", values[scripts[0]])
+                self._store.use(line, "execute", values[scripts[0]])
             if scripts and is_text and program in _SHELLS:
-                inner, _ = read_shell(texts[scripts[0]], line, self._qualify)
-                self._flow.assignments += inner.assignments
-                self._flow.uses += inner.uses
+                read_shell(self._store, texts[scripts[0]], line, self._qualify)
         elif "/" in texts[0]:
-            self._flow.use(line, "execute", of_name(_file(texts[0])))
+            self._store.use(line, "execute", self._store.get(_file(texts[0])))
 
-    def _word(self, node: Node, depth: int) -> Value:
-        """The value of a word: its path or file, its variables, and the commands within it."""
+    def _word(self, node: Node, depth: int) -> Labels:
+        """The labels of a word: of its path or file, its variables, and the commands within it."""
         text = _unquote(_text(node))
         bare = text.lstrip("@")
-        value = sources.label_path(bare.partition("=@")[2] or bare)
-        names = {self._qualify(name) for name in _VARIABLE.findall(text)}
-        names.update(_file(part) for part in re.split(r"[=@;]", text))
-        inner = [self.read(one, EMPTY, depth + 1) for one in _find_substitutions(node)]
-        if _ARGUMENT.search(text):
-            value |= of_label("argument")
+        labels = [sources.label_path(bare.partition("=@")[2] or bare)]
         for name in _VARIABLE.findall(text):
-            value |= sources.label_variable(name)
-        return value | Value(names=frozenset(names)) | join(inner)
+            labels += [self._store.get(self._qualify(name)), sources.label_variable(name)]
+        labels += [self._store.get(_file(part)) for part in re.split(r"[=@;]", text)]
+        labels += [self.read(one, NONE, depth + 1) for one in _find_substitutions(node)]
+        given = frozenset({"argument"}) if _ARGUMENT.search(text) else NONE
+        return join(given, *labels)
 
 
 def _find_substitutions(node: Node, depth: int = 0) -> Iterator[Node]:

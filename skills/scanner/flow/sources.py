@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from skills.scanner.data_files import matches_host, read_list, word_set
-from skills.scanner.flow.values import EMPTY, Value, of_label
+from skills.scanner.flow.labels import NONE, Labels
 
 _SECRET_PATH = re.compile(
     r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))"
@@ -32,6 +32,12 @@ _LOCAL = re.compile(
     r"|^[\w.-]+\.(?:local|lan|internal|test)(?::|$)|^[\w-]+(?::\d+)?$"
 )
 
+HOME = frozenset({"home path"})
+ENVIRONMENT = frozenset({"environment"})
+VARIABLES = {
+    **dict.fromkeys(("os.environ", "environ", "process.env", "Deno.env"), ENVIRONMENT),
+    **dict.fromkeys(("sys.argv", "process.argv", "Deno.args"), frozenset({"argument"})),
+}
 # Functions by their last names, in Python and JavaScript; "requests." stands for all of a module.
 NETWORK = word_set(
     "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
@@ -67,9 +73,22 @@ RUNNING = word_set(
 )
 DELETING = word_set("rmtree rmSync rmdirSync rimraf")
 SERVICES = {
-    "GITHUB": "github", "GH": "github", "GITLAB": "gitlab", "OPENAI": "openai", "ANTHROPIC": "anthropic",
-    "AWS": "amazonaws", "GEMINI": "googleapis", "GOOGLE": "google", "AZURE": "azure", "STRIPE": "stripe",
-    "SLACK": "slack", "NPM": "npm", "PYPI": "pypi", "HF": "huggingface", "DATABASE": "", "SSH": "",
+    "GITHUB": "github",
+    "GH": "github",
+    "GITLAB": "gitlab",
+    "OPENAI": "openai",
+    "ANTHROPIC": "anthropic",
+    "AWS": "amazonaws",
+    "GEMINI": "googleapis",
+    "GOOGLE": "google",
+    "AZURE": "azure",
+    "STRIPE": "stripe",
+    "SLACK": "slack",
+    "NPM": "npm",
+    "PYPI": "pypi",
+    "HF": "huggingface",
+    "DATABASE": "",
+    "SSH": "",
 }
 """Well-known services by how the names of their variables begin, with what their hosts hold."""
 _SERVICE_KEY = re.compile(rf"({'|'.join(SERVICES)})_(?:\w+_)?(?:TOKEN|KEY|SECRET|PASSWORD|URL)$")
@@ -79,21 +98,21 @@ HARMLESS = word_set(
 )
 
 
-def label_path(text: str) -> Value:
-    """The labels of a path, EMPTY for any other text."""
+def label_path(text: str) -> Labels:
+    """The labels of a path, NONE for any other text."""
     if len(text) > 300 or "\n" in text:
-        return EMPTY
+        return NONE
     if _SECRET_PATH.search(text):
-        return of_label("secret path")
+        return frozenset({"secret path"})
     if _SETTINGS_PATH.search(text):
-        return of_label("settings path")
-    return of_label("home path") if _HOME_PATH.match(text) else EMPTY
+        return frozenset({"settings path"})
+    return HOME if _HOME_PATH.match(text) else NONE
 
 
-def label_variable(name: str) -> Value:
-    """The label of the key of a well-known service in a variable of the environment, else EMPTY."""
+def label_variable(name: str) -> Labels:
+    """The label of the key of a well-known service in a variable of the environment, else NONE."""
     service = _SERVICE_KEY.match(name)
-    return of_label(f"key of {service[1]}") if service else EMPTY
+    return frozenset({f"key of {service[1]}"}) if service else NONE
 
 
 def is_foreign_key(label: str, address: str) -> bool:
@@ -105,24 +124,44 @@ def is_foreign_key(label: str, address: str) -> bool:
     return not SERVICES[service] or SERVICES[service] not in found[1].lower()
 
 
-def label_download(text: str) -> Value:
-    """The label of what is fetched from the address in a text, which may be in a variable; EMPTY
+def label_download(text: str) -> Labels:
+    """The label of what is fetched from the address in a text, which may be in a variable; NONE
     without an address and for a local one."""
     address = _ADDRESS.search(text)
     if address is None:
-        return EMPTY if text and "$" not in text and not is_host(text) else of_label("download")
+        return NONE if text and "$" not in text and not is_host(text) else frozenset({"download"})
     host = address[1].lower()
     if _LOCAL.match(host):
-        return EMPTY
+        return NONE
     if _BARE.match(host):
-        return of_label("bare download")
+        return frozenset({"bare download"})
     known = matches_host(host, address[2], read_list("hosts.json", "installers"))
-    return of_label("known download" if known else "download")
+    return frozenset({"known download" if known else "download"})
 
 
 def is_host(text: str) -> bool:
     """Whether a text is an address without a scheme, with a path."""
     return bool(re.match(r"[\w-]+(?:\.[\w-]+)+/\S", text))
+
+
+def is_network(name: str) -> bool:
+    """Whether a function, by its name as written, sends or fetches something by itself."""
+    owner, _, last = name.rpartition(".")
+    return last in NETWORK or f"{owner.rpartition('.')[2]}.{last}" in NETWORK
+
+
+def label_result(name: str, text: str) -> Labels:
+    """The labels of what a function makes itself. text: the literals among its arguments."""
+    last = name.rpartition(".")[2]
+    if last in ("home", "homedir"):
+        return HOME
+    if last == "parse_args":
+        return frozenset({"argument"})
+    if last in CONNECTION or name in CONNECTION:
+        return frozenset({"connection"}) | (label_download(text) if is_network(name) else NONE)
+    if last in DECODING or (name == "Buffer.from" and "base64" in text):
+        return frozenset({"decoded"})
+    return label_download(text) if is_network(name) else NONE
 
 
 def is_local(text: str) -> bool:
@@ -136,4 +175,4 @@ def is_known_installer(text: str) -> bool:
     whole = (
         text if "://" in text else re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
     )
-    return "known download" in label_download(whole).labels
+    return "known download" in label_download(whole)
