@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from tree_sitter import Language, Node, Parser, Query, QueryCursor
+from tree_sitter import Language, Node, Parser
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
@@ -34,7 +34,8 @@ _PARTS = {
     "subscript": "subscript subscript_expression",
     "pair": "pair keyword_argument",
     "binary": "binary_operator binary_expression",
-    "nothing": "comparison_operator comment import_statement import_from_statement",
+    "import": "import_statement import_from_statement",
+    "nothing": "comparison_operator comment integer none",
 }
 _PART_OF = {kind: part for part, kinds in _PARTS.items() for kind in kinds.split()}
 _LITERALS = word_set("string_content string_fragment")
@@ -47,11 +48,12 @@ _WRAPPERS = word_set("await await_expression parenthesized_expression")
 _LISTS = word_set("list tuple array")
 
 
-_DECLARATIONS = {
-    "python": "(function_definition) @function [(import_statement) (import_from_statement)] @module",
-    "javascript": "[(function_declaration) (function_expression) (arrow_function) (method_definition)]"
-    " @function [(import_statement) (variable_declarator)] @module",
-}
+_DECLARED = re.compile(
+    r"\b(?:def|function)[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
+    r"|\b(\w{1,80}) = (?:async )?\(?([\w\s,]{0,200})\)? =>|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
+)
+"""Functions with their parameters; those that this misses are known once they have been read."""
+_PARAMETER = re.compile(r"(?:^|,)[\s*]*(\w+)")
 
 
 @cache
@@ -61,11 +63,6 @@ def _grammar(language: str) -> Language:
     else:
         import tree_sitter_javascript as grammar
     return Language(grammar.language())
-
-
-@cache
-def _query(language: str) -> Query:
-    return Query(_grammar(language), _DECLARATIONS[language])
 
 
 class ProgramReader:
@@ -84,19 +81,20 @@ class ProgramReader:
         texts = [textwrap.dedent(one.text).encode("utf-8", "replace") for one in programs]
         self._roots = [parser.parse(text).root_node for text in texts]
         self._own = {one.module for one in programs}
+        self._readers = {
+            kind: getattr(self, f"_{part}", None) for kind, part in _PART_OF.items()
+        }
         self._store = Store()
         self._first = 1
         self._scopes: list[str] = []
         self._declared: dict[str, set[str]] = {}
         self._functions: dict[str, list[str]] = {}
         self._modules: set[str] = set()
-        for root in self._roots:
-            found = QueryCursor(_query(language)).captures(root)
-            for node in found.get("function", ()):
-                self._functions.setdefault(_name_of(node), _parameters(node))
-            for node in found.get("module", ()):
-                if b"require(" in (node.text or b"")[:80] or "import" in node.type:
-                    self._modules.update(_identifiers(node))
+        for program in programs:
+            for found in _DECLARED.finditer(program.text):
+                name, listed = (one for one in found.groups() if one is not None)
+                parameters = [one for one in _PARAMETER.findall(listed) if one not in ("self", "cls")]
+                self._functions.setdefault(name, parameters)
 
     def read(self, store: Store) -> None:
         """Record what the programs assign and use; what nests too deep is left out."""
@@ -109,15 +107,16 @@ class ProgramReader:
         """Record what a node assigns and uses; returns the labels of its value."""
         if node is None or depth > _MAX_DEPTH:
             return NONE
-        part, depth = _PART_OF.get(node.type), depth + 1
-        if part is None:
-            return self._children(node, depth)
-        reader = getattr(self, f"_{part}", None)
-        labels: Labels = reader(node, depth) if reader else NONE
-        return labels
+        reader = self._readers.get(node.type, self._children)
+        return reader(node, depth + 1) if reader else NONE
 
     def _children(self, node: Node, depth: int) -> Labels:
-        return join(*[self._value(child, depth) for child in node.named_children])
+        children = node.named_children
+        return join(*[self._value(child, depth) for child in children]) if children else NONE
+
+    def _import(self, node: Node, _: int) -> Labels:
+        self._modules.update(_identifiers(node))
+        return NONE
 
     def _return(self, node: Node, depth: int) -> Labels:
         self._store.assign(f"{self._scopes[-1]}()", self._children(node, depth))
@@ -173,6 +172,8 @@ class ProgramReader:
         right = _field(node, "right", "value") or next(iter(node.named_children), None)
         if left is None:  # a loop of JavaScript over numbers
             return self._children(node, depth)
+        if "require" in _text(right)[:10]:
+            return self._import(left, depth)
         labels = self._value(right, depth)
         if _PART_OF.get(left.type) == "member":
             dotted = _text(left).replace("this.", "self.")
@@ -200,7 +201,9 @@ class ProgramReader:
         """A function without a name shares the scope that it is in, and its value is its result."""
         name, body = _name_of(node), _field(node, "body")
         self._scopes.append(name or self._scopes[-1])
-        self._declared.setdefault(self._scopes[-1], set()).update(_parameters(node))
+        parameters = _parameters(node)
+        self._declared.setdefault(self._scopes[-1], set()).update(parameters)
+        self._functions.setdefault(name, parameters)
         labels = self._value(body, depth)
         self._scopes.pop()
         if name and body is not None and "block" not in body.type:
