@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, KeysView, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
@@ -11,9 +11,6 @@ from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
 from skills.scanner.flow.sources import SERVICES, is_foreign_key
 
-
-_ROUNDS = 6
-"""Values reach a use over this many names out of order at least."""
 
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
@@ -78,27 +75,17 @@ def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
 
     Shell commands share their variables and files from block to block, programs their functions.
     """
-    readers: list[Callable[[Store], object]] = []
-    shell = [code for code in codes if code.language == "shell"]
-    if shell:
-        readers.append(lambda store: [read_shell(store, one.text, one.first_line) for one in shell])
+    stores = [Store()]
+    for code in codes:
+        if code.language == "shell":
+            read_shell(stores[0], code.text, code.first_line)
     for language in ("python", "javascript"):
         programs = [code for code in codes if code.language == language]
         if programs:
-            readers.append(ProgramReader(programs).read)
-    return sorted(
-        {(use.line, rule) for one in readers for use in _follow(one) for rule in _judge(use)}
-    )
-
-
-def _follow(reader: Callable[[Store], object]) -> set[Use]:
-    """The uses of labelled values in code that is read until all names have their labels."""
-    store = Store()
-    for _ in range(_ROUNDS):
-        reader(store)
-        if store.is_settled():
-            break
-    return store.uses
+            stores.append(Store())
+            ProgramReader(programs, stores[-1]).read()
+    uses = (use for store in stores for use in store.follow())
+    return sorted({(use.line, rule) for use in uses for rule in _judge(use)})
 
 
 def _judge(one: Use) -> Iterator[str]:

@@ -17,7 +17,7 @@ from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
 from skills.scanner.flow.shell import read_shell
-from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
+from skills.scanner.flow.labels import NONE, Labels, Store, below, join, pick, read
 
 _MAX_DEPTH = 80
 _PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
@@ -72,8 +72,8 @@ class ProgramReader:
     others stay apart.
     """
 
-    def __init__(self, programs: Sequence[Code]) -> None:
-        """programs: of one language."""
+    def __init__(self, programs: Sequence[Code], store: Store) -> None:
+        """programs: of one language. store: takes what they assign and use."""
         language = programs[0].language
         self._is_python = language == "python"
         self._programs = programs
@@ -84,7 +84,7 @@ class ProgramReader:
         self._readers = {
             kind: getattr(self, f"_{part}", None) for kind, part in _PART_OF.items()
         }
-        self._store = Store()
+        self._store = store
         self._first = 1
         self._scopes: list[str] = []
         self._declared: dict[str, set[str]] = {}
@@ -96,9 +96,8 @@ class ProgramReader:
                 parameters = [one for one in _PARAMETER.findall(listed) if one not in ("self", "cls")]
                 self._functions.setdefault(name, parameters)
 
-    def read(self, store: Store) -> None:
+    def read(self) -> None:
         """Record what the programs assign and use; what nests too deep is left out."""
-        self._store = store
         for root, program in zip(self._roots, self._programs, strict=True):
             self._first, self._scopes = program.first_line, [f"{program.first_line}:"]
             self._value(root)
@@ -146,7 +145,7 @@ class ProgramReader:
             return NONE
         labels, texts = self._children(node, depth), list(_literals(node))
         if texts and operator == "/":
-            labels -= sources.HOME
+            labels = below(labels)
         return labels | sources.label_path("/".join(texts).replace("//", "/"))
 
     def _member(self, node: Node, depth: int) -> Labels:
@@ -255,9 +254,11 @@ class ProgramReader:
         held: labels of its object. sent: of its arguments. text: the literals in these.
         """
         last = name.rpartition(".")[2]
-        network = sources.is_network(name) and not sources.is_local(text)
-        if network or (last in sources.SENDING_METHODS and "connection" in held):
+        network = sources.is_network(name)
+        if network and not sources.is_local(text):
             self._store.use(line, "network", sent, text)
+        elif last in sources.SENDING_METHODS:
+            self._store.use(line, "network", sent, text, held)
         if name in sources.EXECUTING:
             self._store.use(line, "execute", sent)
         elif last in sources.DELETING:
@@ -271,7 +272,7 @@ class ProgramReader:
         if last in ("get", "pop") and text and not network and "://" not in text:
             return pick(held)
         if last in ("join", "joinpath") and text:
-            sent -= sources.HOME
+            sent = below(sent)
         result = held | sent | sources.label_result(name, text)
         result |= sources.label_path("/".join(text.split()).replace("//", "/"))
         return read(result) if last in sources.READING else result

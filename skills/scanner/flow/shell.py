@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 
 from tree_sitter import Language, Node, Parser
 
@@ -69,15 +69,11 @@ def read_shell(
             size += len(lines[end])
             end += 1
         if size <= _MAX_PARSED:
-            root = _parse("\n".join(lines[start:end]))
+            part = "\n".join(lines[start:end]).encode("utf-8", "replace")
+            root = _parser().parse(part).root_node
             output |= _Reader(store, first_line + start, qualify).read(root)
         start = end
     return output
-
-
-@lru_cache(maxsize=256)
-def _parse(text: str) -> Node:
-    return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 
 class _Reader:
