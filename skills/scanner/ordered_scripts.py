@@ -26,7 +26,7 @@ _BY_CHOICE = Concept(
     "可选 可以 用户要求"
 )
 _ORDERED = (_ORDER, STANDING, PRETEXT)
-_WORDS = WordFinder((*_ORDERED, _BY_CHOICE), ())
+_WORDS = WordFinder((*_ORDERED, _BY_CHOICE))
 
 
 def find_ordered_scripts(

@@ -6,73 +6,11 @@ are in `skills.scanner.concepts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TypedDict
-
 from skills.scanner import concepts as c
-from skills.scanner.words import Concept, Places, Span
+from skills.scanner.text_rule import Options
+from skills.scanner.text_rule import order as _rule
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class OrderRule:
-    """A rule that finds ideas together in a sentence, or in it and its neighbours.
-
-    ideas: the first is looked for first, so it should be rare; of a group of ideas one is enough.
-    unless: what must not be said there. reach: how many sentences away the others may be. within: how
-    many characters. ordered: they follow each other, but in Chinese. spoken: these are words to the
-    reader, which code or quotes only mention.
-    """
-
-    rule: str
-    ideas: tuple[tuple[Concept, ...], ...]
-    unless: tuple[Concept, ...] = ()
-    reach: int = 0
-    within: int = 300
-    ordered: bool = False
-    spoken: bool = True
-
-    def find(self, places: Places) -> Iterator[Span]:
-        """The ranges in which the ideas meet, one for each place of the first."""
-        first, *others = self.ideas
-        for place in sorted({one for concept in first for one in places.of_concept(concept)}):
-            low, high = places.sentences(place, self.reach)
-            low, high = max(low, place[0] - self.within), min(high, place[1] + self.within)
-            met = [place]
-            ordered = self.ordered and places.is_ascii(place)
-            for group in others:
-                start = met[-1][0] if ordered else low
-                nearest = (places.nearest(concept, met[-1], start, high) for concept in group)
-                found = [one for one in nearest if one and one not in met]
-                if not found:
-                    break
-                met += found[:1]
-            else:
-                if not any(places.nearest(one, place, low, high) for one in self.unless):
-                    yield min(start for start, _ in met), max(end for _, end in met)
-
-
-class _Options(TypedDict, total=False):
-    unless: tuple[Concept, ...]
-    within: int
-    ordered: bool
-
-
-def _rule(
-    rule: str,
-    *ideas: Concept | tuple[Concept, ...],
-    unless: tuple[Concept, ...] = (),
-    reach: int = 0,
-    within: int = 300,
-    ordered: bool = False,
-    spoken: bool = True,
-) -> OrderRule:
-    groups = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
-    return OrderRule(rule, groups, unless, reach, within, ordered, spoken)
-
-
-_OUT: _Options = {"unless": (c.LOGIN, c.CONDITION), "within": 200, "ordered": True}
-_NOW: _Options = {"unless": (c.CONDITION,), "ordered": True}
+_OUT: Options = {"unless": (c.LOGIN, c.CONDITION), "within": 200, "ordered": True}
 _HIDDEN = (c.SILENCE, c.COVER_STORY, c.UNASKED, c.SECRETLY)
 
 ORDER_RULES = (
@@ -95,7 +33,7 @@ ORDER_RULES = (
     ),
     _rule("order-to-send-private-data", c.PRIVATE, c.SENDS, c.OUTSIDE, unless=(c.CONSENT,)),
     _rule("order-to-send-private-data", c.UNASKED, c.SENDS, c.OUTSIDE, reach=1),
-    _rule("host-controls-off", c.SWITCHES_OFF, c.CONTROLS, **_NOW, within=70),
+    _rule("host-controls-off", c.SWITCHES_OFF, c.CONTROLS, unless=(c.CONDITION,), ordered=True, within=70),
     _rule("checks-off", c.SWITCHES_OFF, c.CHECKS, c.FOR_GOOD, unless=(c.CONDITION,), within=120),
     _rule("checks-off", c.OPENS_UP, c.UNASKED, unless=(c.NEVER,), reach=1),
     _rule("checks-off", c.OPENS_UP, c.STEERING_FILES, unless=(c.CONDITION,)),
@@ -106,11 +44,11 @@ ORDER_RULES = (
     _rule(
         "obeys-fetched-text", c.FETCHES, c.OUTSIDE, c.OBEYS, unless=(c.DOCUMENTATION,), ordered=True
     ),
-    _rule("order-to-destroy", (c.DESTROYS, c.EMPTIES), c.PRECIOUS, **_NOW, within=50),
+    _rule("order-to-destroy", (c.DESTROYS, c.EMPTIES), c.PRECIOUS, unless=(c.CONDITION,), ordered=True, within=50),
     _rule("order-to-destroy", c.UNASKED, c.DESTROYS, unless=(c.CONDITION,), within=120),
     _rule("order-to-destroy", c.ENCRYPTS, c.USER_FILES, c.RANSOM, reach=1),
-    _rule("wipes-traces", (c.DESTROYS, c.EMPTIES), c.TRACES, **_NOW, within=60),
-    _rule("against-other-skills", (c.DROPS, c.SWITCHES_OFF), c.OTHER_SKILLS, **_NOW, within=40),
+    _rule("wipes-traces", (c.DESTROYS, c.EMPTIES), c.TRACES, unless=(c.CONDITION,), ordered=True, within=60),
+    _rule("against-other-skills", (c.DROPS, c.SWITCHES_OFF), c.OTHER_SKILLS, unless=(c.CONDITION,), ordered=True, within=40),
     _rule("obeys-encoded-text", c.DECODES),
     _rule("redirects-payment", c.ACCOUNTS, c.ACCOUNT_NUMBER, within=120),
     _rule("hidden-access", c.ACCESS, c.WRITES, unless=(c.CONDITION,)),
@@ -118,10 +56,4 @@ ORDER_RULES = (
     _rule("archive-with-password", c.ARCHIVE, c.DOWNLOADS, c.PASSWORD_GIVEN, reach=1, spoken=False),
     _rule("paste-in-terminal", c.TERMINAL, c.COPIES, c.PAGE, reach=1, spoken=False),
     _rule("fake-prerequisite", c.PROGRAM, c.NEEDED, c.RUNS, reach=2, spoken=False),
-)
-
-CONCEPTS = frozenset(
-    concept
-    for rule in ORDER_RULES
-    for concept in (*(one for group in rule.ideas for one in group), *rule.unless)
 )

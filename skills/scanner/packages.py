@@ -8,10 +8,9 @@ from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from skills.filtered_pattern import FilteredPattern
 from skills.scanner.data_files import matches_host, read_list
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.words import Places
+from skills.scanner.words import Concept, Places
 
 FOREIGN_PACKAGE = "foreign-package"
 UNSAFE_PACKAGE = "package-from-bare-address"
@@ -19,7 +18,7 @@ TYPOSQUAT = "imitated-package"
 
 _TOOL = r"(?:python3?\s-m\s)?(?:pip3?|uv\spip|uv|pipx|poetry|npm|pnpm|yarn|bun|gem|cargo)"
 _VERB = r"(?:install|add|i|tool\sinstall|config\sset\sregistry)"
-INSTALLS = FilteredPattern(rf"\b{_TOOL}\s{_VERB}\s[^\n;&|#]{{1,400}}")
+INSTALLS = Concept("", rf"\b{_TOOL}\s{_VERB}\s[^\n;&|#]{{1,400}}")
 _COMMAND = re.compile(rf"{_TOOL}\s{_VERB}\s")
 _ADDRESS = re.compile(
     r"(?:git\+)?(https?|ssh|git)://(?:[^\s@/]{1,80}@)?([^\s/\"'`<>)]{3,100})(/[^\s\"'`<>)]{0,200})?"
@@ -69,7 +68,7 @@ def find_packages(text: NormalisedText, places: Places, path: str = "") -> Itera
 
 def _find_lists(text: NormalisedText, places: Places, path: str) -> Iterator[tuple[int, str]]:
     """Offset and text of what is installed: arguments of commands, lines of lists of packages."""
-    for start, end in places.of_pattern(INSTALLS):
+    for start, end in places.of_concept(INSTALLS):
         arguments = text.folded[start:end]
         skipped = _COMMAND.match(arguments)
         if skipped:

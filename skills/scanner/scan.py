@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -17,16 +17,17 @@ from typing import NamedTuple
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
 from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
-from skills.scanner.commands import COMMAND_RULES, PatternRule
+from skills.scanner.commands import COMMAND_RULES
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.sources import is_known_installer
 from skills.scanner.hidden_text import find_hidden_characters, find_hidden_comments
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.orders import CONCEPTS, ORDER_RULES, OrderRule
+from skills.scanner.orders import ORDER_RULES
 from skills.scanner.packages import INSTALLS, find_packages
 from skills.scanner.rule import list_rules
+from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
 SCANNER_VERSION = 6
@@ -40,6 +41,7 @@ MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
+_TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
 class _Found(NamedTuple):
@@ -92,9 +94,7 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
     text = NormalisedText(lines, len(lines) + 1)
     found = [*_find_hidden(lines, text), *_find_encoded(text)]
-    patterns = [one for one in COMMAND_RULES if one.speech and _is_spoken(one.rule)]
-    orders = [one for one in ORDER_RULES if _is_spoken(one.rule)]
-    found += _find_in_words(text, _find_places(text), patterns, orders)
+    found += _find_in_words(text, _find_places(text), spoken_only=True)
     return tuple(_to_finding(one, "") for one in found)
 
 
@@ -130,24 +130,22 @@ def escape_excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
-@cache
-def _is_spoken(rule: str) -> bool:
-    return list_rules()[rule].kind in _SPOKEN_KINDS
+def _is_spoken(rule: TextRule) -> bool:
+    """Whether a rule is about words to the reader, which a script or a block may hold too."""
+    return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
 
 
 def _find_all(
     lines: Sequence[str], text: NormalisedText, codes: Sequence[Code], path: str
 ) -> Iterator[_Found]:
     yield from _find_hidden(lines, text)
-    spoken = [one for one in ORDER_RULES if _is_spoken(one.rule)]
-    found = _words(indicator_texts()).find(text.spaced)
-    places = Places(text.folded, text.sentences, found)
-    yield from _find_in_words(text, places, COMMAND_RULES, spoken if codes else ORDER_RULES)
+    places = _find_places(text)
+    yield from _find_in_words(text, places)
     for package in find_packages(text, places, path):
         yield _weigh(text, package.rule, package.start, package.quote, speech=False)
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    languages = [one for one in LANGUAGES if may_have_flows(one, found.keys())]
+    languages = [one for one in LANGUAGES if may_have_flows(one, places.words)]
     if languages and not codes:
         codes = tuple(find_blocks(lines, text.fenced_lines()))
     for line, name in find_flows([code for code in codes if code.language in languages]):
@@ -167,24 +165,19 @@ def _find_hidden(lines: Sequence[str], text: NormalisedText) -> Iterator[_Found]
 
 
 def _find_in_words(
-    text: NormalisedText,
-    places: Places,
-    patterns: Iterable[PatternRule],
-    orders: Iterable[OrderRule],
+    text: NormalisedText, places: Places, *, spoken_only: bool = False
 ) -> Iterator[_Found]:
-    for rule in patterns:
-        spans = (span for way in rule.ways for span in places.of_pattern(way))
-        for start, end in islice(spans, MAX_PER_RULE):
+    for rule in _TEXT_RULES:
+        spoken = _is_spoken(rule)
+        if spoken_only and not spoken:
+            continue
+        for start, end in islice(rule.find(places), MAX_PER_RULE):
+            if rule.spoken and not spoken and text.in_code(start):
+                continue  # code is read for what flows where
             quote = text.display[start:end]
             known = rule.rule == "powershell-download" and is_known_installer(quote)
             name = "known-download-run" if known else rule.rule
-            yield _weigh(text, name, start, quote, speech=rule.speech)
-    for order in orders:
-        in_code = not order.spoken or _is_spoken(order.rule)
-        for start, end in islice(order.find(places), MAX_PER_RULE):
-            if text.in_code(start) and not in_code:
-                continue  # commands are read for what flows where
-            yield _weigh(text, order.rule, start, text.display[start:end], speech=order.spoken)
+            yield _weigh(text, name, start, quote, speech=rule.spoken)
 
 
 def _find_places(text: NormalisedText) -> Places:
@@ -193,13 +186,13 @@ def _find_places(text: NormalisedText) -> Places:
 
 @cache
 def _words(indicators: Concept) -> WordFinder:
-    patterns = [way for rule in COMMAND_RULES for way in rule.ways]
-    return WordFinder((*CONCEPTS, indicators), (*patterns, INSTALLS), FLOW_WORDS)
+    concepts = {concept for rule in _TEXT_RULES for concept in rule.concepts}
+    return WordFinder((*concepts, indicators, INSTALLS), FLOW_WORDS)
 
 
 @cache
 def _secret_files() -> WordFinder:
-    return WordFinder((), (), SECRET_FILES)
+    return WordFinder((), SECRET_FILES)
 
 
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
@@ -218,7 +211,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
-        found = [*_find_in_words(inner, _find_places(inner), COMMAND_RULES, ORDER_RULES)]
+        found = [*_find_in_words(inner, _find_places(inner))]
         found += [
             _Found(rule, 3, line, "") for line, rule in find_flows([*find_script("x.sh", lines)])
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cache
 
 from ahocorasick_rs import AhoCorasick
@@ -41,20 +41,13 @@ class Concept:
 class WordFinder:
     """Finds in texts each of the words that concepts and patterns need."""
 
-    def __init__(
-        self,
-        concepts: Iterable[Concept],
-        patterns: Iterable[FilteredPattern],
-        plain: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, concepts: Iterable[Concept], plain: Iterable[str] = ()) -> None:
         """plain: words that are looked for as they are."""
         words = set(plain)
-        needed = list(patterns)
         for concept in concepts:
             words.update(concept.words)
-            needed += concept.patterns
-        for pattern in needed:
-            words.update(word for choice in _choices(pattern) for word in choice)
+            for pattern in concept.patterns:
+                words.update(word for choice in _choices(pattern) for word in choice)
         self._words = sorted(words)
         self._automaton = AhoCorasick(self._words)
 
@@ -137,6 +130,11 @@ class Places:
             high = min(at + _AFTER, len(self.text))
         if high >= 0:
             yield low, high
+
+    @property
+    def words(self) -> KeysView[str]:
+        """The words that the text holds."""
+        return self._found.keys()
 
     def is_ascii(self, span: Span) -> bool:
         """Whether a place has letters of ASCII only."""
