@@ -86,7 +86,7 @@ class NormalisedText:
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
-        self._is_code = is_code
+        self.is_code = is_code
 
     def line_at(self, offset: int) -> int:
         """The line (1-based) of a character."""
@@ -146,7 +146,7 @@ class NormalisedText:
     @cached_property
     def sentences(self) -> list[int]:
         """Offset of each sentence, of a script each line."""
-        if self._is_code:
+        if self.is_code:
             return self._starts[:-1]
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
 

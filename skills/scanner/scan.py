@@ -169,7 +169,7 @@ def _find_in_words(
 ) -> Iterator[_Found]:
     for rule in _TEXT_RULES:
         spoken = _is_spoken(rule)
-        if spoken_only and not spoken:
+        if not spoken and (spoken_only or (rule.spoken and text.is_code)):
             continue
         for start, end in islice(rule.find(places), MAX_PER_RULE):
             if rule.spoken and not spoken and text.in_code(start):

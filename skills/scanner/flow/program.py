@@ -81,9 +81,7 @@ class ProgramReader:
         texts = [textwrap.dedent(one.text).encode("utf-8", "replace") for one in programs]
         self._roots = [parser.parse(text).root_node for text in texts]
         self._own = {one.module for one in programs}
-        self._readers = {
-            kind: getattr(self, f"_{part}", None) for kind, part in _PART_OF.items()
-        }
+        self._readers = {kind: getattr(self, f"_{part}", None) for kind, part in _PART_OF.items()}
         self._store = store
         self._first = 1
         self._scopes: list[str] = []
@@ -93,7 +91,9 @@ class ProgramReader:
         for program in programs:
             for found in _DECLARED.finditer(program.text):
                 name, listed = (one for one in found.groups() if one is not None)
-                parameters = [one for one in _PARAMETER.findall(listed) if one not in ("self", "cls")]
+                parameters = [
+                    one for one in _PARAMETER.findall(listed) if one not in ("self", "cls")
+                ]
                 self._functions.setdefault(name, parameters)
 
     def read(self) -> None:
