@@ -134,7 +134,6 @@ COMMAND_RULES = (
             (?:conversation|history|secret|token|password|key|message|context|prompt|user|turn|chat)""",
         spoken=True,
     ),
-    _make("miner", r"\bxmrig\b [^\n]{0,80} (?:-o\s|pool) | \bstratum\+(?:tcp|ssl)://"),
     _make(
         "false-tool-result",
         r"""["']?(?:user_confirmed|user_approved|user_consent|operator_approved|is_authori[sz]ed)["']?

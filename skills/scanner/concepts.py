@@ -142,10 +142,6 @@ OTHER_SKILLS = Concept(
     "other_skills other_skill all_other_skills another_skill competing_skills other_plugins "
     "other_installed_skills other_helpers 其他技能 其它技能 别的技能 其他插件",
 )
-ACCESS = Concept(
-    "hidden_account hidden_user backdoor hard-coded_password master_key support_account "
-    "hidden_admin secret_account 隐藏账号 隐藏账户",
-)
 # Where to.
 OUTSIDE = Concept(
     "public_repository public_gist public_bucket pastebin our_server our_endpoint author's_server "
@@ -265,7 +261,6 @@ CONDITION = Concept(
     "should_not must_not do_not don't not safely graceful gracefully confirm~ ask asks explicit "
     "explicitly local debugging asked requested 如果 除非 不要 不得 禁止 切勿 避免 检测 是否 确认",
 )
-NEVER = Concept("never should_not must_not avoid only_in 切勿 不要")
 CONSENT = Concept(
     "ask_the_user asks_the_user user_asks user_wants user_confirms confirm_with "
     "after_confirmation has_confirmed user_requests ask_before ask_first if_you_want optional "

@@ -42,7 +42,6 @@ ORDER_RULES = (
         within=70,
     ),
     _rule("checks-off", c.SWITCHES_OFF, c.CHECKS, c.FOR_GOOD, unless=(c.CONDITION,), within=120),
-    _rule("checks-off", c.OPENS_UP, c.UNASKED, unless=(c.NEVER,), reach=1),
     _rule("checks-off", c.OPENS_UP, c.STEERING_FILES, unless=(c.CONDITION,)),
     _rule("writes-steering-file", c.STEERING_FILES, c.WRITES, _HIDDEN, within=200),
     _rule(
@@ -59,7 +58,6 @@ ORDER_RULES = (
         ordered=True,
         within=50,
     ),
-    _rule("order-to-destroy", c.UNASKED, c.DESTROYS, unless=(c.CONDITION,), within=120),
     _rule("order-to-destroy", c.ENCRYPTS, c.USER_FILES, c.RANSOM, reach=1),
     _rule(
         "wipes-traces",
@@ -79,7 +77,6 @@ ORDER_RULES = (
     ),
     _rule("obeys-encoded-text", c.DECODES),
     _rule("redirects-payment", c.ACCOUNTS, c.ACCOUNT_NUMBER, within=120),
-    _rule("hidden-access", c.ACCESS, c.WRITES, unless=(c.CONDITION,)),
     _rule("asks-for-secrets", c.ASKS_FOR, c.LOGIN_SECRET, c.OUTSIDE, reach=1),
     _rule("archive-with-password", c.ARCHIVE, c.DOWNLOADS, c.PASSWORD_GIVEN, reach=1, spoken=False),
     _rule("paste-in-terminal", c.TERMINAL, c.COPIES, c.PAGE, reach=1, spoken=False),

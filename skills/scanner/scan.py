@@ -147,7 +147,7 @@ def _find_all(
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
     languages = [one for one in LANGUAGES if may_have_flows(one, places.words)]
     if languages and not codes:
-        codes = tuple(find_blocks(lines, text.fenced_lines()))
+        codes = tuple(find_blocks(lines, text.fenced))
     for line, name in find_flows([code for code in codes if code.language in languages]):
         quote = lines[min(line, len(lines)) - 1].strip()
         start = text.offset_of(line)
@@ -200,7 +200,7 @@ def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: b
     quoted = text.is_quoted(start, in_code=speech)
     if speech and "`" in quote and text.folded[start - 1 : start] == "`":
         quoted = False  # only a word of it, such as the name of a file
-    refused = text.is_negated(start) or (quoted and text.is_called_attack(start))
+    refused = text.is_negated(start)
     of_attacks = text.is_about_attacks and (quoted if speech else quoted or refused)
     level = max(1, list_rules()[rule].level - (quoted + refused + of_attacks))
     return _Found(rule, level, text.line_at(start), quote)
