@@ -323,3 +323,22 @@ LOGIN_SECRET = Concept(
 ASKS_FOR = Concept(
     "ask_the_user tell_the_user enter paste type_the type_in provide 索取 要求用户 填入 提供",
 )
+# Text that people do not see.
+_COMMENT = r"<!--(?:(?!-->)[\s\S]){0,400}?"
+COMMENT_WITH_ORDER = Concept(
+    "",
+    r"<!--\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s"
+    r"|[\w -]{0,20}: for )?(?:the\s|ai\s|llm\s|coding\s)*(?:ai|llms?|agents?|assistants?|claude|gpt"
+    r"|copilot|models?)(?:[- ]only)?\s?[:,.-](?:(?!-->)[\s\S]){0,400}?\b(?:run|execute|install|fetch"
+    r"|add|print|send|append|include|read|write|delete|open|put|load|obey|follow|insert|change)\b",
+    r"<!--\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
+    r"(?:(?!-->)[\s\S]){0,200}?(?:执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交)",
+    rf"{_COMMENT}(?<![-\w])(?:ignore|disregard)\s(?:all|any|the|previous|prior|your|every\w*|what)\b",
+    rf"{_COMMENT}\b(?:secretly|silently|do not (?:tell|inform)|don't tell|upload|passwords?"
+    r"|credentials|curl|wget)\b",
+    rf"{_COMMENT}(?:忽略|无视|不要告诉|上传|密钥)",
+)
+HIDDEN_STYLE = Concept(
+    "",
+    r"<\w+ style=[\"'][^\"'>]{0,80}(?:font-size: ?0|opacity: ?0|display: ?none|color: ?#fff)[^>]{0,80}>",
+)

@@ -7,73 +7,47 @@ are in `skills.scanner.concepts`.
 from __future__ import annotations
 
 from skills.scanner import concepts as c
-from skills.scanner.text_rule import Options
-from skills.scanner.text_rule import order as _rule
+from skills.scanner.text_rule import make_rule as _rule
 
-_OUT: Options = {"unless": (c.LOGIN, c.CONDITION), "within": 200, "ordered": True}
 _HIDDEN = (c.SILENCE, c.COVER_STORY, c.UNASKED, c.SECRETLY)
+_ERASES = (c.DESTROYS, c.EMPTIES)
 
 ORDER_RULES = (
-    _rule("override-instructions", c.DROPS, c.EARLIER, c.GUIDANCE, unless=(c.STYLE,), within=70),
+    _rule("override-instructions", c.DROPS, c.EARLIER, c.GUIDANCE, unless=c.STYLE, within=70),
     _rule("override-instructions", c.UNBOUND),
     _rule("claims-precedence", c.OUTRANKS, c.SELF, c.PERSON, within=120),
-    _rule("order-to-send-secrets", (c.SENDS, c.INCLUDES), c.SECRETS, c.OUTSIDE, **_OUT),
-    _rule("hidden-act", c.SECRETLY, (c.SENDS, c.COLLECTS), within=16, ordered=True),
+    _rule(
+        "order-to-send-secrets",
+        (c.SENDS, c.INCLUDES),
+        c.SECRETS,
+        c.OUTSIDE,
+        unless=c.LOGIN,
+        follows=200,
+    ),
+    _rule("hidden-act", c.SECRETLY, (c.SENDS, c.COLLECTS), follows=16),
     _rule("hidden-act", (c.SILENCE, c.COVER_STORY), c.SENDS, c.OUTSIDE, reach=1),
     _rule("keep-from-user", (c.SILENCE, c.COVER_STORY)),
-    _rule("standing-order-to-send", c.STANDING, c.SENDS, c.DATA, c.OUTSIDE, unless=(c.CONSENT,)),
+    _rule("standing-order-to-send", c.STANDING, c.SENDS, c.DATA, c.OUTSIDE, unless=c.CONSENT),
     _rule(
-        "standing-order-to-send",
-        c.PRETEXT,
-        c.SENDS,
-        c.DATA,
-        c.OUTSIDE,
-        unless=(c.CONSENT,),
-        reach=1,
+        "standing-order-to-send", c.PRETEXT, c.SENDS, c.DATA, c.OUTSIDE, unless=c.CONSENT, reach=1
     ),
-    _rule("order-to-send-private-data", c.PRIVATE, c.SENDS, c.OUTSIDE, unless=(c.CONSENT,)),
+    _rule("order-to-send-private-data", c.PRIVATE, c.SENDS, c.OUTSIDE, unless=c.CONSENT),
     _rule("order-to-send-private-data", c.UNASKED, c.SENDS, c.OUTSIDE, reach=1),
-    _rule(
-        "host-controls-off",
-        c.SWITCHES_OFF,
-        c.CONTROLS,
-        unless=(c.CONDITION,),
-        ordered=True,
-        within=70,
-    ),
-    _rule("checks-off", c.SWITCHES_OFF, c.CHECKS, c.FOR_GOOD, unless=(c.CONDITION,), within=120),
-    _rule("checks-off", c.OPENS_UP, c.STEERING_FILES, unless=(c.CONDITION,)),
+    _rule("host-controls-off", c.SWITCHES_OFF, c.CONTROLS, unless=c.CONDITION, follows=70),
+    _rule("checks-off", c.SWITCHES_OFF, c.CHECKS, c.FOR_GOOD, unless=c.CONDITION, within=120),
+    _rule("checks-off", c.OPENS_UP, c.STEERING_FILES, unless=c.CONDITION),
     _rule("writes-steering-file", c.STEERING_FILES, c.WRITES, _HIDDEN, within=200),
-    _rule(
-        "writes-steering-file", c.STEERING_FILES, c.WRITES, c.OUTSIDE, c.OBEYS, reach=2, within=400
-    ),
-    _rule(
-        "obeys-fetched-text", c.FETCHES, c.OUTSIDE, c.OBEYS, unless=(c.DOCUMENTATION,), ordered=True
-    ),
-    _rule(
-        "order-to-destroy",
-        (c.DESTROYS, c.EMPTIES),
-        c.PRECIOUS,
-        unless=(c.CONDITION,),
-        ordered=True,
-        within=50,
-    ),
+    _rule("writes-steering-file", c.STEERING_FILES, c.OUTSIDE, c.OBEYS, reach=2, within=400),
+    _rule("obeys-fetched-text", c.FETCHES, c.OUTSIDE, c.OBEYS, unless=c.DOCUMENTATION, follows=300),
+    _rule("order-to-destroy", _ERASES, c.PRECIOUS, unless=c.CONDITION, follows=50),
     _rule("order-to-destroy", c.ENCRYPTS, c.USER_FILES, c.RANSOM, reach=1),
-    _rule(
-        "wipes-traces",
-        (c.DESTROYS, c.EMPTIES),
-        c.TRACES,
-        unless=(c.CONDITION,),
-        ordered=True,
-        within=60,
-    ),
+    _rule("wipes-traces", _ERASES, c.TRACES, unless=c.CONDITION, follows=60),
     _rule(
         "against-other-skills",
         (c.DROPS, c.SWITCHES_OFF),
         c.OTHER_SKILLS,
-        unless=(c.CONDITION,),
-        ordered=True,
-        within=40,
+        unless=c.CONDITION,
+        follows=40,
     ),
     _rule("obeys-encoded-text", c.DECODES),
     _rule("redirects-payment", c.ACCOUNTS, c.ACCOUNT_NUMBER, within=120),
@@ -81,4 +55,6 @@ ORDER_RULES = (
     _rule("archive-with-password", c.ARCHIVE, c.DOWNLOADS, c.PASSWORD_GIVEN, reach=1, spoken=False),
     _rule("paste-in-terminal", c.TERMINAL, c.COPIES, c.PAGE, reach=1, spoken=False),
     _rule("fake-prerequisite", c.PROGRAM, c.NEEDED, c.RUNS, reach=2, spoken=False),
+    _rule("hidden-comment", c.COMMENT_WITH_ORDER),
+    _rule("hidden-comment", c.HIDDEN_STYLE, (c.SENDS, c.INCLUDES, c.OBEYS, c.DROPS), reach=1),
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
+from os.path import commonprefix
 from typing import NamedTuple
 
 from skills.scanner.data_files import matches_host, read_list
@@ -89,39 +89,26 @@ def _judge_address(scheme: str, host: str, path: str) -> str | None:
     return None if known or scheme in ("ssh", "git") else FOREIGN_PACKAGE
 
 
-@cache
-def _known_by_length() -> list[str]:
-    names = [one for one in read_list("packages.json", "known") if len(one) >= _MIN_NAME_LENGTH]
-    return sorted(names, key=lambda one: (-len(one), one))
-
-
 def _find_intended_name(name: str) -> str:
     """The known name that is one letter away from `name`, "" for none."""
+    known = read_list("packages.json", "known")
     pieces = {name, *re.split(r"[-_]", name)}
-    if not pieces.isdisjoint(read_list("packages.json", "known")):
+    if not pieces.isdisjoint(known):
         return ""
-    for piece in sorted(pieces.difference(read_list("packages.json", "legitimate"))):
-        if len(piece) >= _MIN_NAME_LENGTH:
-            for known in _known_by_length():
-                if _is_typo_of(piece, known, whole=piece == name):
-                    return known
-    return ""
+    suspects = sorted(pieces.difference(read_list("packages.json", "legitimate")))
+    meant = (one for piece in suspects for one in known if _is_typo_of(piece, one, piece == name))
+    return max(meant, key=len, default="")
 
 
-def _is_typo_of(name: str, known: str, *, whole: bool) -> bool:
-    """Whether `name` is `known` with two letters swapped or one doubled, or, with `whole`, with a
-    letter omitted, added or changed."""
-    if abs(len(name) - len(known)) > 1:
+def _is_typo_of(name: str, known: str, is_whole: bool) -> bool:  # noqa: FBT001
+    """Whether `name` is `known` with two letters swapped or, if both are long, one letter changed,
+    added or left out."""
+    if min(len(name), len(known)) < _MIN_NAME_LENGTH or abs(len(name) - len(known)) > 1:
         return False
-    start = 0
-    while start < min(len(name), len(known)) and name[start] == known[start]:
-        start += 1
-    rest, other = name[start:], known[start:]
-    long = whole and len(known) >= _LONG
-    if len(rest) == len(other):
-        swapped = len(rest) > 1 and rest[:2] == other[1::-1] and rest[2:] == other[2:]
-        return swapped or (long and rest[1:] == other[1:])
-    if len(rest) > len(other):
-        doubled = start > 0 and rest[0] == name[start - 1]
-        return rest[1:] == other and (doubled or long)
-    return long and rest == other[1:]
+    start = len(commonprefix((name, known)))
+    end = len(commonprefix((name[: start - 1 : -1], known[: start - 1 : -1])))
+    rest, other = name[start : len(name) - end], known[start : len(known) - end]
+    is_long = is_whole and len(known) >= _LONG
+    return (
+        rest == other[::-1] if len(rest) == len(other) == 2 else is_long and len(rest + other) <= 2
+    )

@@ -21,7 +21,7 @@ from skills.scanner.commands import COMMAND_RULES
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.sources import is_known_installer
-from skills.scanner.hidden_text import find_hidden_characters, find_hidden_comments
+from skills.scanner.hidden_text import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.orders import ORDER_RULES
@@ -93,7 +93,9 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
     text = NormalisedText(lines, len(lines) + 1)
-    found = [*_find_hidden(lines, text), *_find_encoded(text)]
+    hidden = find_hidden_characters(lines)
+    found = [_Found("hidden-characters", level, line, what) for line, level, what in hidden]
+    found += _find_encoded(text)
     found += _find_in_words(text, _find_places(text), spoken_only=True)
     return tuple(_to_finding(one, "") for one in found)
 
@@ -138,7 +140,8 @@ def _is_spoken(rule: TextRule) -> bool:
 def _find_all(
     lines: Sequence[str], text: NormalisedText, codes: Sequence[Code], path: str
 ) -> Iterator[_Found]:
-    yield from _find_hidden(lines, text)
+    for line, level, what in find_hidden_characters(lines):
+        yield _Found("hidden-characters", level, line, what)
     places = _find_places(text)
     yield from _find_in_words(text, places)
     for package in find_packages(text, places, path):
@@ -155,13 +158,6 @@ def _find_all(
             start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
         yield _weigh(text, name, start, quote, speech=False)
     yield from _find_encoded(text)
-
-
-def _find_hidden(lines: Sequence[str], text: NormalisedText) -> Iterator[_Found]:
-    for line, level, what in find_hidden_characters(lines):
-        yield _Found("hidden-characters", level, line, what)
-    for start, level, what in find_hidden_comments(text):
-        yield _Found("hidden-comment", level, text.line_at(start), what)
 
 
 def _find_in_words(
@@ -186,7 +182,8 @@ def _find_places(text: NormalisedText) -> Places:
 
 @cache
 def _words(indicators: Concept) -> WordFinder:
-    concepts = {concept for rule in _TEXT_RULES for concept in rule.concepts}
+    concepts = {one for rule in _TEXT_RULES for group in rule.ideas for one in group}
+    concepts.update(rule.unless for rule in _TEXT_RULES if rule.unless)
     return WordFinder((*concepts, indicators, INSTALLS), FLOW_WORDS)
 
 

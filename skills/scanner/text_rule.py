@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypedDict
-
-from typing_extensions import Unpack
 
 from skills.scanner.words import Concept, Places, Span
-
-_Group = tuple[Concept, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,17 +14,17 @@ class TextRule:
 
     ideas: the first is looked for first, so it should be rare; of a group of ideas one is enough.
     unless: what must not be said there. reach: how many sentences away the others may be. within:
-    how many characters. ordered: they follow each other, but in Chinese. spoken: these are words to
-    the reader, which code or quotes only mention.
+    how many characters. follows: likewise, and they follow each other, but in Chinese. spoken: these
+    are words to the reader, which code or quotes only mention.
     """
 
     rule: str
-    ideas: tuple[_Group, ...]
-    unless: _Group = ()
-    reach: int = 0
-    within: int = 300
-    ordered: bool = False
-    spoken: bool = True
+    ideas: tuple[tuple[Concept, ...], ...]
+    unless: Concept | None
+    reach: int
+    within: int
+    ordered: bool
+    spoken: bool
 
     def find(self, places: Places) -> Iterator[Span]:
         """The ranges in which the ideas meet, one for each place of the first."""
@@ -47,26 +42,19 @@ class TextRule:
                     break
                 met += found[:1]
             else:
-                if not any(places.nearest(one, place, low, high) for one in self.unless):
+                if self.unless is None or places.nearest(self.unless, place, low, high) is None:
                     yield min(start for start, _ in met), max(end for _, end in met)
 
-    @property
-    def concepts(self) -> _Group:
-        """All ideas of the rule."""
-        return (*(one for group in self.ideas for one in group), *self.unless)
 
-
-class Options(TypedDict, total=False):
-    """Fields of a rule other than its ideas."""
-
-    unless: _Group
-    reach: int
-    within: int
-    ordered: bool
-    spoken: bool
-
-
-def order(rule: str, *ideas: Concept | _Group, **options: Unpack[Options]) -> TextRule:
-    """A rule for orders in words."""
+def make_rule(
+    rule: str,
+    *ideas: Concept | tuple[Concept, ...],
+    unless: Concept | None = None,
+    reach: int = 0,
+    within: int = 300,
+    follows: int = 0,
+    spoken: bool = True,
+) -> TextRule:
+    """A rule of ideas and groups of ideas."""
     groups = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
-    return TextRule(rule, groups, **options)
+    return TextRule(rule, groups, unless, reach, follows or within, bool(follows), spoken)

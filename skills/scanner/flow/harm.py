@@ -11,7 +11,6 @@ from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
 from skills.scanner.flow.sources import SERVICES, is_foreign_key
 
-
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
 SECRET_FILES = word_set(

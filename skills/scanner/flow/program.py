@@ -16,8 +16,8 @@ from tree_sitter import Language, Node, Parser
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
-from skills.scanner.flow.shell import read_shell
 from skills.scanner.flow.labels import NONE, Labels, Store, below, join, pick, read
+from skills.scanner.flow.shell import read_shell
 
 _MAX_DEPTH = 80
 _PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
