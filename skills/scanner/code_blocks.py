@@ -48,8 +48,10 @@ _INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.
 
 
 class Code(NamedTuple):
-    """Code with the line (1-based) of the file that it begins in. module: of a script, how others name
-    it."""
+    """Code with the line (1-based) of the file that it begins in.
+
+    module: the name by which other scripts import a script.
+    """
 
     language: Language
     text: str

@@ -37,7 +37,8 @@ COMMAND_RULES = (
         "overwrites-device",
         rf"\bmkfs(?:\.\w{{1,10}})? \s{{1,3}} (?:-\S{{1,20}}\s{{1,3}}){{0,4}} {_DEVICE}",
         rf"\bdd \s [^\n|;]{{0,80}} if=/dev/(?:zero|u?random)\b [^\n|;]{{0,80}} \bof={_DEVICE}",
-        rf"\bchmod \s{{1,3}} (?:(?:-r|--recursive)\s{{1,3}}){{1,2}} 0?777 \s{{1,3}} (?:/|/etc) {_END}",
+        rf"\bchmod \s{{1,3}} (?:(?:-r|--recursive)\s{{1,3}}){{1,2}} 0?777 \s{{1,3}} (?:/"
+        rf"|/etc) {_END}",
     ),
     _make(
         "deletes-server-data",
@@ -54,14 +55,15 @@ COMMAND_RULES = (
     ),
     _make(
         "powershell-download",
-        rf"\b{_FETCH_WINDOWS} [^\n]{{0,60}} [\w$]\.?\w [^\n]{{0,120}} (?:\||;) \s{{0,3}} {_RUN_WINDOWS}",
+        rf"\b{_FETCH_WINDOWS} [^\n]{{0,60}} [\w$]\.?\w [^\n]{{0,120}} (?:\|"
+        rf"|;) \s{{0,3}} {_RUN_WINDOWS}",
         rf"\b{_RUN_WINDOWS} \s{{0,3}} \(? [^\n;]{{0,60}} \b{_FETCH_WINDOWS}",
     ),
     _make(
         "encoded-command",
         r"\bpowershell(?:\.exe)?\b [^\n]{0,60} \s -e(?:nc|ncodedcommand)? \s{1,3} [a-z0-9+/=]{20}",
         r"""\b(?:exec|eval) \s{0,3} \( [^\n]{0,60}
-            (?: b64decode | atob | fromhex | unhexlify | buffer\.from | codecs\.decode ) \s{0,3} \(""",
+            (?: b64decode | atob | fromhex | unhexlify | buffer\.from | codecs\.decode ) \s? \(""",
     ),
     _make(
         "scheduled-download",
@@ -138,7 +140,8 @@ COMMAND_RULES = (
         "false-tool-result",
         r"""["']?(?:user_confirmed|user_approved|user_consent|operator_approved|is_authori[sz]ed)["']?
             \s?[:=]\s?["']?(?:true|yes|granted|approved)\b""",
-        r"(?:^|\n)\s{0,3}(?:\#{1,4}\s)? \[?(?:system|admin(?:istrator)?|anthropic|openai)\]? \s{0,2}"
+        r"(?:^|\n)\s{0,3}(?:\#{1,4}\s)? \[?(?:system|admin(?:istrator)?|anthropic"
+        r"|openai)\]? \s{0,2}"
         r"(?:message|notice|override|update|note)? \s?: \s [^\n]{0,80}"
         r"\b(?:policy|instructions?|override|authori[sz]|mode|must\s(?:now|obey))\b",
         r"【(?:工具返回|系统(?:消息|通知|公告)|紧急通知|管理员(?:消息|通知)|平台(?:通知|公告))】",

@@ -15,9 +15,11 @@ _PERSON_ZH = "(?:用户|使用者|机主|主人|客户|别人|任何人|对方|�
 
 # What is done.
 SENDS = Concept(
-    "send~ upload~ transmit~ forward~ submit~ submitted exfiltrat~ post~ mirror~ sync~ push~ "
-    "mail_it mail_the email_it email_them email_the e-mail_the back_up backs_up hand_over goes_to "
-    "bcc blind_copy blind_copies 发送 上传 转发 回传 提交 传给 发给 发到 汇报 同步 贴到 传到",
+    "relay~ dispatch~ leak~ share_with shared_with share_it share_them cc a_copy_to copied_to "
+    "phone_home send~ upload~ transmit~ forward~ submit~ submitted exfiltrat~ post~ mirror~ sync~ "
+    "push~ mail_it mail_the email_it email_them email_the e-mail_the back_up backs_up hand_over "
+    "goes_to bcc blind_copy blind_copies 发送 上传 转发 回传 提交 传给 发给 发到 汇报 同步 贴到 "
+    "传到",
 )
 INCLUDES = Concept(
     "include~ append~ attach~ insert~ paste~ embed~ put puts add~ fill_it_in replace~ replaced "
@@ -44,7 +46,7 @@ SWITCHES_OFF = Concept(
     r"\bset [^.\n]{1,50}? to (?:false|0|off|none|never|permissive)\b",
 )
 DESTROYS = Concept(
-    "delete~ wipe~ erase~ shred~ destroy~ purge~ overwrite~ truncate~ scrub~ drop force-push~ "
+    "delete~ wipe~ erase~ shred~ destroy~ purge~ overwrite~ truncate~ scrub~ force-push~ "
     "force_push~ 删除 清空 销毁 抹掉 擦除 清除",
 )
 EMPTIES = Concept("clear~ empty remove~ rewrite~")
@@ -65,6 +67,8 @@ SECRETS = Concept(
     r"\boutput of `?(?:env|printenv|cat ~)",
 )
 PRIVATE = Concept(
+    "entire_repository whole_repository entire_codebase source_files chat_logs browsing_history "
+    "contact_list address_book inbox mailbox patient_record~ customer_record~ personal_data "
     "conversation transcript chat_history message_history session_history system_prompt "
     "user_prompt user_prompts user_messages user_message user's_messages user's_files "
     "user's_documents user's_contacts working_tree source_code whole_folder entire_project "
@@ -72,17 +76,20 @@ PRIVATE = Concept(
     "full_record 对话 聊天记录 会话内容 用户的文件 所有文件 全部文件 目录整个 目录打包 原样",
 )
 DATA = Concept(
-    "file files document documents record records contract contracts export exports data "
-    "transcript conversation content contents copy copies message messages repository branch "
-    "branches commit database backup archive screenshot screenshots attachment attachments log "
-    "logs transcripts 文件 文档 数据 记录 对话 内容 副本",
+    "presentation~ spreadsheet~ workbook~ invoice~ prompts inputs codebase file files document "
+    "documents record records contract contracts export exports data transcript conversation "
+    "content contents copy copies message messages repository branch branches commit database "
+    "backup archive screenshot screenshots attachment attachments log logs transcripts 文件 文档 "
+    "数据 记录 对话 内容 副本",
 )
 PRECIOUS = Concept(
-    "home_folder home_directory hard_disk hard_drive user's_files user's_data personal_files "
-    "reflog all_branches the_originals production_database 用户主目录 生产库 历史版本",
+    "all_records all_tables entire_database whole_database original_files git_history home_folder "
+    "home_directory hard_disk hard_drive user's_files user's_data personal_files reflog "
+    "all_branches the_originals production_database 用户主目录 生产库 历史版本",
     r"\b(?:all|every|any|the|their|old) (?:\w{1,12} )?(?:backups?|snapshots?|restore points?)\b",
     r"(?:全部|所有|清空|一并)[^。\n]{0,6}(?:备份|快照)",
-    r"\b(?:all|every)(?: of)? (?:the )?(?:user'?s?|personal|their) (?:files|documents|data|photos)\b",
+    r"\b(?:all|every)(?: of)? (?:the )?(?:user'?s?|personal|their) (?:files|documents|data"
+    r"|photos)\b",
     r"\b(?:history) to (?:a single|one) commit\b",
 )
 USER_FILES = Concept(
@@ -90,8 +97,8 @@ USER_FILES = Concept(
     "home_directory the_files all_documents 所有文件 用户文件",
 )
 RANSOM = Concept(
-    "ransom payment_address bitcoin do_not_keep_the_key discard_the_key delete_the_originals "
-    "remove_the_originals pay to_restore 赎金 支付",
+    "ransom ransomware bitcoin monero payment~ pay random_key throw_away_the_key discard_the_key "
+    "delete_the_originals remove_the_originals unrecoverable to_recover to_restore 赎金 支付",
 )
 TRACES = Concept(
     "shell_history bash_history zsh_history command_history .bash_history .zsh_history auth.log "
@@ -100,15 +107,16 @@ TRACES = Concept(
     r"\b(?:everything|all)\b[^.\n]{0,20}/var/log\b",
 )
 CONTROLS = Concept(
-    "firewall firewalls ufw firewalld antivirus anti-virus windows_defender microsoft_defender "
-    "gatekeeper real-time_protection selinux apparmor system_integrity_protection sip auditd "
-    "audit_log audit_logs audit_logging access_logging endpoint_protection edr "
-    "two-factor_authentication mfa 2fa uac permission_prompt permission_prompts approval_prompts "
-    "confirmation_prompts tamper_protection smartscreen intrusion_detection secure_boot "
-    "malware_protection security_software safety_checks safety_filters content_filter "
-    "branch_protection required_reviews secret_scanning public_access_block "
-    "block_on_public_access signature_check rate_limiting code_signing 防火墙 杀毒软件 杀毒 "
-    "审计日志 安全软件 权限提示 双因素 沙箱",
+    "access_controls encryption_at_rest certificate_pinning guardrails intrusion_prevention "
+    "content_security_policy password_policy account_lockout firewall firewalls ufw firewalld "
+    "antivirus anti-virus windows_defender microsoft_defender gatekeeper real-time_protection "
+    "selinux apparmor system_integrity_protection sip auditd audit_log audit_logs audit_logging "
+    "access_logging endpoint_protection edr two-factor_authentication mfa 2fa uac "
+    "permission_prompt permission_prompts approval_prompts confirmation_prompts tamper_protection "
+    "smartscreen intrusion_detection secure_boot malware_protection security_software "
+    "safety_checks safety_filters content_filter branch_protection required_reviews "
+    "secret_scanning public_access_block block_on_public_access signature_check rate_limiting "
+    "code_signing 防火墙 杀毒软件 杀毒 审计日志 安全软件 权限提示 双因素 沙箱",
     r"\b(?:the|its|your|agent) sandbox\b(?! (?:account|environment|api|mode|url|key))",
 )
 CHECKS = Concept(
@@ -123,8 +131,10 @@ OPENS_UP = Concept(
     "publicly_writable public_and_writable publicly_readable_and_writable world-writable "
     "bypasspermissions danger-full-access dangerously-skip-permissions nopasswd never_expires "
     "no_expiry owner-level",
-    r"[\"'`]bash\(\*\)|permissions\.allow[^\n]{0,20}\*|[\"']allow[\"']: ?\[ ?[\"'](?:\*|bash)[\"'(]",
-    r"approval_policy ?= ?[\"']never|--sandbox=off|\ballow\w* (?:every|all|any) (?:commands?|tools?)\b",
+    r"[\"'`]bash\(\*\)|permissions\.allow[^\n]{0,20}\*|[\"']allow[\"']: ?\[ ?[\"'](?:\*"
+    r"|bash)[\"'(]",
+    r"approval_policy ?= ?[\"']never|--sandbox=off|\ballow\w* (?:every|all|any) (?:commands?"
+    r"|tools?)\b",
 )
 STEERING_FILES = Concept(
     "claude.md agents.md gemini.md soul.md memory.md .cursorrules copilot-instructions mcp.json "
@@ -150,7 +160,8 @@ OUTSIDE = Concept(
     rf"(?:https?|ftps?|wss?)://{_HOST}[^\s)\"'`]{{3}}",
     r"(?<![\w./@:-])[\w.+-]{1,40}@(?!example\.com|company\.)[\w.-]{1,60}\.[a-z]{2,8}\b",
     r"\b(?:endpoint|intake|host|server) `?[\w-]{2,40}(?:\.[\w-]{2,40}){1,4}\b",
-    r"\b(?:to|at) `?[\w-]{2,40}(?:\.[\w-]{2,40}){0,4}\.(?:com|net|org|dev|app|xyz|top|example|invalid)\b",
+    r"\b(?:to|at) `?[\w-]{2,40}(?:\.[\w-]{2,40}){0,4}\.(?:com|net|org|dev|app|xyz|top|example"
+    r"|invalid)\b",
 )
 # How, when and why.
 STANDING = Concept(
@@ -161,49 +172,62 @@ STANDING = Concept(
     "after_saving after_editing when_saving 每次 每个任务 每轮 每天 每处理 今后 从现在起 "
     "任务完成后 会话结束",
     r"\bonce (?:each|every|the|a) (?:task|session|conversation)",
-    r"\b(?:after|when|once) (?:a|the) \w+ (?:has been|is) (?:saved|complete|finished|done|written|merged)\b",
+    r"\b(?:after|when|once) (?:a|the) \w+ (?:has been|is) (?:saved|complete|finished|done"
+    r"|written|merged)\b",
 )
 FOR_GOOD = Concept(
     "always globally permanently everywhere for_all for_every all_requests leave_it_off "
     "in_production for_any system-wide 始终 永久 全局 一律",
 )
 PRETEXT = Concept(
-    "policy_requires is_required must_be required_for compliance quality_assurance record_keeping "
-    "for_quality for_backup backups archiving telemetry safekeeping for_debugging redundancy "
-    "for_safety for_security needs_to_be mandatory for_support audit 为了备份 以便 统计 合规",
+    "legal_hold disaster_recovery business_continuity usage_tracking license_check "
+    "quality_control data_protection policy_requires is_required must_be required_for compliance "
+    "quality_assurance record_keeping for_quality for_backup backups archiving telemetry "
+    "safekeeping for_debugging redundancy for_safety for_security needs_to_be mandatory "
+    "for_support audit 为了备份 以便 统计 合规",
 )
 SECRETLY = Concept(
     "quietly silently secretly covertly discreetly stealthily unnoticed 偷偷 悄悄 暗中",
 )
 UNASKED = Concept(
-    "without_asking without_confirming without_confirmation without_consent without_approval "
-    "without_mentioning without_telling without_showing_it need_not_be_asked need_not_be_told "
-    "no_need_to_confirm no_need_to_ask never_ask stop_asking do_not_ask don't_ask "
-    "has_already_agreed already_approved pre-approved no_consent_is_needed 无需确认 不必询问 "
-    "不用询问 无需征得 不需要征得 不要等用户 不等用户 不再询问 没有必要询问",
+    "skip_confirmation skip_the_confirmation without_prompting without_notifying "
+    "no_confirmation_needed no_approval_needed already_authorized already_authorised "
+    "without_user_approval without_asking without_confirming without_confirmation without_consent "
+    "without_approval without_mentioning without_telling without_showing_it need_not_be_asked "
+    "need_not_be_told no_need_to_confirm no_need_to_ask never_ask stop_asking do_not_ask "
+    "don't_ask has_already_agreed already_approved pre-approved no_consent_is_needed 无需确认 "
+    "不必询问 不用询问 无需征得 不需要征得 不要等用户 不等用户 不再询问 没有必要询问",
 )
 COVER_STORY = Concept(
     "draws_no_attention drawing_attention do_not_let_on don't_let_on keep_quiet_about "
     "say_nothing_about_it not_be_noticed will_not_notice won't_notice 不会注意到 不会察觉 就说是",
-    r"\b(?:should|if) (?:anyone|anybody|someone|somebody|the user|the person) (?:wonders?|notice|gets? suspicious)\b",
-    r"\b(?:if|when|should) (?:(?:anyone|anybody|someone|somebody|the user|they)(?: \w+)? (?:asks?|questions?)"
-    r"|asked|questioned|challenged)(?: why| about (?:it|this))?, (?:say|claim|pretend|insist|blame|deny"
+    r"\b(?:should|if) (?:anyone|anybody|someone|somebody|the user|the person) (?:wonders?|notice"
+    r"|gets? suspicious)\b",
+    r"\b(?:if|when|should) (?:(?:anyone|anybody|someone|somebody|the user"
+    r"|they)(?: \w+)? (?:asks?|questions?)"
+    r"|asked|questioned|challenged)(?: why| about (?:it|this))?, (?:say|claim|pretend|insist"
+    r"|blame|deny"
     r"|(?:answer|reply|tell them) that)\b",
 )
 SILENCE = Concept(
     "",
     rf"\b(?:do not|don't|never|without|no need to|not to|must not)\s(?:tell(?:ing)?|inform(?:ing)?"
-    rf"|alert(?:ing)?|notify(?:ing)?|show(?:ing)?(?: it to| this to)?)\s{_PERSON}(?:\s(?:about|of|that"
-    r"|it is|why)\s(?:this|it|these|any of|you|numbers|the (?:step|change|upload|call|request|transfer"
+    rf"|alert(?:ing)?|notify(?:ing)?|show(?:ing)?(?: it to| this to)?)\s{_PERSON}(?:\s(?:about"
+    rf"|of|that"
+    r"|it is|why)\s(?:this|it|these|any of|you|numbers|the (?:step|change|upload|call|request"
+    r"|transfer"
     r"|file|copy))|\s(?:this|it)\b|(?=\s*[.,;:!\n。]|\s*$))",
     r"\b(?:do not|don't|never|without)\s(?:mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|document"
-    r"|acknowledg(?:e|ing)|list)\s(?:this|that|these|it|the (?:step|action|change|file|upload|request"
+    r"|acknowledg(?:e|ing)|list)\s(?:this|that|these|it|the (?:step|action|change|file|upload"
+    r"|request"
     r"|call|transfer|addition|edit|account))\b",
-    r"\b(?:hide|conceal|keep (?:this|it|that|the (?:next )?(?:step|call|change|upload)))\b[^.\n]{0,24}"
+    r"\b(?:hide|conceal|keep (?:this|it|that|the (?:next )?(?:step|call|change"
+    r"|upload)))\b[^.\n]{0,24}"
     r"\bfrom (?:the |your )?(?:users?|operators?|reviewers?|owners?|summary|them)\b",
     r"\b(?:leave|keep)\s(?:it|this|that|them|these calls)\sout of (?:your|the|any)"
     r" (?:summary|answer|report|log|reply|transcript)\b",
-    r"\bso that (?:nobody|no one|reviewers?|the user (?:does not|never|won't)) (?:asks?|notices?|sees?|knows?)",
+    r"\bso that (?:nobody|no one|reviewers?|the user (?:does not|never|won't)) (?:asks?|notices?"
+    r"|sees?|knows?)",
     rf"\b{_PERSON} (?:must|should|need)\s?(?:not|never|n't) (?:have to |need to )?"
     r"(?:be told|know|notice|find out|learn|see)\b",
     rf"(?:不要|不得|不能|切勿|无需|不必|不用|别)(?:向|对|让|告诉|告知|通知|提醒|跟|给){_PERSON_ZH}"
@@ -236,7 +260,8 @@ UNBOUND = Concept(
     r"\b(?:assistant|model|character|you|mode) (?:\w+ ){0,4}?(?:without any|has no|have no|no) "
     r"(?:limits|restrictions|rules|morals|safeguards|content policy)\b",
     r"\byou are (?:now )?(?:dan\b|unrestricted|jailbroken|in developer mode)",
-    r"\bdeveloper mode (?:\w+ ){0,4}?(?:activated|enabled)[^\n]{0,60}\b(?:polic|restrict|comply|refus)",
+    r"\bdeveloper mode (?:\w+ ){0,4}?(?:activated|enabled)[^\n]{0,60}\b(?:polic|restrict|comply"
+    r"|refus)",
 )
 OUTRANKS = Concept(
     "outrank~ overrides overrule~ supersede~ trumps prevail~ takes_precedence take_precedence "
@@ -276,8 +301,10 @@ DOCUMENTATION = Concept(
 STYLE = Concept("lint eslint css style.css npm_warnings gitignore line_length defaults .env config")
 DECODES = Concept(
     "",
-    r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey|carry out|do what)\b",
-    r"\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey|carry out)\b",
+    r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey"
+    r"|carry out|do what)\b",
+    r"\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey"
+    r"|carry out)\b",
     r"解码[^\n。]{0,16}(?:执行|运行|照做|遵照)",
 )
 # Fake prerequisites.
@@ -286,7 +313,8 @@ NEEDED = Concept(
     "mandatory necessary prerequisite prerequisites requires will_not_work won't_work "
     "does_not_work before_anything_else nothing_works before_using before_you_start requirements "
     "otherwise 必须安装 必须先安装 需要安装 先决条件 前置条件 否则 使用前 无法运行",
-    r"\b(?:without|unless)\b[^.\n]{0,50}\b(?:not work|fail|nothing|installed|running|cannot|refuse)",
+    r"\b(?:without|unless)\b[^.\n]{0,50}\b(?:not work|fail|nothing|installed|running|cannot"
+    r"|refuse)",
     r"\bdoes nothing (?:unless|without)\b",
 )
 ARCHIVE = Concept(
@@ -329,16 +357,18 @@ COMMENT_WITH_ORDER = Concept(
     "",
     r"<!--\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s"
     r"|[\w -]{0,20}: for )?(?:the\s|ai\s|llm\s|coding\s)*(?:ai|llms?|agents?|assistants?|claude|gpt"
-    r"|copilot|models?)(?:[- ]only)?\s?[:,.-](?:(?!-->)[\s\S]){0,400}?\b(?:run|execute|install|fetch"
+    r"|copilot|models?)(?:[- ]only)?\s?[:,.-](?:(?!-->)[\s\S]){0,400}?\b(?:run|execute|install"
+    r"|fetch"
     r"|add|print|send|append|include|read|write|delete|open|put|load|obey|follow|insert|change)\b",
     r"<!--\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
     r"(?:(?!-->)[\s\S]){0,200}?(?:执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交)",
     rf"{_COMMENT}(?<![-\w])(?:ignore|disregard)\s(?:all|any|the|previous|prior|your|every\w*|what)\b",
     rf"{_COMMENT}\b(?:secretly|silently|do not (?:tell|inform)|don't tell|upload|passwords?"
-    r"|credentials|curl|wget)\b",
+    r"|credentials|curl (?:-|http)|wget http)",
     rf"{_COMMENT}(?:忽略|无视|不要告诉|上传|密钥)",
 )
 HIDDEN_STYLE = Concept(
     "",
-    r"<\w+ style=[\"'][^\"'>]{0,80}(?:font-size: ?0|opacity: ?0|display: ?none|color: ?#fff)[^>]{0,80}>",
+    r"<\w+ style=[\"'][^\"'>]{0,80}(?:font-size: ?0|opacity: ?0|display: ?none"
+    r"|color: ?#fff)[^>]{0,80}>",
 )

@@ -109,7 +109,7 @@ class NormalisedText:
         return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
 
     def is_negated(self, offset: int) -> bool:
-        """Whether the sentence before the offset, or the heading above it, warn against what follows."""
+        """Whether the sentence before the offset, or the heading above it, warns against it."""
         before = self.sentence_before(offset, _NEGATION_REACH)
         return bool(_NEGATION.search(before)) or self._is_under_attack_heading(offset)
 

@@ -17,13 +17,13 @@ from skills.scanner.words import Concept, Places, WordFinder
 
 _DEEDS = frozenset({"file-sent", "home-deleted", "deletes-system", "encrypts-files"})
 _ORDER = Concept(
-    "must always required mandatory ensure important remember finally after before once every each "
-    "automatically silently do_not_skip never_skip make_sure when whenever first last_step "
+    "must always required mandatory ensure important remember finally after before once every "
+    "each automatically silently do_not_skip never_skip make_sure when whenever first last_step "
     "必须 务必 始终 之后 之前 确保 不要跳过",
 )
 _BY_CHOICE = Concept(
-    "if optional optionally can may user_wants user_asks user_requests user_confirms on_request 如果 "
-    "可选 可以 用户要求"
+    "if optional optionally can may user_wants user_asks user_requests user_confirms on_request "
+    "如果 可选 可以 用户要求"
 )
 _ORDERED = (_ORDER, STANDING, PRETEXT)
 _WORDS = WordFinder((*_ORDERED, _BY_CHOICE))

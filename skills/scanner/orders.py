@@ -1,7 +1,7 @@
 """Rules for orders in words: ideas that honest skills do not bring together in a sentence.
 
-A list of phrases finds its own examples. Each rule here says which ideas must meet; the words for them
-are in `skills.scanner.concepts`.
+A list of phrases finds its own examples. Each rule here says which ideas must meet; the words for
+them are in `skills.scanner.concepts`.
 """
 
 from __future__ import annotations

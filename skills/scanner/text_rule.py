@@ -14,8 +14,8 @@ class TextRule:
 
     ideas: the first is looked for first, so it should be rare; of a group of ideas one is enough.
     unless: what must not be said there. reach: how many sentences away the others may be. within:
-    how many characters. follows: likewise, and they follow each other, but in Chinese. spoken: these
-    are words to the reader, which code or quotes only mention.
+    how many characters. ordered: they follow each other, but in Chinese. spoken: these are words to
+    the reader, which code or quotes only mention.
     """
 
     rule: str
@@ -55,6 +55,6 @@ def make_rule(
     follows: int = 0,
     spoken: bool = True,
 ) -> TextRule:
-    """A rule of ideas and groups of ideas."""
+    """A rule of ideas and groups of ideas. follows: `within`, and ordered."""
     groups = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
     return TextRule(rule, groups, unless, reach, follows or within, bool(follows), spoken)

@@ -14,15 +14,17 @@ from skills.scanner.flow.sources import SERVICES, is_foreign_key
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
 SECRET_FILES = word_set(
-    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain login+data logins.json "
-    "wallet.dat exodus electrum environ) environ} environ, environ.items environ.copy process.env) "
-    "process.env, process.env} .kdbx"
+    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain login+data "
+    "logins.json wallet.dat exodus electrum environ) environ} environ, environ.items environ.copy "
+    "process.env) process.env, process.env} .kdbx"
 )
 _SECRETS = SECRET_FILES | word_set(
     ".azure cookies "
     "wallet key4.db key3.db logins.json credential find-generic find-internet /shadow secret-tool "
-    ".config/gh gcloud .docker/ export-secret exodus electrum ethereum bitcoin solana printenv /proc/ "
-    "_history history+| '.env \".env /.env +.env =.env @.env environ) environ} environ, environ.items "
+    ".config/gh gcloud .docker/ export-secret exodus electrum ethereum bitcoin solana printenv "
+    "/proc/ "
+    "_history history+| '.env \".env /.env +.env =.env @.env environ) environ} environ, "
+    "environ.items "
     "process.env; process.env+} env+| env| env) env+> "
     "set+| .pem .kdbx get+secrets .claude .codex .openclaw .clawdbot "
     + " ".join(f"{name.lower()}_" for name in SERVICES)
@@ -30,18 +32,21 @@ _SECRETS = SECRET_FILES | word_set(
 _GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
 _UPLOADS = word_set("files= -f+ -t+ --data --upload formdata body: data= nc+")
 _SENDS = {
-    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl resolver",
-    "javascript": "fetch( axios http.request https.request sendbeacon got( got. websocket curl dns.",
+    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl "
+    "resolver",
+    "javascript": "fetch( axios http.request https.request sendbeacon got( got. websocket curl "
+    "dns.",
     "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet",
 }
 _FETCHES = word_set(
-    "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget http.get https.get b64decode base64 "
-    "atob unhexlify fromhex xxd openssl decompress"
+    "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget http.get https.get "
+    "b64decode base64 atob unhexlify fromhex xxd openssl decompress"
 )
 _RUNS = {
     "python": "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( |+bash |+sh",
     "javascript": "exec( eval( execsync( spawn( spawnsync( function( runin |+bash |+sh then(eval",
-    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ sh+ eval+ source+ chmod ./ /tmp/ python3 node+ "
+    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ sh+ eval+ source+ chmod ./ /tmp/ "
+    "python3 node+ "
     "perl+ $( sudo+",
 }
 _DELETES = word_set("rmtree rmsync rimraf")

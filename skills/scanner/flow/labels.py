@@ -80,7 +80,7 @@ class Store:
     def use(
         self, line: int, sink: Sink, labels: Labels, address: str = "", owner: Labels | None = None
     ) -> None:
-        """A value reaches a sink. owner: the object of a method that sends if it is a connection."""
+        """A value reaches a sink. owner: of a method that sends if its object is a connection."""
         if labels:
             self._uses.append((Use(line, sink, labels, address), owner))
 

@@ -1,7 +1,7 @@
 """Reads the data flow of Python and JavaScript by one walk over their syntax trees.
 
-The nodes of both languages play the same parts, which a table names. Types of TypeScript are read over
-as far as they parse.
+The nodes of both languages play the same parts, which a table names. Types of TypeScript are
+skipped as far as they parse.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
+from importlib import import_module
 
 from tree_sitter import Language, Node, Parser
 
@@ -23,9 +24,11 @@ _MAX_DEPTH = 80
 _PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
 _PARTS = {
     "call": "call call_expression new_expression",
-    "assign": "assignment augmented_assignment named_expression variable_declarator for_in_statement "
+    "assign": "assignment augmented_assignment named_expression variable_declarator "
+    "for_in_statement "
     "assignment_expression augmented_assignment_expression for_statement for_in_clause as_pattern",
-    "function": "function_definition lambda function_declaration function_expression arrow_function "
+    "function": "function_definition lambda function_declaration function_expression "
+    "arrow_function "
     "method_definition generator_function_declaration",
     "return": "return_statement yield",
     "string": "string template_string concatenated_string",
@@ -58,18 +61,14 @@ _PARAMETER = re.compile(r"(?:^|,)[\s*]*(\w+)")
 
 @cache
 def _grammar(language: str) -> Language:
-    if language == "python":
-        import tree_sitter_python as grammar
-    else:
-        import tree_sitter_javascript as grammar
-    return Language(grammar.language())
+    return Language(import_module(f"tree_sitter_{language}").language())
 
 
 class ProgramReader:
     """Reads the programs of a skill in a language, which share their functions.
 
-    Names are qualified by the function that declares them, and by the program, so that equal names of
-    others stay apart.
+    Names are qualified by the function that declares them, and by the program, so that equal names
+    of others stay apart.
     """
 
     def __init__(self, programs: Sequence[Code], store: Store) -> None:
@@ -240,7 +239,7 @@ class ProgramReader:
         return result
 
     def _call_back(self, nodes: Sequence[Node], held: Labels, line: int) -> None:
-        """Functions that are given to a call get what its object holds, or what the call fetches."""
+        """Functions that a call is given get what its object holds, or what the call fetches."""
         for node in nodes:
             if _PART_OF.get(node.type) == "function":
                 for parameter in _parameters(node):

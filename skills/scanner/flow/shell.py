@@ -59,8 +59,8 @@ def read_shell(
 ) -> Labels:
     """Record what commands assign and use; returns the labels of what they print.
 
-    What cannot be parsed is left out. qualify: gives the name in a program of which these commands are
-    a part.
+    What cannot be parsed is left out. qualify: gives the name in a program of which these commands
+    are a part.
     """
     lines, start, output = text.split("\n"), 0, NONE
     while start < len(lines):

@@ -57,12 +57,13 @@ SENDING_METHODS = word_set(
     "storlines write end connect putfo open"
 )
 READING = word_set(
-    "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 copytree "
-    "make_archive add write walk glob load cpSync copyFileSync file read_csv dotenv_values connect"
+    "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
+    "copytree make_archive add write walk glob load cpSync copyFileSync file read_csv "
+    "dotenv_values connect"
 )
 COPYING = word_set(
-    "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve "
-    "writeFileSync writeFile"
+    "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve writeFileSync "
+    "writeFile"
 )
 DECODING = word_set("b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode")
 EXECUTING = word_set("exec eval Function runInThisContext runInNewContext runInContext")
