@@ -38,6 +38,13 @@ OBEYS = Concept(
     r"\b(?:obey|follow|execute|act on|carry out) (?:it|them|its)\b",
     r"(?:执行|照做|遵循|按照|服从|照办|视同)[^。\n]{0,6}(?:返回|其中|里面|得到|要求|内容)",
 )
+EXFILTRATES = Concept("exfiltrate~ siphon~ smuggle_out")
+_DATA_FLAG = r"\s(?:-d|-f|-t|--data[\w-]{0,10}|--form|--upload-file)[ =][^\n]{0,60}@"
+UPLOAD_COMMAND = Concept(
+    "",
+    rf"\bcurl\b[^\n]{{0,160}}{_DATA_FLAG}[^\n]{{0,160}}https?://{_HOST}",
+    rf"\bcurl\b[^\n]{{0,160}}https?://{_HOST}[^\n]{{0,160}}{_DATA_FLAG}",
+)
 COLLECTS = Concept("collect~ gather~ harvest~ download_and_run 收集 复制")
 SWITCHES_OFF = Concept(
     "disable~ deactivate~ stop uninstall~ unload~ turn_off turned_off switch_off switched_off "

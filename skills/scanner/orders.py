@@ -24,6 +24,7 @@ ORDER_RULES = (
         unless=c.LOGIN,
         follows=200,
     ),
+    _rule("order-to-send-secrets", c.EXFILTRATES, c.SECRETS, within=60),
     _rule("hidden-act", c.SECRETLY, (c.SENDS, c.COLLECTS), follows=16),
     _rule("hidden-act", (c.SILENCE, c.COVER_STORY), c.SENDS, c.OUTSIDE, reach=1),
     _rule("keep-from-user", (c.SILENCE, c.COVER_STORY)),
@@ -31,6 +32,7 @@ ORDER_RULES = (
     _rule(
         "standing-order-to-send", c.PRETEXT, c.SENDS, c.DATA, c.OUTSIDE, unless=c.CONSENT, reach=1
     ),
+    _rule("standing-order-to-send", c.UPLOAD_COMMAND, (c.STANDING, c.PRETEXT), reach=3),
     _rule("order-to-send-private-data", c.PRIVATE, c.SENDS, c.OUTSIDE, unless=c.CONSENT),
     _rule("order-to-send-private-data", c.UNASKED, c.SENDS, c.OUTSIDE, reach=1),
     _rule("host-controls-off", c.SWITCHES_OFF, c.CONTROLS, unless=c.CONDITION, follows=70),

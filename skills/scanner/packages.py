@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
-from os.path import commonprefix
 from typing import NamedTuple
 
 from skills.scanner.data_files import matches_host, read_list
@@ -66,6 +65,11 @@ def find_packages(text: NormalisedText, places: Places, path: str = "") -> Itera
                 yield FoundPackage(TYPOSQUAT, start + name.start(1), f"{name[1]} for {meant}")
 
 
+def is_package_list(path: str) -> bool:
+    """Whether a file lists packages, and nothing else."""
+    return path.rpartition("/")[2].lower() in _LISTS
+
+
 def _find_lists(text: NormalisedText, places: Places, path: str) -> Iterator[tuple[int, str]]:
     """Offset and text of what is installed: arguments of commands, lines of lists of packages."""
     for start, end in places.of_concept(INSTALLS):
@@ -100,15 +104,22 @@ def _find_intended_name(name: str) -> str:
     return max(meant, key=len, default="")
 
 
-def _is_typo_of(name: str, known: str, is_whole: bool) -> bool:  # noqa: FBT001
+def _is_typo_of(name: str, known: str, is_whole: bool) -> bool:
     """Whether `name` is `known` with two letters swapped or, if both are long, one letter changed,
     added or left out."""
     if min(len(name), len(known)) < _MIN_NAME_LENGTH or abs(len(name) - len(known)) > 1:
         return False
-    start = len(commonprefix((name, known)))
-    end = len(commonprefix((name[: start - 1 : -1], known[: start - 1 : -1])))
-    rest, other = name[start : len(name) - end], known[start : len(known) - end]
+    start = _count_shared(name, known)
+    rest, other = name[start:], known[start:]
+    end = _count_shared(rest[::-1], other[::-1])
+    rest, other = rest[: len(rest) - end], other[: len(other) - end]
     is_long = is_whole and len(known) >= _LONG
     return (
         rest == other[::-1] if len(rest) == len(other) == 2 else is_long and len(rest + other) <= 2
     )
+
+
+def _count_shared(one: str, other: str) -> int:
+    """How many characters at the start of two texts are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -25,7 +25,7 @@ from skills.scanner.hidden_text import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.orders import ORDER_RULES
-from skills.scanner.packages import INSTALLS, find_packages
+from skills.scanner.packages import INSTALLS, find_packages, is_package_list
 from skills.scanner.rule import list_rules
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
@@ -59,7 +59,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     text. Reasons have no control characters and limited length.
     """
     codes = tuple(find_script(path, lines)) if path else ()
-    text = NormalisedText(lines, body_line, is_code=bool(codes))
+    text = NormalisedText(lines, body_line, is_code=bool(codes) or is_package_list(path))
     findings = {_to_finding(one, path) for one in _find_all(lines, text, codes, path)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))

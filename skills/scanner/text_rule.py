@@ -27,8 +27,9 @@ class TextRule:
     spoken: bool
 
     def find(self, places: Places) -> Iterator[Span]:
-        """The ranges in which the ideas meet, one for each place of the first."""
+        """The ranges in which the ideas meet, which do not overlap."""
         first, *others = self.ideas
+        last = 0
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):
             low, high = places.sentences(place, self.reach)
             low, high = max(low, place[0] - self.within), min(high, place[1] + self.within)
@@ -43,7 +44,10 @@ class TextRule:
                 met += found[:1]
             else:
                 if self.unless is None or places.nearest(self.unless, place, low, high) is None:
-                    yield min(start for start, _ in met), max(end for _, end in met)
+                    start, end = min(start for start, _ in met), max(end for _, end in met)
+                    if start >= last:
+                        yield start, end
+                    last = max(last, end)
 
 
 def make_rule(

@@ -26,7 +26,7 @@ _SECRETS = SECRET_FILES | word_set(
     "_history history+| '.env \".env /.env +.env =.env @.env environ) environ} environ, "
     "environ.items "
     "process.env; process.env+} env+| env| env) env+> "
-    "set+| .pem .kdbx get+secrets .claude .codex .openclaw .clawdbot "
+    "set+| .pem .kdbx get+secret git+credential .claude .codex .openclaw .clawdbot "
     + " ".join(f"{name.lower()}_" for name in SERVICES)
 )
 _GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")

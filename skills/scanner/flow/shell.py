@@ -28,18 +28,19 @@ _FLAGS = {
     "file": "-T --upload-file --post-file --body-file",
 }
 _ROLE_OF = {flag: role for role, flags in _FLAGS.items() for flag in flags.split()}
-_PRINTS = {
-    "security": ("settings", "find-generic-password find-internet-password dump-keychain"),
-    "secret-tool": ("settings", "lookup"),
-    "kubectl": ("settings", "secrets secret"),
-    "gpg": ("secret", "--export-secret-keys"),
-    "git": ("file", "archive bundle diff format-patch"),
-    "base64": ("decoded", "-d -D --decode -di"),
-    "base32": ("decoded", "-d --decode"),
-    "xxd": ("decoded", "-r -rp"),
-    "openssl": ("decoded", "-d"),
-}
-"""Programs that print something with a label if they have one of these arguments."""
+_PRINTS = (
+    ("security", "settings", "find-generic-password find-internet-password dump-keychain"),
+    ("secret-tool", "settings", "lookup"),
+    ("kubectl", "settings", "secrets secret"),
+    ("git", "settings", "credential"),
+    ("gpg", "secret", "--export-secret-keys"),
+    ("git", "file", "archive bundle diff format-patch"),
+    ("base64", "decoded", "-d -D --decode -di"),
+    ("base32", "decoded", "-d --decode"),
+    ("xxd", "decoded", "-r -rp"),
+    ("openssl", "decoded", "-d"),
+)
+"""Programs, and the label of what they print if they have one of these arguments."""
 _FILTERS = word_set("grep awk cut jq sed source . ls test [")
 _FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
 _VARIABLE = re.compile(r"\$\{?(\w+)")
@@ -170,9 +171,11 @@ class _Reader:
             names_one = program in ("jq", "awk") or any(mark in "".join(arguments) for mark in "_=")
             return pick(kept) if names_one and program != "sed" else kept
         output = read(join(*values)) | stdin
-        label, marks = _PRINTS.get(program, ("", ""))
-        if not set(marks.split()).isdisjoint(arguments):
-            output |= frozenset({label})
+        output |= {
+            label
+            for name, label, marks in _PRINTS
+            if name == program and not set(marks.split()).isdisjoint(arguments)
+        }
         if program in _FILE_WRITERS:
             for text in arguments:
                 self._store.assign("" if text.startswith("-") else _file(text), output)
