@@ -21,12 +21,12 @@ _ORDER = Concept(
     "each automatically silently do_not_skip never_skip make_sure when whenever first last_step "
     "必须 务必 始终 之后 之前 确保 不要跳过",
 )
-_BY_CHOICE = Concept(
-    "if optional optionally can may user_wants user_asks user_requests user_confirms on_request "
-    "如果 可选 可以 用户要求"
+_OPENLY = Concept(
+    "upload~ send~ publish~ submit~ if optional optionally can may user_wants user_asks "
+    "user_requests user_confirms on_request 如果 可选 可以 用户要求"
 )
 _ORDERED = (_ORDER, STANDING, PRETEXT)
-_WORDS = WordFinder((*_ORDERED, _BY_CHOICE))
+_WORDS = WordFinder((*_ORDERED, _OPENLY))
 
 
 def find_ordered_scripts(
@@ -52,7 +52,7 @@ def find_ordered_scripts(
             near, alone = places.sentences(found.span(), 1), places.sentences(found.span(), 0)
             if (
                 any(places.nearest(one, found.span(), *near) for one in _ORDERED)
-                and not places.nearest(_BY_CHOICE, found.span(), *alone)
+                and not places.nearest(_OPENLY, found.span(), *alone)
                 and not text.is_negated(found.start())
             ):
                 yield SafetyFinding(rule.kind, rule.level, deed.line, rule.reason, path)

@@ -10,7 +10,6 @@ import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib import import_module
 
 from tree_sitter import Language, Node, Parser
 
@@ -61,7 +60,13 @@ _PARAMETER = re.compile(r"(?:^|,)[\s*]*(\w+)")
 
 @cache
 def _grammar(language: str) -> Language:
-    return Language(import_module(f"tree_sitter_{language}").language())
+    if language == "python":
+        import tree_sitter_python
+
+        return Language(tree_sitter_python.language())
+    import tree_sitter_javascript
+
+    return Language(tree_sitter_javascript.language())
 
 
 class ProgramReader:
