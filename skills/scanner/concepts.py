@@ -38,25 +38,24 @@ OBEYS = Concept(
     r"\b(?:obey|follow|execute|act on|carry out) (?:it|them|its)\b",
     r"(?:执行|照做|遵循|按照|服从|照办|视同)[^。\n]{0,6}(?:返回|其中|里面|得到|要求|内容)",
 )
-EXFILTRATES = Concept("exfiltrate~ siphon~ smuggle_out")
+EXFILTRATES = Concept("", r"\bexfiltrate (?:all|the|any|every|their|your)\b")
 _DATA_FLAG = r"\s(?:-d|-f|-t|--data[\w-]{0,10}|--form|--upload-file)[ =][^\n]{0,60}@"
 UPLOAD_COMMAND = Concept(
     "",
     rf"\bcurl\b[^\n]{{0,160}}{_DATA_FLAG}[^\n]{{0,160}}https?://{_HOST}",
     rf"\bcurl\b[^\n]{{0,160}}https?://{_HOST}[^\n]{{0,160}}{_DATA_FLAG}",
 )
-COLLECTS = Concept("collect~ gather~ harvest~ download_and_run 收集 复制")
 SWITCHES_OFF = Concept(
     "disable~ deactivate~ stop uninstall~ unload~ turn_off turned_off switch_off switched_off "
     "shut_off turn_it_off leave_off comment_out 关闭 停用 禁用 卸载 停掉 关掉 绕过",
     r"\b(?:turn|switch|shut|leave) [^.\n]{1,50}? off\b",
     r"\bset [^.\n]{1,50}? to (?:false|0|off|none|never|permissive)\b",
 )
-DESTROYS = Concept(
-    "delete~ wipe~ erase~ shred~ destroy~ purge~ overwrite~ truncate~ scrub~ force-push~ "
-    "force_push~ 删除 清空 销毁 抹掉 擦除 清除",
+ERASES = Concept(
+    "delete wipe erase shred destroy purge overwrite truncate scrub force-push force_push "
+    "clear_the clear_all clear_your clear_any empty_the remove_all remove_the remove_every "
+    "rewrite_the 删除 清空 销毁 抹掉 擦除 清除",
 )
-EMPTIES = Concept("clear~ empty remove~ rewrite~")
 WRITES = Concept(
     "add~ append~ write~ insert~ put set save~ store~ register~ edit~ change~ include~ copy "
     "update~ create~ modify extend~ place~ inject~ 写 加 添 追加 插入 改 设 存 放",
@@ -90,10 +89,10 @@ DATA = Concept(
     "数据 记录 对话 内容 副本",
 )
 PRECIOUS = Concept(
-    "all_records all_tables entire_database whole_database original_files git_history home_folder "
+    "all_records all_tables entire_database whole_database original_files home_folder "
     "home_directory hard_disk hard_drive user's_files user's_data personal_files reflog "
     "all_branches the_originals production_database 用户主目录 生产库 历史版本",
-    r"\b(?:all|every|any|the|their|old) (?:\w{1,12} )?(?:backups?|snapshots?|restore points?)\b",
+    r"\b(?:all|every|any|the|their) (?:\w{1,12} )?(?:backups?|snapshots?|restore points?)\b",
     r"(?:全部|所有|清空|一并)[^。\n]{0,6}(?:备份|快照)",
     r"\b(?:all|every)(?: of)? (?:the )?(?:user'?s?|personal|their) (?:files|documents|data"
     r"|photos)\b",
@@ -196,6 +195,12 @@ PRETEXT = Concept(
 SECRETLY = Concept(
     "quietly silently secretly covertly discreetly stealthily unnoticed 偷偷 悄悄 暗中",
 )
+ACTS_SECRETLY = Concept(
+    "",
+    r"\b(?:quietly|silently|secretly|covertly|discreetly|stealthily)\s(?:send|upload|post|copy|forward"
+    r"|transmit|collect|gather|exfiltrate|share|mail|submit|download and run)\b",
+    r"(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发|复制)",
+)
 UNASKED = Concept(
     "skip_confirmation skip_the_confirmation without_prompting without_notifying "
     "no_confirmation_needed no_approval_needed already_authorized already_authorised "
@@ -236,7 +241,7 @@ SILENCE = Concept(
     r"\bso that (?:nobody|no one|reviewers?|the user (?:does not|never|won't)) (?:asks?|notices?"
     r"|sees?|knows?)",
     rf"\b{_PERSON} (?:must|should|need)\s?(?:not|never|n't) (?:have to |need to )?"
-    r"(?:be told|know|notice|find out|learn|see)\b",
+    r"(?:be told|know|notice|find out|learn)\b",
     rf"(?:不要|不得|不能|切勿|无需|不必|不用|别)(?:向|对|让|告诉|告知|通知|提醒|跟|给){_PERSON_ZH}"
     r"(?:提及|提到|透露|提起|说起|知道|发现|察觉|看|单独|这|此|[。，；]|$)",
     r"(?:不要|别|不得)在?\S{0,4}(?:回答|回复|总结)\S{0,2}(?:提到|提及)这?|(?:并|且|须)隐瞒|对用户隐瞒|(?:不要|切勿)透露(?:这|此|本)",
@@ -260,9 +265,8 @@ GUIDANCE = Concept(
     "规定 限制 审查",
 )
 UNBOUND = Concept(
-    "no_content_policy every_safeguard no_morals never_refuses no_content_rules "
-    "policies_are_suspended safeguards_removed 不受任何限制 不受任何约束 没有道德 解除全部安全 "
-    "不得拒绝",
+    "no_content_policy no_morals never_refuses no_content_rules policies_are_suspended "
+    "safeguards_removed 不受任何限制 不受任何约束 没有道德 解除全部安全 不得拒绝",
     r"\byou (?:are no longer|no longer) (?:bound|follow|subject)",
     r"\b(?:assistant|model|character|you|mode) (?:\w+ ){0,4}?(?:without any|has no|have no|no) "
     r"(?:limits|restrictions|rules|morals|safeguards|content policy)\b",
@@ -310,9 +314,9 @@ DECODES = Concept(
     "",
     r"\bdecode\b[^\n.]{0,60}(?:\band\b|,|\bthen\b)[^\n.]{0,16}\b(?:run|execute|follow|obey"
     r"|carry out|do what)\b",
-    r"\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|follow|obey"
-    r"|carry out)\b",
-    r"解码[^\n。]{0,16}(?:执行|运行|照做|遵照)",
+    r"\b(?:in|as|with) (?:rot-?13|base64|hex|morse|reverse)\b[^\n]{0,120}\b(?:act on|obey"
+    r"|carry out|follow (?:it|them|what))\b",
+    r"解码(?!器)[^\n。]{0,16}(?:执行|运行|照做|遵照)",
 )
 # Fake prerequisites.
 NEEDED = Concept(

@@ -10,7 +10,6 @@ from skills.scanner import concepts as c
 from skills.scanner.text_rule import make_rule as _rule
 
 _HIDDEN = (c.SILENCE, c.COVER_STORY, c.UNASKED, c.SECRETLY)
-_ERASES = (c.DESTROYS, c.EMPTIES)
 
 ORDER_RULES = (
     _rule("override-instructions", c.DROPS, c.EARLIER, c.GUIDANCE, unless=c.STYLE, within=70),
@@ -25,7 +24,7 @@ ORDER_RULES = (
         follows=200,
     ),
     _rule("order-to-send-secrets", c.EXFILTRATES, c.SECRETS, within=60),
-    _rule("hidden-act", c.SECRETLY, (c.SENDS, c.COLLECTS), follows=16),
+    _rule("hidden-act", c.ACTS_SECRETLY),
     _rule("hidden-act", (c.SILENCE, c.COVER_STORY), c.SENDS, c.OUTSIDE, reach=1),
     _rule("keep-from-user", (c.SILENCE, c.COVER_STORY)),
     _rule("standing-order-to-send", c.STANDING, c.SENDS, c.DATA, c.OUTSIDE, unless=c.CONSENT),
@@ -41,9 +40,9 @@ ORDER_RULES = (
     _rule("writes-steering-file", c.STEERING_FILES, c.WRITES, _HIDDEN, within=200),
     _rule("writes-steering-file", c.STEERING_FILES, c.OUTSIDE, c.OBEYS, reach=2, within=400),
     _rule("obeys-fetched-text", c.FETCHES, c.OUTSIDE, c.OBEYS, unless=c.DOCUMENTATION, follows=300),
-    _rule("order-to-destroy", _ERASES, c.PRECIOUS, unless=c.CONDITION, follows=50),
+    _rule("order-to-destroy", c.ERASES, c.PRECIOUS, unless=c.CONDITION, follows=50),
     _rule("order-to-destroy", c.ENCRYPTS, c.USER_FILES, c.RANSOM, reach=1),
-    _rule("wipes-traces", _ERASES, c.TRACES, unless=c.CONDITION, follows=60),
+    _rule("wipes-traces", c.ERASES, c.TRACES, unless=c.CONDITION, follows=60),
     _rule(
         "against-other-skills",
         (c.DROPS, c.SWITCHES_OFF),

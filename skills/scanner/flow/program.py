@@ -1,7 +1,7 @@
 """Reads the data flow of Python and JavaScript by one walk over their syntax trees.
 
-The nodes of both languages play the same parts, which a table names. Types of TypeScript are
-skipped as far as they parse.
+The nodes of both languages play the same parts, which a table names. JavaScript is read as the
+TypeScript that it is a part of.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def _grammar(language: str) -> Language:
         import tree_sitter_python
 
         return Language(tree_sitter_python.language())
-    import tree_sitter_javascript
+    import tree_sitter_typescript
 
-    return Language(tree_sitter_javascript.language())
+    return Language(tree_sitter_typescript.language_tsx())
 
 
 class ProgramReader:
@@ -178,6 +178,8 @@ class ProgramReader:
         if "require" in _text(right)[:10]:
             return self._import(left, depth)
         labels = self._value(right, depth)
+        if left.type == "object_pattern":
+            labels = pick(labels)
         if _PART_OF.get(left.type) == "member":
             dotted = _text(left).replace("this.", "self.")
             self._store.assign(dotted if dotted.startswith("self.") else "", labels)
