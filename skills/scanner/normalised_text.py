@@ -57,8 +57,10 @@ class NormalisedText:
 
     def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
         """is_code: the file is a script, whose lines are no paragraphs."""
-        plain = [line if line.isascii() else _replace_characters(line) for line in lines]
-        whole = "\n".join(plain)
+        whole, plain = "\n".join(lines), list(lines)
+        if not whole.isascii():
+            plain = [line if line.isascii() else _replace_characters(line) for line in lines]
+            whole = "\n".join(plain)
         if not is_code:
             if _MAYBE_SPELT_OUT.search(whole):
                 whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)

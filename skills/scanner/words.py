@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 
 from ahocorasick_rs import AhoCorasick
 
@@ -37,6 +37,12 @@ class Concept:
         """Each word, and whether it may have any ending."""
         self.patterns = tuple(map(FilteredPattern, patterns))
 
+    @cached_property
+    def clues(self) -> frozenset[str]:
+        """Words of which a text with the idea holds one; empty if a pattern requires none."""
+        rarest = [max(_choices(one), key=_shortest, default=frozenset()) for one in self.patterns]
+        return frozenset(self.words).union(*rarest) if all(rarest) else frozenset()
+
 
 class WordFinder:
     """Finds in texts each of the words that concepts and patterns need."""
@@ -66,6 +72,10 @@ def _choices(pattern: FilteredPattern) -> Sequence[frozenset[str]]:
     return [frozenset(choice) for choice in pattern.choices if all(map(_is_rare, choice))]
 
 
+def _shortest(choice: frozenset[str]) -> int:
+    return min(map(len, choice))
+
+
 def _is_rare(word: str) -> bool:
     return len(word.encode()) >= _MIN_WORD or word in _MARKS
 
@@ -83,6 +93,8 @@ class Places:
     def of_concept(self, concept: Concept) -> list[Span]:
         """Where a concept is, in order; of a long text the first places."""
         if concept not in self._places:
+            if concept.clues and self._found.keys().isdisjoint(concept.clues):
+                return self._places.setdefault(concept, [])
             held = concept.words.keys() & self._found.keys()
             spans = {span for word in held for span in self._of_word(word, concept.words[word])}
             for pattern in concept.patterns:

@@ -87,24 +87,34 @@ class Store:
     def follow(self) -> Iterator[Use]:
         """The uses with the labels that reach them."""
         known: dict[str, Labels] = {}
+        names = {name: _split(labels) for name, labels in self._labels.items()}
         for _ in range(_ROUNDS):
             before = dict(known)
-            for name, labels in self._labels.items():
-                known[name] = _resolve(labels, known)
+            for name, parts in names.items():
+                known[name] = _resolve(parts, known)
             if known == before:
                 break
         for use, owner in self._uses:
-            if owner is None or "connection" in _resolve(owner, known):
-                yield use._replace(labels=_resolve(use.labels, known))
+            if owner is None or "connection" in _resolve(_split(owner), known):
+                yield use._replace(labels=_resolve(_split(use.labels), known))
 
 
-def _resolve(labels: Labels, known: dict[str, Labels]) -> Labels:
+_Parts = tuple[Labels, list[list[str]]]
+
+
+def _split(labels: Labels) -> _Parts:
+    """Labels without references, and the references as names with operations."""
+    references = [one.split("\0")[1:] for one in labels if one[0] == "\0"]
+    return frozenset(one for one in labels if one[0] != "\0") if references else labels, references
+
+
+def _resolve(parts: _Parts, known: dict[str, Labels]) -> Labels:
     """Labels with those of names in place of the references to them."""
-    found = [frozenset(one for one in labels if one[0] != "\0")]
-    for reference in labels - found[0]:
-        _, name, *operations = reference.split("\0")
+    labels, references = parts
+    for name, *operations in references:
         value = known.get(name, NONE)
-        for operation in operations:
-            value = _OPERATIONS[operation](value)
-        found.append(value)
-    return join(*found)
+        if value:
+            for operation in operations:
+                value = _OPERATIONS[operation](value)
+            labels |= value
+    return labels

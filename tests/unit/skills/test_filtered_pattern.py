@@ -132,7 +132,7 @@ def test_ideas_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
 
 def test_words_have_boundaries_and_endings() -> None:
     places = find_places(
-        NormalisedText(["Resend, sends, sending, sender-side, send_x; 发送"], 1),
+        NormalisedText(["Resend, sends, sending, sender-side, resend; 发送"], 1),
         exact := Concept("send 发"),
         open_ended := Concept("send~"),
     )
