@@ -163,7 +163,7 @@ def _find_all(
 def _find_in_words(
     text: NormalisedText, places: Places, *, spoken_only: bool = False
 ) -> Iterator[_Found]:
-    for rule in _TEXT_RULES:
+    for rule in _find_candidates(places):
         spoken = _is_spoken(rule)
         if not spoken and (spoken_only or (rule.spoken and text.is_code)):
             continue
@@ -174,6 +174,26 @@ def _find_in_words(
             known = rule.rule == "powershell-download" and is_known_installer(quote)
             name = "known-download-run" if known else rule.rule
             yield _weigh(text, name, start, quote, speech=rule.spoken)
+
+
+def _find_candidates(places: Places) -> Iterator[TextRule]:
+    """The rules of which a text has a word of the first idea."""
+    by_clue = _rules_by_clue()
+    numbers = set(by_clue[""])
+    for word in places.words:
+        numbers.update(by_clue.get(word, ()))
+    return (_TEXT_RULES[number] for number in sorted(numbers))
+
+
+@cache
+def _rules_by_clue() -> Mapping[str, Sequence[int]]:
+    """Numbers of rules by the words of their first ideas; "" are those that require none."""
+    rules: dict[str, list[int]] = {"": []}
+    for number, rule in enumerate(_TEXT_RULES):
+        for concept in rule.ideas[0]:
+            for clue in concept.clues or [""]:
+                rules.setdefault(clue, []).append(number)
+    return rules
 
 
 def _find_places(text: NormalisedText) -> Places:
