@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
 from functools import cache, cached_property
 
-from ahocorasick_rs import AhoCorasick
+from ahocorasick_rs import AhoCorasick, Implementation
 
 from skills.filtered_pattern import FilteredPattern
 
@@ -55,7 +55,7 @@ class WordFinder:
             for pattern in concept.patterns:
                 words.update(word for choice in _choices(pattern) for word in choice)
         self._words = sorted(words)
-        self._automaton = AhoCorasick(self._words)
+        self._automaton = AhoCorasick(self._words, implementation=Implementation.DFA)
 
     def find(self, spaced: str) -> Found:
         """The offsets of each word in a text whose white space are spaces."""
