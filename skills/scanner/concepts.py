@@ -22,9 +22,9 @@ SENDS = Concept(
     "传到",
 )
 INCLUDES = Concept(
-    "include~ append~ attach~ insert~ paste~ embed~ put puts add~ fill_it_in replace~ replaced "
-    "parameter~ encode~ percent-encoded url-encoded base64 write~ place~ report~ copy copies 附 "
-    "放入 填入 写进 写入 编码 拼成 换成 包含",
+    "include~ append~ attach~ insert~ paste~ embed~ put puts add~ replace~ replaced parameter~ "
+    "encode~ percent-encoded url-encoded base64 write~ place~ report~ copy copies 附 放入 填入 "
+    "写进 写入 编码 拼成 换成 包含",
 )
 FETCHES = Concept(
     "fetch~ read~ load~ open~ download~ retrieve~ get visit~ check query poll~ consult~ curl pull "
@@ -78,8 +78,8 @@ PRIVATE = Concept(
     "conversation transcript chat_history message_history session_history system_prompt "
     "user_prompt user_prompts user_messages user_message user's_messages user's_files "
     "user's_documents user's_contacts working_tree source_code whole_folder entire_project "
-    "whole_project all_files all_documents all_other_documents all_the_files every_file you_read "
-    "full_record 对话 聊天记录 会话内容 用户的文件 所有文件 全部文件 目录整个 目录打包 原样",
+    "whole_project all_files all_documents all_other_documents all_the_files every_file "
+    "full_record 对话 聊天记录 会话内容 用户的文件 所有文件 全部文件",
 )
 DATA = Concept(
     "presentation~ spreadsheet~ workbook~ invoice~ prompts inputs codebase file files document "
@@ -162,7 +162,7 @@ OTHER_SKILLS = Concept(
 OUTSIDE = Concept(
     "public_repository public_gist public_bucket pastebin our_server our_endpoint author's_server "
     "vendor's_server remote_server external_server 我们的服务器 作者的服务器 外部服务器 "
-    "远程服务器 sent_to_us",
+    "远程服务器",
     rf"(?:https?|ftps?|wss?)://{_HOST}[^\s)\"'`]{{3}}",
     r"(?<![\w./@:-])[\w.+-]{1,40}@(?!example\.com|company\.)[\w.-]{1,60}\.[a-z]{2,8}\b",
     r"\b(?:endpoint|intake|host|server) `?[\w-]{2,40}(?:\.[\w-]{2,40}){1,4}\b",

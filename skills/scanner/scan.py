@@ -68,7 +68,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
     """The findings in what flows from one script of a skill to another. contents: path -> lines."""
     programs = {path: lines for path, lines in contents.items() if path.endswith(PROGRAM_ENDINGS)}
-    whole = "\n".join("\n".join(lines) for lines in programs.values())
+    whole = replace_white_space("\n".join(map("\n".join, programs.values())).lower())
     if len(programs) < 2 or not _secret_files().find(whole):
         return
     codes: list[Code] = []
@@ -79,10 +79,10 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
             for code in find_script(path, lines)
         ]
         starts.append(starts[-1] + len(lines))
-    modules = "|".join(re.escape(code.module) for code in codes if code.module)
+    modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
     if not modules or not re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole):
         return
-    words = _words(indicator_texts()).find(replace_white_space(whole.lower()))
+    words = _words(indicator_texts()).find(whole)
     if any(may_have_flows(code.language, words.keys()) for code in codes):
         for line, rule in find_flows(codes):
             place = bisect_left(starts, line) - 1

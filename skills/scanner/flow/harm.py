@@ -13,12 +13,12 @@ from skills.scanner.flow.sources import SERVICES, is_foreign_key
 
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
-SECRET_FILES = word_set(
+_SECRET_FILES = word_set(
     ".ssh id_rsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain login+data "
     "logins.json wallet.dat exodus electrum environ) environ} environ, environ.items environ.copy "
     "process.env) process.env, process.env} .kdbx"
 )
-_SECRETS = SECRET_FILES | word_set(
+_SECRETS = _SECRET_FILES | word_set(
     ".azure cookies "
     "wallet key4.db key3.db logins.json credential find-generic find-internet /shadow secret-tool "
     ".config/gh gcloud .docker/ export-secret exodus electrum ethereum bitcoin solana printenv "
@@ -64,6 +64,7 @@ _FLOWS = {
     for language in _SENDS
 }
 """Groups of words by language; code with a flow holds a word of each of some groups."""
+SECRET_FILES = frozenset(word.replace("+", " ") for word in _SECRET_FILES)
 FLOW_WORDS = frozenset(
     word for flows in _FLOWS.values() for flow in flows for group in flow for word in group
 )

@@ -48,8 +48,6 @@ _HEADERS = word_set("headers auth cookies")
 _INTERPRETERS = word_set("sh bash zsh python python3 node perl ruby osascript -c -e -u")
 _WRAPPERS = word_set("await await_expression parenthesized_expression")
 _LISTS = word_set("list tuple array")
-
-
 _DECLARED = re.compile(
     r"\b(?:def|function)[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
     r"|\b(\w{1,80}) = (?:async )?\(?([\w\s,]{0,200})\)? =>|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
