@@ -13,8 +13,8 @@ from skills.parsing import tooling
 from skills.record import SafetyFinding, SiblingFile
 from skills.scanner import MAX_FINDINGS, make_finding, scan_lines, scan_scripts
 from skills.scanner.data_files import word_set
-from skills.scanner.ordered_scripts import find_ordered_scripts
-from skills.scanner.unreadable_files import find_unreadable_files
+from skills.scanner.rules.ordered_scripts import find_ordered_scripts
+from skills.scanner.rules.sibling_files import find_unreadable_files
 
 MAX_FILES = 64
 MAX_FILE_BYTES = 1 << 16

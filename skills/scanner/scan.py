@@ -17,16 +17,16 @@ from typing import NamedTuple
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
 from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
-from skills.scanner.commands import COMMAND_RULES
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.sources import is_known_installer
-from skills.scanner.hidden_text import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.orders import ORDER_RULES
-from skills.scanner.packages import INSTALLS, find_packages, is_package_list
 from skills.scanner.rule import list_rules
+from skills.scanner.rules.commands import COMMAND_RULES
+from skills.scanner.rules.hidden_text import find_hidden_characters
+from skills.scanner.rules.orders import ORDER_RULES
+from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_list
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 

@@ -1,12 +1,12 @@
 """Rules for orders in words: ideas that honest skills do not bring together in a sentence.
 
 A list of phrases finds its own examples. Each rule here says which ideas must meet; the words for
-them are in `skills.scanner.concepts`.
+them are in `skills.scanner.rules.concepts`.
 """
 
 from __future__ import annotations
 
-from skills.scanner import concepts as c
+from skills.scanner.rules import concepts as c
 from skills.scanner.text_rule import make_rule as _rule
 
 _HIDDEN = (c.SILENCE, c.COVER_STORY, c.UNASKED, c.SECRETLY)

@@ -1,4 +1,4 @@
-"""The ideas of which orders consist, in English and Chinese; `skills.scanner.orders` combines them.
+"""The ideas that orders consist of, in English and Chinese; `rules.orders` combines them.
 
 An idea is a list of its words. A pattern stands where an idea lies in how words are combined.
 """

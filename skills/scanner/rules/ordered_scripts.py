@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 
 from skills.record import SafetyFinding
-from skills.scanner.concepts import PRETEXT, STANDING
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.rule import find_rule, list_rules
+from skills.scanner.rules.concepts import PRETEXT, STANDING
 from skills.scanner.words import Concept, Places, WordFinder
 
 _DEEDS = frozenset({"file-sent", "home-deleted", "deletes-system", "encrypts-files"})

@@ -1,0 +1,1 @@
+"""Rules of the scanner, by kind of attack."""
