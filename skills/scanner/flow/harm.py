@@ -19,23 +19,17 @@ _SECRET_FILES = word_set(
     "process.env) process.env, process.env} .kdbx"
 )
 _SECRETS = _SECRET_FILES | word_set(
-    ".azure cookies "
-    "wallet key4.db key3.db logins.json credential find-generic find-internet /shadow secret-tool "
-    ".config/gh gcloud .docker/ export-secret exodus electrum ethereum bitcoin solana printenv "
-    "/proc/ "
-    "_history history+| '.env \".env /.env +.env =.env @.env environ) environ} environ, "
-    "environ.items "
-    "process.env; process.env+} env+| env| env) env+> "
-    "set+| .pem .kdbx get+secret git+credential .claude .codex .openclaw .clawdbot "
+    ".azure cookies wallet key4.db key3.db credential find-generic find-internet /shadow "
+    "secret-tool .config/gh gcloud .docker/ export-secret ethereum bitcoin solana printenv /proc/ "
+    "_history history+| '.env \".env /.env +.env =.env @.env process.env; process.env+} env+| env| "
+    "env) env+> set+| .pem get+secret git+credential .claude .codex .openclaw .clawdbot "
     + " ".join(f"{name.lower()}_" for name in SERVICES)
 )
 _GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
 _UPLOADS = word_set("files= -f+ -t+ --data --upload formdata body: data= nc+")
 _SENDS = {
-    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl "
-    "resolver",
-    "javascript": "fetch( axios http.request https.request sendbeacon got( got. websocket curl "
-    "dns.",
+    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl dns.",
+    "javascript": "fetch( axios http.request https.request sendbeacon got( websocket curl dns.",
     "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet",
 }
 _FETCHES = word_set(
