@@ -28,7 +28,7 @@ _SECRETS = _SECRET_FILES | word_set(
 _GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
 _UPLOADS = word_set("files= -f+ -t+ --data --upload formdata body: data= nc+")
 _SENDS = {
-    "python": "requests. httpx urlopen aiohttp socket smtplib ftplib http.client paramiko curl dns.",
+    "python": "requests. httpx urlopen aiohttp socket smtplib ftp http.client paramiko dns. curl",
     "javascript": "fetch( axios http.request https.request sendbeacon got( websocket curl dns.",
     "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet",
 }
