@@ -47,12 +47,14 @@ _ODD_SPACES = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-"""What `\\s` matches, apart from the space."""
+"""What `\\s` matches, apart from the space; the ASCII ones first."""
+_ASCII_SPACES = sum(map(str.isascii, _ODD_SPACES))
 
 
 def replace_white_space(text: str) -> str:
     """The text with a space for each white-space character, of the same length."""
-    for char in _ODD_SPACES:  # most texts lack most of them: faster than a pattern for all
+    odd = _ODD_SPACES[:_ASCII_SPACES] if text.isascii() else _ODD_SPACES
+    for char in odd:  # most texts lack most of them: faster than a pattern for all
         text = text.replace(char, " ")
     return text
 

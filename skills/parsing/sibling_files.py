@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from skills import licences
 from skills.parsing import tooling
 from skills.record import SafetyFinding, SiblingFile
-from skills.scanner import MAX_FINDINGS, make_finding, scan_lines
+from skills.scanner import MAX_FINDINGS, make_finding, scan_lines, scan_scripts
 from skills.scanner.data_files import word_set
 from skills.scanner.rules.ordered_scripts import find_ordered_scripts
 from skills.scanner.rules.sibling_files import find_unreadable_files
@@ -90,9 +90,14 @@ def scan_files(
     unread = set(tooling.find_entrypoints(files)).difference(contents)
     found = [make_finding("unread", path=path) for path in sorted(unread)]
     found += find_unreadable_files(files)
-    for path, content in contents.items():
-        if not licences.is_licence_file(path):
-            found += scan_lines(content.decode("utf-8", "replace").splitlines(), 1, path)
+    texts = {
+        path: content.decode("utf-8", "replace").splitlines()
+        for path, content in contents.items()
+        if not licences.is_licence_file(path)
+    }
+    for path, text in texts.items():
+        found += scan_lines(text, 1, path)
+    found += set(scan_scripts(texts)).difference(found)
     found += find_ordered_scripts(lines, body_line, found)
     found.sort(key=lambda finding: -finding.level)
     return tuple(found[:MAX_FINDINGS])

@@ -9,6 +9,7 @@ from skills.scanner.scan import (
     make_finding,
     rescan,
     scan_lines,
+    scan_scripts,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "make_finding",
     "rescan",
     "scan_lines",
+    "scan_scripts",
 ]

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from skills.scanner.data_files import word_set
 
 Language = Literal["python", "javascript", "shell"]
+LANGUAGES: tuple[Language, ...] = ("python", "javascript", "shell")
 
 _LANGUAGES: dict[str, Language] = {
     **dict.fromkeys(word_set("python python3 py ipython"), "python"),
@@ -24,6 +25,7 @@ _ENDINGS: dict[str, Language] = {
     **dict.fromkeys(("js", "mjs", "cjs", "ts", "mts"), "javascript"),
     **dict.fromkeys(("sh", "bash", "zsh", "command"), "shell"),
 }
+PROGRAM_ENDINGS = tuple(f".{end}" for end, language in _ENDINGS.items() if language != "shell")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
 _COMMANDS = (
@@ -40,24 +42,40 @@ _EMBEDDED = re.compile(
     r"|\s-[ce]\s+(?P<quote>['\"])(?P<line>.*?)(?P=quote)(?=\s|$|[|;&)]))",
     re.DOTALL,
 )
+_INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.|[^"\\])*)"')
 
 
 class Code(NamedTuple):
-    """Code with the line (1-based) of the file that it begins in."""
+    """Code with the line (1-based) of the file that it begins in.
+
+    module: the name by which other scripts import a script.
+    """
 
     language: Language
     text: str
     first_line: int
+    module: str = ""
 
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
     """The code of a script, by its ending or its first line."""
+    if path.rpartition("/")[2] == "package.json":
+        yield from _find_install_scripts("\n".join(lines))
+        return
     language = _ENDINGS.get(path.rpartition(".")[2].lower())
     if language is None and lines and lines[0].startswith("#!"):
         program = lines[0].replace("/", " ").split()[-1]
         language = _LANGUAGES.get(program.rstrip("0123456789."))
     if language:
-        yield from _with_embedded(Code(language, "\n".join(lines), 1))
+        module = path.rpartition("/")[2].partition(".")[0]
+        yield from _with_embedded(Code(language, "\n".join(lines), 1, module))
+
+
+def _find_install_scripts(text: str) -> Iterator[Code]:
+    """The commands that npm runs when it installs a package."""
+    for found in _INSTALL_SCRIPT.finditer(text):
+        command = found[1].replace('\\"', '"').replace("\\n", "\n")
+        yield from _with_embedded(Code("shell", command, text.count("\n", 0, found.start()) + 1))
 
 
 def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from skills.filtered_pattern import FilteredPattern
 from skills.scanner.data_files import read_data_file
+from skills.scanner.words import Concept, Places
 
 _KINDS = ("hosts", "names", "sha256")
 
@@ -58,7 +58,7 @@ def use_additional_indicators(indicators: Indicators) -> None:
     """Scan for these indicators too from now on, in this process."""
     _Additional.indicators = indicators
     _known.cache_clear()
-    _pattern.cache_clear()
+    indicator_texts.cache_clear()
 
 
 @cache
@@ -67,18 +67,21 @@ def _known() -> Indicators:
 
 
 @cache
-def _pattern() -> FilteredPattern:
-    texts = sorted(_known().texts, key=len, reverse=True)
-    return FilteredPattern(rf"(?<![\w-])(?:{'|'.join(map(re.escape, texts))})(?![\w-])")
+def indicator_texts() -> Concept:
+    """All hosts and names of campaigns."""
+    concept = Concept()
+    concept.words = dict.fromkeys(_known().texts, False)
+    return concept
 
 
-def find_indicators(folded: str) -> Iterator[tuple[int, str]]:
-    """(offset, what) of the indicators in a text in lower case, once each."""
+def find_indicators(places: Places) -> Iterator[tuple[int, str]]:
+    """(offset, what) of the indicators in a text, once each."""
     seen = set()
-    for match in _pattern().finditer(folded):
-        if match[0] not in seen:
-            seen.add(match[0])
-            yield match.start(), f"{match[0]} of {_known().texts[match[0]]}"
+    for start, end in places.of_concept(indicator_texts()):
+        text = places.text[start:end]
+        if text not in seen:
+            seen.add(text)
+            yield start, f"{text} of {_known().texts[text]}"
 
 
 def find_campaign(sha256: str) -> str:

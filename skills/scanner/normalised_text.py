@@ -30,18 +30,6 @@ _MAX_QUOTATION = 300
 _SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
 _QUOTES = "\"'“‘「『«"
 _SPEECH_QUOTES = _QUOTES + "`*>|("
-_MAX_LIST = 2_000
-_LIST_ITEM = re.compile(r"\s{0,8}(?:[-*+]|\d{1,3}[.)])\s|\s{2}")
-_DONTS = re.compile(
-    r"^[#*\s]{0,8}(?:never|do not|don'ts?|avoid|red flags?|anti-?patterns?|prohibited|forbidden"
-    r"|common mistakes|禁止|不要|避免|红线|反模式)[^\n]{0,40}$"
-)
-_ATTACK_REACH = 200
-_CALLED_ATTACK = re.compile(
-    r"\b(?:injections?|jailbreaks?|attacks?|malicious|adversarial|suspicious|untrusted|(?:must"
-    r"|should) be (?:rejected|refused|reported|flagged)|as data)\b|_injection|注入|攻击|劫持|恶意"
-    r"|不可信|可疑|拒绝"
-)
 _NEGATION = re.compile(
     r"\b(?:never|don't|do not|must not|cannot|avoid|blocks?|blocked|den(?:y|ied|ies)|forbid(?:den)?"
     r"|prevents?|dangerous|detects?|detection|rejects?|refuses?|malicious|attacks?|attempts?"
@@ -69,24 +57,27 @@ class NormalisedText:
 
     def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
         """is_code: the file is a script, whose lines are no paragraphs."""
-        plain = [line if line.isascii() else _replace_characters(line) for line in lines]
-        whole = "\n".join(plain)
+        whole, plain = "\n".join(lines), list(lines)
+        if not whole.isascii():
+            plain = [line if line.isascii() else _replace_characters(line) for line in lines]
+            whole = "\n".join(plain)
         if not is_code:
             if _MAYBE_SPELT_OUT.search(whole):
                 whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
             whole = _SPACES.sub(" ", whole)
             plain = whole.split("\n")
         has_fences = not is_code and ("```" in whole or "~~~" in whole)
-        self._fenced = _fenced(plain, body_line) if has_fences else [is_code] * len(plain)
+        self.fenced = _fenced(plain, body_line) if has_fences else [is_code] * len(plain)
+        """Whether each line is in a fenced block, its fences included."""
         if not is_code:
-            whole = "".join(_join_lines(plain, self._fenced, body_line))
+            whole = "".join(_join_lines(plain, self.fenced, body_line))
         self.display = whole.replace("\\\n", "  ")
         self.folded = _lower_same_length(self.display)
         self.spaced = replace_white_space(self.folded)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
-        self._is_code = is_code
+        self.is_code = is_code
 
     def line_at(self, offset: int) -> int:
         """The line (1-based) of a character."""
@@ -101,7 +92,7 @@ class NormalisedText:
 
     def in_code(self, offset: int) -> bool:
         """Whether a character is in a fenced block."""
-        return self._fenced[self.line_at(offset) - 1]
+        return self.fenced[self.line_at(offset) - 1]
 
     def is_quoted(self, offset: int, *, in_code: bool) -> bool:
         """Whether the match at this offset is quoted. With `in_code`, a fenced block counts as a
@@ -120,14 +111,9 @@ class NormalisedText:
         return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
 
     def is_negated(self, offset: int) -> bool:
-        """Whether the sentence before the offset, or the words that introduce the list that it is
-        in, warn against what follows."""
+        """Whether the sentence before the offset, or the heading above it, warns against it."""
         before = self.sentence_before(offset, _NEGATION_REACH)
-        return (
-            bool(_NEGATION.search(before))
-            or self._is_in_list_of_donts(offset)
-            or self._is_under_attack_heading(offset)
-        )
+        return bool(_NEGATION.search(before)) or self._is_under_attack_heading(offset)
 
     def _is_under_attack_heading(self, offset: int) -> bool:
         """Whether the last heading before the offset announces attacks or what not to do."""
@@ -146,27 +132,9 @@ class NormalisedText:
     @cached_property
     def sentences(self) -> list[int]:
         """Offset of each sentence, of a script each line."""
-        if self._is_code:
+        if self.is_code:
             return self._starts[:-1]
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
-
-    def fenced_lines(self) -> list[bool]:
-        """Whether each line is in a fenced block, its fences included."""
-        return self._fenced
-
-    def _is_in_list_of_donts(self, offset: int) -> bool:
-        line = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset]
-        if not _LIST_ITEM.match(line):
-            return False
-        above = self.folded[max(0, offset - _MAX_LIST) : offset].split("\n")[:-1]
-        lead = next((one for one in reversed(above) if one and not _LIST_ITEM.match(one)), "")
-        return bool(_DONTS.search(lead))
-
-    def is_called_attack(self, offset: int) -> bool:
-        """Whether the line of a match says after it that such text is an attack."""
-        end = self.folded.find("\n", offset)
-        end = min(end if end >= 0 else len(self.folded), offset + _ATTACK_REACH)
-        return bool(_CALLED_ATTACK.search(self.folded, offset, end))
 
     def sentence_before(self, offset: int, max_characters: int) -> str:
         """The part of the sentence before the offset, at most `max_characters`."""
@@ -184,16 +152,13 @@ def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) ->
     """Each line with its separator: a space within a paragraph, else a line feed."""
     for number, line in enumerate(lines[:-1], start=1):
         following = lines[number]
-        if fenced[number - 1] or fenced[number]:
+        in_head = number + 1 < body_line
+        if fenced[number - 1] or fenced[number] or _OWN_LINE.match(following):
             goes_on = False
-        elif number + 1 < body_line:
-            goes_on = following[:1] == " " and not _OWN_LINE.match(following)
+        elif in_head:
+            goes_on = following[:1] == " "
         else:
-            goes_on = (
-                bool(line)
-                and number >= body_line
-                and not (_HEADING.match(line) or _OWN_LINE.match(following))
-            )
+            goes_on = bool(line) and number >= body_line and not _HEADING.match(line)
         yield line + (" " if goes_on else "\n")
     yield from lines[-1:]
 
@@ -207,12 +172,9 @@ def _fenced(lines: Sequence[str], body_line: int) -> list[bool]:
     inside, mark = [], ""
     for number, line in enumerate(lines, start=1):
         fence = _FENCE.match(line) if number >= body_line else None
-        if not mark and fence:
-            mark = fence.group(1)
-            inside.append(True)
-        elif mark and fence and fence.group(1).startswith(mark):
+        inside.append(bool(mark or fence))
+        if fence and not mark:
+            mark = fence[1]
+        elif fence and fence[1].startswith(mark):
             mark = ""
-            inside.append(True)
-        else:
-            inside.append(bool(mark))
     return inside

@@ -6,29 +6,31 @@ the text warns against, is a level lower for each of the two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
-from skills.scanner.code_blocks import Code, find_blocks, find_script
+from skills.required_words import replace_white_space
+from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
+from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.sources import is_known_installer
-from skills.scanner.indicators import find_indicators
+from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.reading import Reading
-from skills.scanner.rule import OrderRule, PatternRule, list_rules
+from skills.scanner.rule import list_rules
 from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.flows import find_flows
-from skills.scanner.rules.hidden_text import find_hidden_characters, find_hidden_comments
+from skills.scanner.rules.hidden_text import find_hidden_characters
 from skills.scanner.rules.orders import ORDER_RULES
-from skills.scanner.rules.packages import find_packages
-from skills.scanner.rules.prerequisites import PREREQUISITE_RULES
-from skills.scanner.word_filter import WordFilter
+from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_list
+from skills.scanner.text_rule import TextRule
+from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 5
+SCANNER_VERSION = 6
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -38,9 +40,8 @@ MAX_PER_RULE = 20
 MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
-_PATTERNS = COMMAND_RULES
-_ORDERS = ORDER_RULES + PREREQUISITE_RULES
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
+_TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
 class _Found(NamedTuple):
@@ -58,18 +59,44 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     text. Reasons have no control characters and limited length.
     """
     codes = tuple(find_script(path, lines)) if path else ()
-    text = NormalisedText(lines, body_line, is_code=bool(codes))
-    findings = {_to_finding(one, path) for one in _find_all(lines, text, codes)}
+    text = NormalisedText(lines, body_line, is_code=bool(codes) or is_package_list(path))
+    findings = {_to_finding(one, path) for one in _find_all(lines, text, codes, path)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
+
+
+def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
+    """The findings in what flows from one script of a skill to another. contents: path -> lines."""
+    programs = {path: lines for path, lines in contents.items() if path.endswith(PROGRAM_ENDINGS)}
+    whole = replace_white_space("\n".join(map("\n".join, programs.values())).lower())
+    if len(programs) < 2 or not _secret_files().find(whole):
+        return
+    codes: list[Code] = []
+    starts, paths = [0], [*programs]
+    for path, lines in programs.items():
+        codes += [
+            code._replace(first_line=code.first_line + starts[-1])
+            for code in find_script(path, lines)
+        ]
+        starts.append(starts[-1] + len(lines))
+    modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
+    if not modules or not re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole):
+        return
+    words = _words(indicator_texts()).find(whole)
+    if any(may_have_flows(code.language, words.keys()) for code in codes):
+        for line, rule in find_flows(codes):
+            place = bisect_left(starts, line) - 1
+            quote = contents[paths[place]][line - starts[place] - 1].strip()
+            yield make_finding(rule, line - starts[place], paths[place], quote)
 
 
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
     text = NormalisedText(lines, len(lines) + 1)
-    found = [*_find_hidden(lines, text), *_find_encoded(text)]
-    patterns = [one for one in _PATTERNS if one.speech and _is_spoken(one.rule)]
-    found += _find_in_words(text, patterns, [one for one in _ORDERS if _is_spoken(one.rule)])
+    hidden = find_hidden_characters(lines)
+    found = [_Found("hidden-characters", level, line, what) for line, level, what in hidden]
+    found += _find_encoded(text)
+    found += _find_in_words(text, _find_places(text), spoken_only=True)
     return tuple(_to_finding(one, "") for one in found)
 
 
@@ -105,56 +132,84 @@ def escape_excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
-@cache
-def _is_spoken(rule: str) -> bool:
-    return list_rules()[rule].kind in _SPOKEN_KINDS
+def _is_spoken(rule: TextRule) -> bool:
+    """Whether a rule is about words to the reader, which a script or a block may hold too."""
+    return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
 
 
 def _find_all(
-    lines: Sequence[str], text: NormalisedText, codes: Sequence[Code]
+    lines: Sequence[str], text: NormalisedText, codes: Sequence[Code], path: str
 ) -> Iterator[_Found]:
-    yield from _find_hidden(lines, text)
-    spoken = [one for one in _ORDERS if _is_spoken(one.rule)]
-    yield from _find_in_words(text, _PATTERNS, spoken if codes else _ORDERS)
-    for package in find_packages(text):
+    for line, level, what in find_hidden_characters(lines):
+        yield _Found("hidden-characters", level, line, what)
+    places = _find_places(text)
+    yield from _find_in_words(text, places)
+    for package in find_packages(text, places, path):
         yield _weigh(text, package.rule, package.start, package.quote, speech=False)
-    for start, quote in find_indicators(text.folded):
+    for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    for line, rule in find_flows(codes or find_blocks(lines, text.fenced_lines())):
+    languages = [one for one in LANGUAGES if may_have_flows(one, places.words)]
+    if languages and not codes:
+        codes = tuple(find_blocks(lines, text.fenced))
+    for line, name in find_flows([code for code in codes if code.language in languages]):
         quote = lines[min(line, len(lines)) - 1].strip()
         start = text.offset_of(line)
         if not text.in_code(start):  # what introduces a command in a span of text counts
             start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
-        yield _weigh(text, rule, start, quote, speech=False)
+        yield _weigh(text, name, start, quote, speech=False)
     yield from _find_encoded(text)
 
 
-def _find_hidden(lines: Sequence[str], text: NormalisedText) -> Iterator[_Found]:
-    for line, level, what in find_hidden_characters(lines):
-        yield _Found("hidden-characters", level, line, what)
-    for start, level, what in find_hidden_comments(text):
-        yield _Found("hidden-comment", level, text.line_at(start), what)
-
-
 def _find_in_words(
-    text: NormalisedText, patterns: Iterable[PatternRule], orders: Iterable[OrderRule]
+    text: NormalisedText, places: Places, *, spoken_only: bool = False
 ) -> Iterator[_Found]:
-    reading = Reading(text, _word_filter())
-    for rule in patterns:
-        for start, end in islice(reading.find_pattern(rule), MAX_PER_RULE):
+    for rule in _find_candidates(places):
+        spoken = _is_spoken(rule)
+        if not spoken and (spoken_only or (rule.spoken and text.is_code)):
+            continue
+        for start, end in islice(rule.find(places), MAX_PER_RULE):
+            if rule.spoken and not spoken and text.in_code(start):
+                continue  # code is read for what flows where
             quote = text.display[start:end]
             known = rule.rule == "powershell-download" and is_known_installer(quote)
             name = "known-download-run" if known else rule.rule
-            yield _weigh(text, name, start, quote, speech=rule.speech)
-    for order in orders:
-        for start, end in islice(reading.find_order(order), MAX_PER_RULE):
-            yield _weigh(text, order.rule, start, text.display[start:end], speech=order.spoken)
+            yield _weigh(text, name, start, quote, speech=rule.spoken)
+
+
+def _find_candidates(places: Places) -> Iterator[TextRule]:
+    """The rules of which a text has a word of the first idea."""
+    by_clue = _rules_by_clue()
+    numbers = set(by_clue[""])
+    for word in places.words:
+        numbers.update(by_clue.get(word, ()))
+    return (_TEXT_RULES[number] for number in sorted(numbers))
 
 
 @cache
-def _word_filter() -> WordFilter:
-    ways = [way for rule in _PATTERNS for way in rule.ways]
-    return WordFilter(ways + [way for rule in _ORDERS for way in rule.concepts[0].ways])
+def _rules_by_clue() -> Mapping[str, Sequence[int]]:
+    """Numbers of rules by the words of their first ideas; "" are those that require none."""
+    rules: dict[str, list[int]] = {"": []}
+    for number, rule in enumerate(_TEXT_RULES):
+        for concept in rule.ideas[0]:
+            for clue in concept.clues or [""]:
+                rules.setdefault(clue, []).append(number)
+    return rules
+
+
+def _find_places(text: NormalisedText) -> Places:
+    return Places(text.folded, text.sentences, _words(indicator_texts()).find(text.spaced))
+
+
+@cache
+def _words(indicators: Concept) -> WordFinder:
+    concepts = {one for rule in _TEXT_RULES for group in rule.ideas for one in group}
+    concepts.update(rule.unless for rule in _TEXT_RULES if rule.unless)
+    return WordFinder((*concepts, indicators, INSTALLS), FLOW_WORDS)
+
+
+@cache
+def _secret_files() -> WordFinder:
+    return WordFinder((), SECRET_FILES)
 
 
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
@@ -162,7 +217,7 @@ def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: b
     quoted = text.is_quoted(start, in_code=speech)
     if speech and "`" in quote and text.folded[start - 1 : start] == "`":
         quoted = False  # only a word of it, such as the name of a file
-    refused = text.is_negated(start) or (quoted and text.is_called_attack(start))
+    refused = text.is_negated(start)
     of_attacks = text.is_about_attacks and (quoted if speech else quoted or refused)
     level = max(1, list_rules()[rule].level - (quoted + refused + of_attacks))
     return _Found(rule, level, text.line_at(start), quote)
@@ -173,9 +228,9 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
-        found = [*_find_in_words(inner, _PATTERNS, _ORDERS)]
+        found = [*_find_in_words(inner, _find_places(inner))]
         found += [
-            _Found(rule, 3, line, "") for line, rule in find_flows(find_script("x.sh", lines))
+            _Found(rule, 3, line, "") for line, rule in find_flows([*find_script("x.sh", lines)])
         ]
         line = text.line_at(start)
         for one in found[:MAX_PER_RULE]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from skills.scanner.data_files import matches_host, read_list, word_set
-from skills.scanner.flow.values import EMPTY, Label, Value, of_label
+from skills.scanner.flow.labels import NONE, Labels
 
 _SECRET_PATH = re.compile(
     r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))"
@@ -15,12 +15,13 @@ _SECRET_PATH = re.compile(
     r"|\bcookies\.sqlite\b|/(?:Default|Profile \d)/(?:Network/)?Cookies\b|login\.keychain"
     r"|Library/Keychains|(?:Exodus|Electrum|Ethereum|Atomic|Ledger Live|Bitcoin)[/\\]"
     r"|\.(?:electrum|bitcoin|ethereum|solana|config/solana)[/\\]|\.kdbx\b|/proc/(?:self"
-    r"|\d+)/environ",
+    r"|\d+)/environ|\.(?:bash|zsh)_history\b|\*\.(?:pem|key|kdbx|p12)\b"
+    r"|\.(?:claude(?:/\.credentials)?|codex/auth)\.json\b",
     re.IGNORECASE,
 )
 _SETTINGS_PATH = re.compile(
     r"(?:^|[/\\@\s\"'=])\.env(?:\.(?:local|prod\w*|dev\w*))?$|(?:^|[/\\~])\.(?:npmrc|pypirc|netrc"
-    r"|git-credentials|vault-token|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
+    r"|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
     re.IGNORECASE,
 )
 _HOME_PATH = re.compile(r"^(?:~|\$HOME|\$\{HOME\}|C:\\?|/home|/Users|/root)/?\*?$")
@@ -31,12 +32,19 @@ _LOCAL = re.compile(
     r"|^[\w.-]+\.(?:local|lan|internal|test)(?::|$)|^[\w-]+(?::\d+)?$"
 )
 
+HOME = frozenset({"home path"})
+ENVIRONMENT = frozenset({"environment"})
+VARIABLES = {
+    **dict.fromkeys(("os.environ", "environ", "process.env", "Deno.env"), ENVIRONMENT),
+    **dict.fromkeys(("sys.argv", "process.argv", "Deno.args"), frozenset({"argument"})),
+}
 # Functions by their last names, in Python and JavaScript; "requests." stands for all of a module.
 NETWORK = word_set(
     "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
     "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
     "axios.get axios.request got got.post needle.post superagent.post http.request https.request "
-    "https.get http.get sendBeacon Request request.post urllib.request.Request"
+    "https.get http.get sendBeacon Request request.post request.Request resolver.resolve "
+    "dns.resolve dns.lookup socket.gethostbyname"
 )
 CONNECTION = word_set(
     "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
@@ -50,12 +58,12 @@ SENDING_METHODS = word_set(
 )
 READING = word_set(
     "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
-    "copytree make_archive add write move walk glob load loads cpSync copyFileSync file text "
-    "FormData append parse read_csv dotenv_values connect"
+    "copytree make_archive add write walk glob load cpSync copyFileSync file read_csv "
+    "dotenv_values connect"
 )
 COPYING = word_set(
-    "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve "
-    "writeFileSync writeFile"
+    "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve writeFileSync "
+    "writeFile"
 )
 DECODING = word_set("b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode")
 EXECUTING = word_set("exec eval Function runInThisContext runInNewContext runInContext")
@@ -65,39 +73,96 @@ RUNNING = word_set(
     "create_subprocess_shell create_subprocess_exec getoutput"
 )
 DELETING = word_set("rmtree rmSync rmdirSync rimraf")
+SERVICES = {
+    "GITHUB": "github",
+    "GH": "github",
+    "GITLAB": "gitlab",
+    "OPENAI": "openai",
+    "ANTHROPIC": "anthropic",
+    "AWS": "amazonaws",
+    "GEMINI": "googleapis",
+    "GOOGLE": "google",
+    "AZURE": "azure",
+    "STRIPE": "stripe",
+    "SLACK": "slack",
+    "NPM": "npm",
+    "PYPI": "pypi",
+    "HF": "huggingface",
+    "DATABASE": "",
+    "SSH": "",
+}
+"""Well-known services by how the names of their variables begin, with what their hosts hold."""
+_SERVICE_KEY = re.compile(rf"({'|'.join(SERVICES)})_(?:\w+_)?(?:TOKEN|KEY|SECRET|PASSWORD|URL)$")
 HARMLESS = word_set(
     "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
     "getsize access debug info warning error load_dotenv set_defaults add_argument"
 )
 
 
-def label_path(text: str) -> Value:
-    """The labels of a path, EMPTY for any other text."""
+def label_path(text: str) -> Labels:
+    """The labels of a path, NONE for any other text."""
     if len(text) > 300 or "\n" in text:
-        return EMPTY
-    labels: list[Label] = []
+        return NONE
     if _SECRET_PATH.search(text):
-        labels.append("secret path")
-    elif _SETTINGS_PATH.search(text):
-        labels.append("settings path")
-    elif _HOME_PATH.match(text):
-        labels.append("home path")
-    return of_label(*labels) if labels else EMPTY
+        return frozenset({"secret path"})
+    if _SETTINGS_PATH.search(text):
+        return frozenset({"settings path"})
+    return HOME if _HOME_PATH.match(text) else NONE
 
 
-def label_download(text: str) -> Value:
-    """The label of what is fetched from the address in a text, which may be in a variable; EMPTY
+def label_variable(name: str) -> Labels:
+    """The label of the key of a well-known service in a variable of the environment, else NONE."""
+    service = _SERVICE_KEY.match(name)
+    return frozenset({f"key of {service[1]}"}) if service else NONE
+
+
+def is_foreign_key(label: str, address: str) -> bool:
+    """Whether a label is of the key of a service to which an address does not belong."""
+    service = label.removeprefix("key of ")
+    found = _ADDRESS.search(address)
+    if service == label or found is None or "$" in found[1] or is_local(address):
+        return False
+    return not SERVICES[service] or SERVICES[service] not in found[1].lower()
+
+
+def label_download(text: str) -> Labels:
+    """The label of what is fetched from the address in a text, which may be in a variable; NONE
     without an address and for a local one."""
     address = _ADDRESS.search(text)
     if address is None:
-        return of_label("download") if "$" in text or ("://" not in text and not text) else EMPTY
+        return NONE if text and "$" not in text and not is_host(text) else frozenset({"download"})
     host = address[1].lower()
     if _LOCAL.match(host):
-        return EMPTY
+        return NONE
     if _BARE.match(host):
-        return of_label("bare download")
+        return frozenset({"bare download"})
     known = matches_host(host, address[2], read_list("hosts.json", "installers"))
-    return of_label("known download" if known else "download")
+    return frozenset({"known download" if known else "download"})
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is an address without a scheme, with a path."""
+    return bool(re.match(r"[\w-]+(?:\.[\w-]+)+/\S", text))
+
+
+def is_network(name: str) -> bool:
+    """Whether a function, by its name as written, sends or fetches something by itself."""
+    owner, _, last = name.rpartition(".")
+    return last in NETWORK or f"{owner.rpartition('.')[2]}.{last}" in NETWORK
+
+
+def label_result(name: str, text: str) -> Labels:
+    """The labels of what a function makes itself. text: the literals among its arguments."""
+    last = name.rpartition(".")[2]
+    if last in ("home", "homedir"):
+        return HOME
+    if last == "parse_args":
+        return frozenset({"argument"})
+    if last in CONNECTION or name in CONNECTION:
+        return frozenset({"connection"}) | (label_download(text) if is_network(name) else NONE)
+    if last in DECODING or (name == "Buffer.from" and "base64" in text):
+        return frozenset({"decoded"})
+    return label_download(text) if is_network(name) else NONE
 
 
 def is_local(text: str) -> bool:
@@ -111,4 +176,4 @@ def is_known_installer(text: str) -> bool:
     whole = (
         text if "://" in text else re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
     )
-    return "known download" in label_download(whole).labels
+    return "known download" in label_download(whole)

@@ -1,4 +1,4 @@
-"""Finds orders of a SKILL.md to run a script that sends or deletes files.
+"""Finds orders of a SKILL.md to run a script that sends, encrypts or deletes files.
 
 Each half is common: scripts that upload the file that they are given, and steps that must not be
 skipped. Together they make a deed of every task.
@@ -6,24 +6,27 @@ skipped. Together they make a deed of every task.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from skills.record import SafetyFinding
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.rule import find_rule, list_rules, make_concept
-from skills.scanner.rules.concepts import STANDING
+from skills.scanner.rule import find_rule, list_rules
+from skills.scanner.rules.concepts import PRETEXT, STANDING
+from skills.scanner.words import Concept, Places, WordFinder
 
 _DEEDS = frozenset({"file-sent", "home-deleted", "deletes-system", "encrypts-files"})
-_ORDERED = make_concept(
-    "must always required mandatory ensure important remember finally after before once every each "
-    "automatically silently do_not_skip never_skip make_sure",
-    chinese="必须 务必 始终 之后 之前 确保 不要跳过",
+_ORDER = Concept(
+    "must always required mandatory ensure important remember finally after before once every "
+    "each automatically silently do_not_skip never_skip make_sure when whenever first last_step "
+    "必须 务必 始终 之后 之前 确保 不要跳过",
 )
-_BY_CHOICE = make_concept(
-    "if optional optionally can may user_wants user_asks user_requests user_confirms on_request",
-    chinese="如果 可选 可以 用户要求",
+_OPENLY = Concept(
+    "upload~ send~ publish~ submit~ if optional optionally can may user_wants user_asks "
+    "user_requests user_confirms on_request 如果 可选 可以 用户要求"
 )
+_ORDERED = (_ORDER, STANDING, PRETEXT)
+_WORDS = WordFinder((*_ORDERED, _OPENLY))
 
 
 def find_ordered_scripts(
@@ -41,14 +44,16 @@ def find_ordered_scripts(
     if not deeds:
         return
     text = NormalisedText(lines, body_line)
+    places = Places(text.folded, text.sentences, _WORDS.find(text.spaced))
     rule = list_rules()["ordered-script"]
-    for start, end in pairwise([*text.sentences, len(text.folded)]):
-        if _BY_CHOICE.search(text.folded, start, end):
-            continue
-        if not any(one.search(text.folded, start, end) for one in (_ORDERED, STANDING)):
-            continue
-        for path, deed in [*deeds.items()]:
-            at = text.folded.find(path.rpartition("/")[2].lower(), start, end)
-            if at >= 0 and not text.is_negated(at):
-                del deeds[path]
+    for path, deed in deeds.items():
+        name = path.rpartition("/")[2].lower()
+        for found in re.finditer(rf"(?<![\w.-]){re.escape(name)}\b", text.folded):
+            near, alone = places.sentences(found.span(), 1), places.sentences(found.span(), 0)
+            if (
+                any(places.nearest(one, found.span(), *near) for one in _ORDERED)
+                and not places.nearest(_OPENLY, found.span(), *alone)
+                and not text.is_negated(found.start())
+            ):
                 yield SafetyFinding(rule.kind, rule.level, deed.line, rule.reason, path)
+                break

@@ -1,39 +1,61 @@
-"""Rules for orders in words: concepts that honest skills do not bring together in a sentence.
+"""Rules for orders in words: ideas that honest skills do not bring together in a sentence.
 
-A list of phrases finds its own examples. Each rule here says which ideas must meet; the ideas are
-in `skills.scanner.rules.concepts`.
+A list of phrases finds its own examples. Each rule here says which ideas must meet; the words for
+them are in `skills.scanner.rules.concepts`.
 """
 
 from __future__ import annotations
 
-from skills.scanner.rule import OrderRule
 from skills.scanner.rules import concepts as c
+from skills.scanner.text_rule import make_rule as _rule
+
+_HIDDEN = (c.SILENCE, c.COVER_STORY, c.UNASKED, c.SECRETLY)
 
 ORDER_RULES = (
-    OrderRule("override-instructions", (c.OVERRIDES,), unless=c.STYLE),
-    OrderRule("claims-precedence", (c.OUTRANKS,)),
-    OrderRule(
-        "order-to-send-secrets", (c.SENDS, c.SECRETS, c.TO_ADDRESS), ordered=True, unless=c.HEADER
+    _rule("override-instructions", c.DROPS, c.EARLIER, c.GUIDANCE, unless=c.STYLE, within=70),
+    _rule("override-instructions", c.UNBOUND),
+    _rule("claims-precedence", c.OUTRANKS, c.SELF, c.PERSON, within=120),
+    _rule(
+        "order-to-send-secrets",
+        (c.SENDS, c.INCLUDES),
+        c.SECRETS,
+        c.OUTSIDE,
+        unless=c.LOGIN,
+        follows=200,
     ),
-    OrderRule("order-to-send-secrets", (c.SECRETS_ZH, c.SENDS_ZH, c.TO_ADDRESS), ordered=True),
-    OrderRule("hidden-act", (c.SECRETLY,)),
-    OrderRule("hidden-act", (c.SILENCE, c.SENDS, c.ADDRESS), reach=1),
-    OrderRule("hidden-act", (c.SILENCE, c.SECRETS, c.SENDS), reach=1),
-    OrderRule("keep-from-user", (c.SILENCE,)),
-    OrderRule("standing-order-to-send", (c.STANDING, c.SENDS_OUT, c.ADDRESS)),
-    OrderRule("standing-order-to-send", (c.STANDING, c.UPLOAD_COMMAND), reach=3, ordered=True),
-    OrderRule("order-to-send-private-data", (c.PRIVATE, c.SENDS_OUT, c.ADDRESS)),
-    OrderRule(
-        "host-controls-off", (c.SWITCHES_OFF, c.HOST_CONTROLS), ordered=True, unless=c.CONDITION
+    _rule("order-to-send-secrets", c.EXFILTRATES, c.SECRETS, within=60),
+    _rule("hidden-act", c.ACTS_SECRETLY),
+    _rule("hidden-act", (c.SILENCE, c.COVER_STORY), c.SENDS, c.OUTSIDE, reach=1),
+    _rule("keep-from-user", (c.SILENCE, c.COVER_STORY)),
+    _rule("standing-order-to-send", c.STANDING, c.SENDS, c.DATA, c.OUTSIDE, unless=c.CONSENT),
+    _rule(
+        "standing-order-to-send", c.PRETEXT, c.SENDS, c.DATA, c.OUTSIDE, unless=c.CONSENT, reach=1
     ),
-    OrderRule("checks-off", (c.CHECKS, c.SWITCHES_OFF, c.FOR_GOOD), unless=c.CONDITION),
-    OrderRule("writes-steering-file", (c.STEERING_FILES, c.WRITES, c.UNSEEN)),
-    OrderRule(
-        "obeys-fetched-text", (c.FETCHES, c.ADDRESS, c.OBEYS), ordered=True, unless=c.DOCUMENTATION
+    _rule("standing-order-to-send", c.UPLOAD_COMMAND, (c.STANDING, c.PRETEXT), reach=3),
+    _rule("order-to-send-private-data", c.PRIVATE, c.SENDS, c.OUTSIDE, unless=c.CONSENT),
+    _rule("order-to-send-private-data", c.UNASKED, c.SENDS, c.OUTSIDE, reach=1),
+    _rule("host-controls-off", c.SWITCHES_OFF, c.CONTROLS, unless=c.CONDITION, follows=70),
+    _rule("checks-off", c.SWITCHES_OFF, c.CHECKS, c.FOR_GOOD, unless=c.CONDITION, within=120),
+    _rule("checks-off", c.OPENS_UP, c.STEERING_FILES, unless=c.CONDITION),
+    _rule("writes-steering-file", c.STEERING_FILES, c.WRITES, _HIDDEN, within=200),
+    _rule("writes-steering-file", c.STEERING_FILES, c.OUTSIDE, c.OBEYS, reach=2, within=400),
+    _rule("obeys-fetched-text", c.FETCHES, c.OUTSIDE, c.OBEYS, unless=c.DOCUMENTATION, follows=300),
+    _rule("order-to-destroy", c.ERASES, c.PRECIOUS, unless=c.CONDITION, follows=50),
+    _rule("order-to-destroy", c.ENCRYPTS, c.USER_FILES, c.RANSOM, reach=1),
+    _rule("wipes-traces", c.ERASES, c.TRACES, unless=c.CONDITION, follows=60),
+    _rule(
+        "against-other-skills",
+        (c.DROPS, c.SWITCHES_OFF),
+        c.OTHER_SKILLS,
+        unless=c.CONDITION,
+        follows=40,
     ),
-    OrderRule("order-to-destroy", (c.DESTROYS,), unless=c.CONDITION),
-    OrderRule("wipes-traces", (c.WIPES,), unless=c.CONDITION),
-    OrderRule("against-other-skills", (c.AGAINST_OTHERS,)),
-    OrderRule("obeys-encoded-text", (c.DECODES_AND_OBEYS,)),
-    OrderRule("redirects-payment", (c.ACCOUNTS, c.REPLACES)),
+    _rule("obeys-encoded-text", c.DECODES),
+    _rule("redirects-payment", c.ACCOUNTS, c.ACCOUNT_NUMBER, within=120),
+    _rule("asks-for-secrets", c.ASKS_FOR, c.LOGIN_SECRET, c.OUTSIDE, reach=1),
+    _rule("archive-with-password", c.ARCHIVE, c.DOWNLOADS, c.PASSWORD_GIVEN, reach=1, spoken=False),
+    _rule("paste-in-terminal", c.TERMINAL, c.COPIES, c.PAGE, reach=1, spoken=False),
+    _rule("fake-prerequisite", c.PROGRAM, c.NEEDED, c.RUNS, reach=2, spoken=False),
+    _rule("hidden-comment", c.COMMENT_WITH_ORDER),
+    _rule("hidden-comment", c.HIDDEN_STYLE, (c.SENDS, c.INCLUDES, c.OBEYS, c.DROPS), reach=1),
 )

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from skills.filtered_pattern import FilteredPattern
 from skills.scanner.data_files import matches_host, read_list
 from skills.scanner.normalised_text import NormalisedText
+from skills.scanner.words import Concept, Places
 
 FOREIGN_PACKAGE = "foreign-package"
 UNSAFE_PACKAGE = "package-from-bare-address"
 TYPOSQUAT = "imitated-package"
 
 _TOOL = r"(?:python3?\s-m\s)?(?:pip3?|uv\spip|uv|pipx|poetry|npm|pnpm|yarn|bun|gem|cargo)"
-_INSTALL = FilteredPattern(
-    rf"\b{_TOOL}\s(?:install|add|i|tool\sinstall|config\sset\sregistry)\s([^\n;&|#]{{1,400}})"
-)
+_VERB = r"(?:install|add|i|tool\sinstall|config\sset\sregistry)"
+INSTALLS = Concept("", rf"\b{_TOOL}\s{_VERB}\s[^\n;&|#]{{1,400}}")
+_COMMAND = re.compile(rf"{_TOOL}\s{_VERB}\s")
 _ADDRESS = re.compile(
     r"(?:git\+)?(https?|ssh|git)://(?:[^\s@/]{1,80}@)?([^\s/\"'`<>)]{3,100})(/[^\s\"'`<>)]{0,200})?"
 )
@@ -30,6 +29,13 @@ _PRIVATE = re.compile(
 _BARE = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?$")
 _NAME = re.compile(r"(?<!\S)[\"']?(?!-)(?:@[\w.-]{1,40}/)?([a-z][a-z0-9._-]{3,40})")
 _PROSE = re.compile(r"`|\s(?:or|and|from|see|then|with|at|to|for)\s|[。，（(]|\.\s")
+_LISTS = {
+    "requirements.txt": re.compile(r"(?m)^([^#\n]{3,200})"),
+    "package.json": re.compile(
+        r'"[@\w./-]{1,80}"\s*:\s*"((?:git\+)?(?:https?|git)://[^"\s]{3,200}\.(?:tgz|tar\.gz|zip))"'
+    ),
+}
+"""Files that list packages, and each of these in them."""
 _MIN_NAME_LENGTH = 5
 _LONG = 7
 _MAX_MATCHES = 20
@@ -43,21 +49,37 @@ class FoundPackage(NamedTuple):
     quote: str
 
 
-def find_packages(text: NormalisedText) -> Iterator[FoundPackage]:
-    """Packages in install commands of a raw address, a foreign index, or an imitated name."""
-    if not _INSTALL.may_match(text.spaced):
-        return
-    for command in islice(_INSTALL.pattern.finditer(text.folded), _MAX_MATCHES * 5):
-        arguments = _PROSE.split(command[1], 1)[0]
+def find_packages(text: NormalisedText, places: Places, path: str = "") -> Iterator[FoundPackage]:
+    """Packages in install commands of a raw address, a foreign index, or an imitated name.
+
+    path: of the file, which may be a list of packages.
+    """
+    for start, arguments in islice(_find_lists(text, places, path), _MAX_MATCHES * 5):
         for address in islice(_ADDRESS.finditer(arguments), _MAX_MATCHES):
             rule = _judge_address(address[1], address[2], address[3] or "/")
             if rule is not None:
-                yield FoundPackage(rule, command.start(1) + address.start(), address[0])
+                yield FoundPackage(rule, start + address.start(), address[0])
         for name in islice(_NAME.finditer(arguments), _MAX_MATCHES):
             meant = _find_intended_name(name[1].rstrip(".,"))
             if meant:
-                at = command.start(1) + name.start(1)
-                yield FoundPackage(TYPOSQUAT, at, f"{name[1]} for {meant}")
+                yield FoundPackage(TYPOSQUAT, start + name.start(1), f"{name[1]} for {meant}")
+
+
+def is_package_list(path: str) -> bool:
+    """Whether a file lists packages, and nothing else."""
+    return path.rpartition("/")[2].lower() in _LISTS
+
+
+def _find_lists(text: NormalisedText, places: Places, path: str) -> Iterator[tuple[int, str]]:
+    """Offset and text of what is installed: arguments of commands, lines of lists of packages."""
+    for start, end in places.of_concept(INSTALLS):
+        arguments = text.folded[start:end]
+        skipped = _COMMAND.match(arguments)
+        if skipped:
+            yield start + skipped.end(), _PROSE.split(arguments[skipped.end() :], 1)[0]
+    lines = _LISTS.get(path.rpartition("/")[2].lower())
+    if lines is not None:
+        yield from ((line.start(1), line[1]) for line in lines.finditer(text.folded))
 
 
 def _judge_address(scheme: str, host: str, path: str) -> str | None:
@@ -71,39 +93,33 @@ def _judge_address(scheme: str, host: str, path: str) -> str | None:
     return None if known or scheme in ("ssh", "git") else FOREIGN_PACKAGE
 
 
-@cache
-def _known_by_length() -> list[str]:
-    names = [one for one in read_list("packages.json", "known") if len(one) >= _MIN_NAME_LENGTH]
-    return sorted(names, key=lambda one: (-len(one), one))
-
-
 def _find_intended_name(name: str) -> str:
     """The known name that is one letter away from `name`, "" for none."""
+    known = read_list("packages.json", "known")
     pieces = {name, *re.split(r"[-_]", name)}
-    if not pieces.isdisjoint(read_list("packages.json", "known")):
+    if not pieces.isdisjoint(known):
         return ""
-    for piece in sorted(pieces.difference(read_list("packages.json", "legitimate"))):
-        if len(piece) >= _MIN_NAME_LENGTH:
-            for known in _known_by_length():
-                if _is_typo_of(piece, known, whole=piece == name):
-                    return known
-    return ""
+    suspects = sorted(pieces.difference(read_list("packages.json", "legitimate")))
+    meant = (one for piece in suspects for one in known if _is_typo_of(piece, one, piece == name))
+    return max(meant, key=len, default="")
 
 
-def _is_typo_of(name: str, known: str, *, whole: bool) -> bool:
-    """Whether `name` is `known` with two letters swapped or one doubled, or, with `whole`, with a
-    letter omitted, added or changed."""
-    if abs(len(name) - len(known)) > 1:
+def _is_typo_of(name: str, known: str, is_whole: bool) -> bool:
+    """Whether `name` is `known` with two letters swapped or, if both are long, one letter changed,
+    added or left out."""
+    if min(len(name), len(known)) < _MIN_NAME_LENGTH or abs(len(name) - len(known)) > 1:
         return False
-    start = 0
-    while start < min(len(name), len(known)) and name[start] == known[start]:
-        start += 1
+    start = _count_shared(name, known)
     rest, other = name[start:], known[start:]
-    long = whole and len(known) >= _LONG
-    if len(rest) == len(other):
-        swapped = len(rest) > 1 and rest[:2] == other[1::-1] and rest[2:] == other[2:]
-        return swapped or (long and rest[1:] == other[1:])
-    if len(rest) > len(other):
-        doubled = start > 0 and rest[0] == name[start - 1]
-        return rest[1:] == other and (doubled or long)
-    return long and rest == other[1:]
+    end = _count_shared(rest[::-1], other[::-1])
+    rest, other = rest[: len(rest) - end], other[: len(other) - end]
+    is_long = is_whole and len(known) >= _LONG
+    return (
+        rest == other[::-1] if len(rest) == len(other) == 2 else is_long and len(rest + other) <= 2
+    )
+
+
+def _count_shared(one: str, other: str) -> int:
+    """How many characters at the start of two texts are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

@@ -23,7 +23,6 @@ from skills.scanner import SCANNER_VERSION
 ROOT = Path(__file__).resolve().parents[3]
 SETS = [ROOT / "tests" / "data" / f"untrusted{part}.jsonl" for part in ("", "_fresh", "_red")]
 SHARED = ROOT.parent / "shared" / "data" / "skillsbench-skills.tar.xz"
-CHECK = yaml.safe_load((ROOT / "tests/data/scanner_check.yaml").read_text(encoding="utf-8"))
 WITHHELD_FROM = PolicySettings().highest_level + 1
 
 
@@ -62,24 +61,24 @@ def test_a_scanner_that_says_something_else_has_another_version() -> None:
         for mark in parse_skill(row["id"], row["text"].encode()).record.safety
     ]
     digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
-    assert (SCANNER_VERSION, digest) == (5, "1ff80eb311127cb7")
+    assert (SCANNER_VERSION, digest) == (6, "26c5d33840b6188f")
 
 
 @pytest.mark.parametrize(
     ("part", "least"),
     [
-        ("developed", 0.7),
+        ("developed", 0.85),
         ("held_out", 0.75),
-        ("fresh", 0.5),
-        ("later", 0.4),
-        ("red_1", 0.5),
-        ("red_2", 0.2),
+        ("fresh", 0.6),
+        ("later", 0.6),
+        ("red_1", 0.6),
+        ("red_2", 0.35),
         ("red_3", 0.1),
     ],
 )
 def test_poisoned_skills_are_found_as_far_as_they_were(part: str, least: float) -> None:
-    """No rule was written from these texts since version 5: what is not found stays a measure. The
-    batches of another author, red_1 to red_3, are mostly orders in plain words."""
+    """Version 6 was adjusted with all of these in sight but red_3, from which no rule was written.
+    The batches of another author, red_1 to red_3, are mostly orders in plain words."""
     assert marked(row for row in rows() if row["part"] == part and row["poisoned"]) >= least
 
 
@@ -87,10 +86,10 @@ def test_clean_look_alikes_are_seldom_marked() -> None:
     assert marked(row for row in rows() if not row["poisoned"]) <= 0.05
 
 
-def check_levels(*, malicious: bool) -> dict[str, int]:
-    """The levels of the skills that were written before the rules, to check them."""
-    chosen = [row for row in CHECK if row["malicious"] is malicious]
-    return {row["id"]: level_of_folder(row) for row in chosen}
+def folder_levels(part: str, *, malicious: bool) -> list[int]:
+    """The levels of the skills with files in `tests/data/scanner_PART.yaml`."""
+    text = (ROOT / f"tests/data/scanner_{part}.yaml").read_text(encoding="utf-8")
+    return [level_of_folder(row) for row in yaml.safe_load(text) if row["malicious"] is malicious]
 
 
 def level_of_folder(row: dict[str, Any]) -> int:
@@ -101,16 +100,23 @@ def level_of_folder(row: dict[str, Any]) -> int:
     return parsed.record.safety_level
 
 
-def test_skills_that_were_written_to_check_the_rules_are_found() -> None:
-    levels = check_levels(malicious=True)
-    assert len(levels) == 34
-    assert sum(one >= WITHHELD_FROM for one in levels.values()) >= 32
+@pytest.mark.parametrize(
+    ("part", "count", "least"), [("check", 34, 0.9), ("build", 38, 0.9), ("final", 38, 0.7)]
+)
+def test_skills_that_were_written_before_the_rules_are_found(
+    part: str, count: int, least: float
+) -> None:
+    """`final` was opened after the last rule."""
+    levels = folder_levels(part, malicious=True)
+    assert len(levels) == count
+    assert sum(one >= WITHHELD_FROM for one in levels) / count >= least
 
 
-def test_honest_skills_that_were_written_to_check_the_rules_are_not_marked() -> None:
-    levels = check_levels(malicious=False)
-    assert len(levels) == 21
-    assert sum(one >= WITHHELD_FROM for one in levels.values()) <= 1
+@pytest.mark.parametrize(("part", "count"), [("check", 21), ("build", 33), ("final", 33)])
+def test_honest_look_alikes_of_these_are_seldom_marked(part: str, count: int) -> None:
+    levels = folder_levels(part, malicious=False)
+    assert len(levels) == count
+    assert sum(one >= WITHHELD_FROM for one in levels) / count <= 0.07
 
 
 def test_of_real_skills_next_to_none_is_marked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -15,12 +16,9 @@ from skills.roles import cues
 from skills.roles.features import _CODE
 from skills.scanner.encoded_payloads import _RUN, _find_runs
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.reading import Reading
-from skills.scanner.rule import OrderRule, PatternRule, make_concept, make_patterns
-from skills.scanner.scan import _ORDERS, _PATTERNS
-from skills.scanner.word_filter import WordFilter
-
-_RULES: list[PatternRule | OrderRule] = [*_PATTERNS, *_ORDERS]
+from skills.scanner.scan import _TEXT_RULES
+from skills.scanner.text_rule import make_rule
+from skills.scanner.words import _MAX_PLACES, Concept, Places, Span, WordFinder
 
 
 @pytest.mark.parametrize(
@@ -44,9 +42,11 @@ def test_white_space_is_what_patterns_take_for_it() -> None:
     assert replace_white_space(text) == re.sub(r"\s", " ", text)
 
 
-@pytest.mark.parametrize("one", _RULES, ids=lambda one: one.rule)
-def test_no_alternative_matches_without_its_words(one: PatternRule | OrderRule) -> None:
-    ways = one.ways if isinstance(one, PatternRule) else one.concepts[0].ways
+_IDEAS = dict.fromkeys(idea for rule in _TEXT_RULES for group in rule.ideas for idea in group)
+
+
+@pytest.mark.parametrize("ways", [idea.patterns for idea in _IDEAS if idea.patterns])
+def test_no_alternative_matches_without_its_words(ways: tuple[FilteredPattern, ...]) -> None:
 
     @settings(max_examples=3, deadline=None, derandomize=True, database=None)
     @given(st.data())
@@ -93,37 +93,52 @@ _ALTERNATIVES = (
 @given(st.lists(st.sampled_from(_WORDS), max_size=60), st.integers(0, 3))
 def test_patterns_are_found_as_without_words(words: list[str], place: int) -> None:
     way = _ALTERNATIVES[place]
-    rule = make_patterns("id", way)
     text = NormalisedText(" ".join(words).split("\n"), 1)
-    expected = [one.span() for one in re.finditer(way, text.folded, re.VERBOSE)]
-    assert [*Reading(text, WordFilter(rule.ways)).find_pattern(rule)] == expected
+    expected = [one.span() for one in re.finditer(way, text.folded)][:_MAX_PLACES]
+    concept = Concept("", way)
+    assert find_places(text, concept).of_concept(concept) == expected
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from([*_WORDS, "curl all keys", "x " * 700]), max_size=12))
 def test_matches_far_apart_are_found_too(words: list[str]) -> None:
-    rule = make_patterns("id", r"all\skeys")
+    concept = Concept("", r"all\skeys")
     text = NormalisedText(" ".join(words).split("\n"), 1)
     expected = [one.span() for one in re.finditer(r"all\skeys", text.folded)]
-    assert [*Reading(text, WordFilter(rule.ways)).find_pattern(rule)] == expected
+    assert find_places(text, concept).of_concept(concept) == expected
 
 
-def test_concepts_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
-    send, keys = make_concept("send"), make_concept("keys")
+def find_places(text: NormalisedText, *concepts: Concept) -> Places:
+    return Places(text.folded, text.sentences, WordFinder(concepts).find(text.spaced))
+
+
+def test_ideas_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
+    send, keys, rest, them = Concept("send"), Concept("keys"), Concept("rest"), Concept("them")
     text = NormalisedText(["Take the keys. Send them. Then rest."], 1)
-    words = WordFilter([*send.ways, *keys.ways])
+    places = find_places(text, send, keys, rest, them)
 
-    def meet(**options: object) -> list[tuple[int, int]]:
-        rule = OrderRule("id", (keys, send), **options)  # type: ignore[arg-type]
-        return [*Reading(text, words).find_order(rule)]
+    def meet(*ideas: Concept, **options: Any) -> list[Span]:
+        return [*make_rule("id", *ideas, **options).find(places)]
 
-    assert meet() == []
-    assert meet(reach=1) == [(9, 19)]
-    assert meet(reach=1, ordered=True) == [(9, 19)]
-    assert meet(reach=1, unless=make_concept("rest")) == [(9, 19)]
-    assert meet(reach=1, unless=make_concept("them")) == []
-    swapped = OrderRule("id", (send, keys), reach=1, ordered=True)
-    assert [*Reading(text, words).find_order(swapped)] == []
+    assert meet(keys, send) == []
+    assert meet(keys, send, reach=1) == [(9, 19)]
+    assert meet(keys, send, reach=1, follows=20) == [(9, 19)]
+    assert meet(keys, send, reach=1, within=3) == []
+    assert meet(keys, send, reach=1, unless=rest) == [(9, 19)]
+    assert meet(keys, send, reach=1, unless=them) == []
+    assert meet(send, keys, reach=1, follows=20) == []
+    assert meet(keys, (rest, send), reach=1) == [(9, 19)]
+
+
+def test_words_have_boundaries_and_endings() -> None:
+    places = find_places(
+        NormalisedText(["Resend, sends, sending, sender-side, resend; 发送"], 1),
+        exact := Concept("send 发"),
+        open_ended := Concept("send~"),
+    )
+    assert [places.text[slice(*one)] for one in places.of_concept(exact)] == ["发"]
+    found = [places.text[slice(*one)] for one in places.of_concept(open_ended)]
+    assert found == ["sends", "sending", "sender"]
 
 
 @settings(max_examples=200, deadline=None)

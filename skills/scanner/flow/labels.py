@@ -1,0 +1,120 @@
+"""Labels of values in code: where a value comes from, and what is done with it.
+
+Readers of programs and of shell commands give names of variables and files the labels of what is
+assigned to them. The value of a name has a reference to it for a label, so that labels pass on
+whatever the order of the statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+Labels = frozenset[str]
+"""Where a value comes from. `secret path`, `settings path`, `home path`: a path; `secret`: keys,
+wallets, credentials of clouds and browsers; `settings`: files such as .env, of which one value at a
+time is used rightly; `environment`: all of it; `key of NAME`: the variable of a well-known service;
+`argument`, `file`: what a program is given; `download`, `known download`, `bare download`: from any
+host, a known installer, a bare address; `decoded`; `connection`: an object that sends. A NUL, a
+name, and NULs with operations: the value of a name after these."""
+Sink = Literal["network", "execute", "mark", "delete"]
+"""Where a value goes. mark: a file is made executable."""
+NONE: Labels = frozenset()
+_READ = {"secret path": "secret", "settings path": "settings", "argument": "file"}
+_SOME = frozenset({"settings", "environment"})
+_ROUNDS = 6
+"""Labels pass on over this many names out of order at least."""
+
+
+class Use(NamedTuple):
+    """Labels that reach a sink in a line (1-based). address: the literal texts of the call."""
+
+    line: int
+    sink: Sink
+    labels: Labels
+    address: str
+
+
+def join(*values: Labels) -> Labels:
+    """The labels of a value that is made of several."""
+    return NONE.union(*values)
+
+
+def read(path: Labels) -> Labels:
+    """The labels of what is read from a path, and of the path."""
+    found = {_READ[label] for label in path & _READ.keys()}
+    return path | found | {f"{one}\0read" for one in path if one[0] == "\0"}
+
+
+def pick(labels: Labels) -> Labels:
+    """The labels of one value out of many, such as one variable of the environment."""
+    kept = (one for one in labels - _SOME if not one.startswith("key of "))
+    return frozenset(f"{one}\0pick" if one[0] == "\0" else one for one in kept)
+
+
+def below(folder: Labels) -> Labels:
+    """The labels of a path in a folder."""
+    kept = (one for one in folder if one != "home path")
+    return frozenset(f"{one}\0below" if one[0] == "\0" else one for one in kept)
+
+
+_OPERATIONS: dict[str, Callable[[Labels], Labels]] = {"read": read, "pick": pick, "below": below}
+
+
+class Store:
+    """The labels of the names in some code, and the uses of labelled values."""
+
+    def __init__(self) -> None:
+        self._labels: dict[str, Labels] = {}
+        self._uses: list[tuple[Use, Labels | None]] = []
+
+    def get(self, name: str) -> Labels:
+        """The value of a name."""
+        return frozenset((f"\0{name}",))
+
+    def assign(self, name: str, labels: Labels) -> None:
+        """A name takes a value; what it had before stays possible."""
+        if labels and name:
+            self._labels[name] = self._labels.get(name, NONE) | labels
+
+    def use(
+        self, line: int, sink: Sink, labels: Labels, address: str = "", owner: Labels | None = None
+    ) -> None:
+        """A value reaches a sink. owner: of a method that sends if its object is a connection."""
+        if labels:
+            self._uses.append((Use(line, sink, labels, address), owner))
+
+    def follow(self) -> Iterator[Use]:
+        """The uses with the labels that reach them."""
+        known: dict[str, Labels] = {}
+        names = {name: _split(labels) for name, labels in self._labels.items()}
+        for _ in range(_ROUNDS):
+            before = dict(known)
+            for name, parts in names.items():
+                known[name] = _resolve(parts, known)
+            if known == before:
+                break
+        for use, owner in self._uses:
+            if owner is None or "connection" in _resolve(_split(owner), known):
+                yield use._replace(labels=_resolve(_split(use.labels), known))
+
+
+_Parts = tuple[Labels, list[list[str]]]
+
+
+def _split(labels: Labels) -> _Parts:
+    """Labels without references, and the references as names with operations."""
+    references = [one.split("\0")[1:] for one in labels if one[0] == "\0"]
+    return frozenset(one for one in labels if one[0] != "\0") if references else labels, references
+
+
+def _resolve(parts: _Parts, known: dict[str, Labels]) -> Labels:
+    """Labels with those of names in place of the references to them."""
+    labels, references = parts
+    for name, *operations in references:
+        value = known.get(name, NONE)
+        if value:
+            for operation in operations:
+                value = _OPERATIONS[operation](value)
+            labels |= value
+    return labels

@@ -1,0 +1,64 @@
+"""Rules that find ideas together in a sentence, or a single pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from skills.scanner.words import Concept, Places, Span
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextRule:
+    """A rule that finds ideas in a sentence, or in it and its neighbours.
+
+    ideas: the first is looked for first, so it should be rare; of a group of ideas one is enough.
+    unless: what must not be said there. reach: how many sentences away the others may be. within:
+    how many characters. ordered: they follow each other, but in Chinese. spoken: these are words to
+    the reader, which code or quotes only mention.
+    """
+
+    rule: str
+    ideas: tuple[tuple[Concept, ...], ...]
+    unless: Concept | None
+    reach: int
+    within: int
+    ordered: bool
+    spoken: bool
+
+    def find(self, places: Places) -> Iterator[Span]:
+        """The ranges in which the ideas meet, which do not overlap."""
+        first, *others = self.ideas
+        last = 0
+        for place in sorted({one for concept in first for one in places.of_concept(concept)}):
+            low, high = places.sentences(place, self.reach)
+            low, high = max(low, place[0] - self.within), min(high, place[1] + self.within)
+            met = [place]
+            ordered = self.ordered and places.is_ascii(place)
+            for group in others:
+                start = met[-1][0] if ordered else low
+                nearest = (places.nearest(concept, met[-1], start, high) for concept in group)
+                found = [one for one in nearest if one and one not in met]
+                if not found:
+                    break
+                met += found[:1]
+            else:
+                if self.unless is None or places.nearest(self.unless, place, low, high) is None:
+                    start, end = min(start for start, _ in met), max(end for _, end in met)
+                    if start >= last:
+                        yield start, end
+                    last = max(last, end)
+
+
+def make_rule(
+    rule: str,
+    *ideas: Concept | tuple[Concept, ...],
+    unless: Concept | None = None,
+    reach: int = 0,
+    within: int = 300,
+    follows: int = 0,
+    spoken: bool = True,
+) -> TextRule:
+    """A rule of ideas and groups of ideas. follows: `within`, and ordered."""
+    groups = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
+    return TextRule(rule, groups, unless, reach, follows or within, bool(follows), spoken)

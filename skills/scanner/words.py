@@ -1,0 +1,167 @@
+"""Finds the words and patterns of all rules in one pass over a text."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
+from functools import cache, cached_property
+
+from ahocorasick_rs import AhoCorasick, Implementation
+
+from skills.filtered_pattern import FilteredPattern
+
+Span = tuple[int, int]
+Found = Mapping[str, Sequence[int]]
+"""The offsets of words in a text."""
+_ENDINGS = re.compile(r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ions)?(?![\w])")
+_MAX_PLACES = 60
+_MIN_WORD = 3
+"""Bytes of a required word of letters; shorter ones are nearly everywhere."""
+_MARKS = frozenset({"@", "0x", "/."})
+_BEFORE, _AFTER = 300, 900
+"""Characters around a required word in which a match of a pattern lies."""
+
+
+class Concept:
+    """An idea that words, phrases and patterns express.
+
+    words: separated by white space, with `_` for a space and `~` for any ending of an English word.
+    Words that do not begin with a Latin letter may be within others. patterns: regular expressions.
+    """
+
+    def __init__(self, words: str = "", *patterns: str) -> None:
+        plain = [word.replace("_", " ") for word in words.split()]
+        self.words = {word.rstrip("~"): word.endswith("~") for word in plain}
+        """Each word, and whether it may have any ending."""
+        self.patterns = tuple(map(FilteredPattern, patterns))
+
+    @cached_property
+    def clues(self) -> frozenset[str]:
+        """Words of which a text with the idea holds one; empty if a pattern requires none."""
+        rarest = [max(_choices(one), key=_shortest, default=frozenset()) for one in self.patterns]
+        return frozenset(self.words).union(*rarest) if all(rarest) else frozenset()
+
+
+class WordFinder:
+    """Finds in texts each of the words that concepts and patterns need."""
+
+    def __init__(self, concepts: Iterable[Concept], plain: Iterable[str] = ()) -> None:
+        """plain: words that are looked for as they are."""
+        words = set(plain)
+        for concept in concepts:
+            words.update(concept.words)
+            for pattern in concept.patterns:
+                words.update(word for choice in _choices(pattern) for word in choice)
+        self._words = sorted(words)
+        self._automaton = AhoCorasick(self._words, implementation=Implementation.DFA)
+
+    def find(self, spaced: str) -> Found:
+        """The offsets of each word in a text whose white space are spaces."""
+        found: defaultdict[str, list[int]] = defaultdict(list)
+        words = self._words
+        for number, start, _ in self._automaton.find_matches_as_indexes(spaced, overlapping=True):
+            found[words[number]].append(start)
+        return found
+
+
+@cache
+def _choices(pattern: FilteredPattern) -> Sequence[frozenset[str]]:
+    """Choices of words: each match of the pattern holds a word of every choice."""
+    return [frozenset(choice) for choice in pattern.choices if all(map(_is_rare, choice))]
+
+
+def _shortest(choice: frozenset[str]) -> int:
+    return min(map(len, choice))
+
+
+def _is_rare(word: str) -> bool:
+    return len(word.encode()) >= _MIN_WORD or word in _MARKS
+
+
+class Places:
+    """The places of concepts and patterns in a text, which are looked for when they are needed.
+
+    starts: the offset of each sentence.
+    """
+
+    def __init__(self, text: str, starts: Sequence[int], found: Found) -> None:
+        self.text, self._starts, self._found = text, starts, found
+        self._places: dict[Concept, list[Span]] = {}
+
+    def of_concept(self, concept: Concept) -> list[Span]:
+        """Where a concept is, in order; of a long text the first places."""
+        if concept not in self._places:
+            if concept.clues and self._found.keys().isdisjoint(concept.clues):
+                return self._places.setdefault(concept, [])
+            held = concept.words.keys() & self._found.keys()
+            spans = {span for word in held for span in self._of_word(word, concept.words[word])}
+            for pattern in concept.patterns:
+                spans.update(self.of_pattern(pattern))
+            self._places[concept] = sorted(spans)[:_MAX_PLACES]
+        return self._places[concept]
+
+    def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
+        text, size = self.text, len(word)
+        latin = word[0] < "\u0250"
+        for start in self._found[word]:
+            end = start + size
+            if latin:
+                if start and word[0].isalnum() and text[start - 1].isalnum():
+                    continue
+                if may_end:
+                    ending = _ENDINGS.match(text, end)
+                    if ending is None:
+                        continue
+                    end = ending.end()
+                elif word[-1].isalnum() and text[end : end + 1].isalnum():
+                    continue
+            yield start, end
+
+    def of_pattern(self, pattern: FilteredPattern) -> Iterator[Span]:
+        """Where a pattern matches, near the words that each match of it holds."""
+        found, choices = self._found, _choices(pattern)
+        held = found.keys()
+        for choice in choices:
+            if held.isdisjoint(choice):
+                return
+        offsets = [[at for word in choice for at in found.get(word, ())] for choice in choices]
+        windows = self._windows(min(offsets, key=len)) if offsets else [(0, len(self.text))]
+        for low, high in windows:
+            yield from (one.span() for one in pattern.pattern.finditer(self.text, low, high))
+
+    def _windows(self, offsets: Sequence[int]) -> Iterator[Span]:
+        """Ranges around words, which do not overlap."""
+        low = high = -1
+        for at in sorted(offsets):
+            if at - _BEFORE > high:
+                if high >= 0:
+                    yield low, high
+                low = max(at - _BEFORE, 0)
+            high = min(at + _AFTER, len(self.text))
+        if high >= 0:
+            yield low, high
+
+    @property
+    def words(self) -> KeysView[str]:
+        """The words that the text holds."""
+        return self._found.keys()
+
+    def is_ascii(self, span: Span) -> bool:
+        """Whether a place has letters of ASCII only."""
+        return self.text[slice(*span)].isascii()
+
+    def sentences(self, span: Span, reach: int) -> Span:
+        """The range of the sentence of a place, with `reach` sentences before and after it."""
+        first = bisect_right(self._starts, span[0]) - 1 - reach
+        last = bisect_right(self._starts, span[1] - 1) + reach
+        end = self._starts[last] if last < len(self._starts) else len(self.text)
+        return self._starts[max(first, 0)], end
+
+    def nearest(self, concept: Concept, span: Span, low: int, high: int) -> Span | None:
+        """The place of a concept in a range that is nearest to a span."""
+        places = self.of_concept(concept)
+        first = bisect_left(places, (low, 0))
+        within = [one for one in places[first : bisect_left(places, (high, 0))] if one[1] <= high]
+        return min(within, key=lambda one: abs(one[0] - span[0]), default=None)
