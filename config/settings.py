@@ -18,6 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from config.access_settings import AccessSettings
 from config.inbound_settings import (
     AuditSettings,
     GatewaySettings,
@@ -371,6 +372,7 @@ class Settings(BaseSettings):
     hook: HookSettings = HookSettings()
     gateway: GatewaySettings = GatewaySettings()
     oidc: OidcSettings = OidcSettings()
+    access: AccessSettings = AccessSettings()
     audit: AuditSettings = AuditSettings()
     tracing: TracingSettings = TracingSettings()
 

@@ -18,7 +18,7 @@ from config.errors import PermanentError, SkillbusError, TransientError, UsageEr
 from graph.protocol import SkillGraph
 from graph.records import LinkPlace
 from search.protocol import SearchIndex
-from search.revision_history import RevisionHistory
+from skills.access import UNRESTRICTED, Reader
 from skills.events import (
     Event,
     EventData,
@@ -42,8 +42,9 @@ from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
 from workers.backend.model_stores import check_no_replaced_index, open_model_stores
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
+from workers.backend.reader_views import ReaderViews
 from workers.library import dead_letters, link_dismissals, pins
-from workers.library.revisions import RevisionReader, pin_data
+from workers.library.revisions import pin_data
 from workers.library.skill_data import dismissal_data
 from workers.library.skill_reader import SkillReader
 
@@ -52,7 +53,7 @@ log = structlog.get_logger()
 _POLL_SECONDS = 0.002
 
 
-class StoreBackend(Backend, ABC):
+class StoreBackend(ReaderViews, Backend, ABC):
     """Records events and queries in the journal, sends their tasks and reads the stores.
 
     app: the Celery application that sends tasks. stopping: set once the backend is closing.
@@ -74,16 +75,8 @@ class StoreBackend(Backend, ABC):
         """Release the stores; accepted work stays accepted."""
 
     @abstractmethod
-    def search_index(self) -> SearchIndex:
-        """The search index, for reading revisions."""
-
-    @abstractmethod
     def answer_store(self) -> AnswerStore | None:
         """The answers of the language model; None if none is in use."""
-
-    @abstractmethod
-    def history_store(self) -> RevisionHistory:
-        """Superseded revisions of skills."""
 
     @abstractmethod
     def outcome_store(self) -> OutcomeStore:
@@ -109,11 +102,6 @@ class StoreBackend(Backend, ABC):
         return SkillReader(
             self.settings, lambda _: (self.graph, self.search_index(), self.answer_store())
         )
-
-    @cached_property
-    def revisions(self) -> RevisionReader:
-        """Reads and compares revisions of skills."""
-        return RevisionReader(self.settings, self.graph, self.search_index(), self.history_store())
 
     # -- events
     @override
@@ -177,9 +165,11 @@ class StoreBackend(Backend, ABC):
 
     # -- queries
     @override
-    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+    def submit_query(
+        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
+    ) -> str:
         check_query(request, self.settings.limits.query_characters)
-        return self.accept(replace_origin(new_event(request, origin), owner))
+        return self.accept(replace_origin(new_event(request, origin), owner, reader))
 
     @override
     def answer_query(self, request: QueryAsked, origin: str) -> dict[str, Any]:

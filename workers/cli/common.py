@@ -21,6 +21,14 @@ from workers.cli.audited import prepare_record
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+group_option = click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    help="A group that sees the skills of the source; repeatable [default: as before, or as "
+    "access.default_groups says].",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 ORIGIN = "skillbus/command-line"

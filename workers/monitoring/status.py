@@ -10,7 +10,7 @@ from typing import Any
 from config.language_model_settings import LanguageModelSettings
 from config.settings import Settings
 from graph.protocol import Catalog
-from graph.records import Source
+from graph.records import SkillState, Source
 from skills.outcomes.model import to_day
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
@@ -56,6 +56,23 @@ def home_status(
         "submissions": read_consumer_statuses(settings.home),
         **({} if outcomes is None else usage_status(outcomes)),
         **model,
+    }
+
+
+def visible_status(graph: Catalog, problem: str) -> dict[str, Any]:
+    """Status for a reader who may not see all sources: what of it is about those that it may see.
+
+    graph: as that reader sees it. problem: as of `home_status`, without details.
+    """
+    sources = graph.list_sources()
+    counted = graph.count_states_by_source([source.source_id for source in sources]).values()
+    states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING)
+    return {
+        "problem": problem,
+        "skills": {
+            state.value: sum(counts.get(state, 0) for counts in counted) for state in states
+        },
+        "sources": [source_status(source) for source in sources],
     }
 
 

@@ -7,6 +7,7 @@ import time
 import structlog
 
 from config.errors import UsageError
+from skills.access import UNRESTRICTED, Reader
 from skills.events import (
     Event,
     MessageSender,
@@ -51,6 +52,8 @@ class MessageRecorder:
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._settings = backend.settings.submissions
+        groups = backend.settings.access.message_groups
+        self._reader = UNRESTRICTED if groups is None else Reader.of(groups)
 
     def record(self, message: Message) -> Rejection | None:
         """Record a message; an invalid one becomes a dead letter, and its rejection is returned.
@@ -83,7 +86,8 @@ class MessageRecorder:
         ):
             if from_properties and own and from_properties != own:
                 raise UsageError(f"{name} differs between the message properties and the event")
-        event = replace_origin(event, "", message.reply_to, message.correlation_id)
+        reader = self._reader
+        event = replace_origin(event, "", reader, message.reply_to, message.correlation_id)
         content = event.parse_data()
         after = 0
         if isinstance(content, SourceChanged):

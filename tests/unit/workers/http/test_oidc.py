@@ -350,10 +350,11 @@ def test_a_claim_may_be_in_another_one() -> None:
 
 @given(st.text(min_size=1, max_size=300))
 def test_a_name_can_own_events_and_is_no_name_of_a_token(subject: str) -> None:
+    from skills.access import UNRESTRICTED
     from skills.events import GATEWAY_SOURCE, QueryAsked, new_event, replace_origin
 
     name = make_name(subject)
-    event = replace_origin(new_event(QueryAsked(task="x"), GATEWAY_SOURCE), name)
+    event = replace_origin(new_event(QueryAsked(task="x"), GATEWAY_SOURCE), name, UNRESTRICTED)
     assert event.owner == name
     assert ":" in name  # tokens have none in theirs
 

@@ -1,0 +1,78 @@
+"""The stores of a backend as one reader sees them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from typing import cast
+
+from config.errors import NotFoundError, UsageError
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from graph.visible_graph import VisibleGraph, find_visible_sources, restrict_graph
+from search.protocol import SearchIndex
+from search.revision_history import RevisionHistory
+from search.visible_index import VisibleHistory, VisibleIndex
+from skills.access import Reader, parse_groups
+from skills.events import check_source_id
+from workers.library.revisions import RevisionReader
+
+
+class ReaderViews(ABC):
+    """The part of a backend with stores that knows who may see what."""
+
+    settings: Settings
+    graph: SkillGraph
+
+    @abstractmethod
+    def search_index(self) -> SearchIndex:
+        """The search index, for reading revisions."""
+
+    @abstractmethod
+    def history_store(self) -> RevisionHistory:
+        """Superseded revisions of skills."""
+
+    @cached_property
+    def revisions(self) -> RevisionReader:
+        """Reads and compares all revisions of skills."""
+        return RevisionReader(self.settings, self.graph, self.search_index(), self.history_store())
+
+    def find_visible_sources(self, reader: Reader) -> frozenset[str] | None:
+        """The sources whose skills a reader may see now, None for all."""
+        if reader.sees_everything:
+            return None
+        default_groups = self.settings.access.default_groups
+        return find_visible_sources(self.graph.read_access(), reader, default_groups)
+
+    def check_visible(self, reader: Reader, source_id: str) -> None:
+        """Raise NotFoundError unless a reader may see the skills of a source, or would if it was
+        there."""
+        if reader.sees_everything:
+            return
+        groups = self.graph.read_access().groups
+        if not reader.shares(groups.get(source_id, self.settings.access.default_groups)):
+            raise NotFoundError(f"no source {source_id!r}")
+
+    def graph_for(self, reader: Reader) -> SkillGraph:
+        """The catalog for reading, as a reader sees it now."""
+        return restrict_graph(self.graph, reader, self.settings.access.default_groups)
+
+    def revisions_for(self, reader: Reader) -> RevisionReader:
+        """Reads and compares the revisions that a reader may see now."""
+        visible = self.find_visible_sources(reader)
+        if visible is None:
+            return self.revisions
+        # They have the methods that read.
+        graph = cast(SkillGraph, VisibleGraph(self.graph, visible))
+        index = cast(SearchIndex, VisibleIndex(self.search_index(), visible))
+        history = cast(RevisionHistory, VisibleHistory(self.history_store(), visible))
+        return RevisionReader(self.settings, graph, index, history)
+
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        """See `Backend`."""
+        try:
+            check_source_id(source_id)
+        except ValueError as error:
+            raise UsageError(f"source {source_id!r}: {error}") from None
+        self.graph.set_source_groups(source_id, parse_groups(groups))
