@@ -103,6 +103,12 @@ class StoreBackend(ReaderViews, Backend, ABC):
             self.settings, lambda _: (self.graph, self.search_index(), self.answer_store())
         )
 
+    # -- access
+    @override
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        super().set_source_groups(source_id, groups)
+        self._send_waiting()  # the reconciler has links made again
+
     # -- events
     @override
     def submit(self, data: EventData, origin: str) -> str:
