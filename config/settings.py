@@ -18,8 +18,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from config.access_settings import AccessSettings
 from config.inbound_settings import (
+    AccessSettings,
     AuditSettings,
     GatewaySettings,
     GitSettings,

@@ -23,7 +23,7 @@ from graph.records import (
 from skills.access import Reader
 from skills.skill_policy import get_source_id
 
-ALL_NEIGHBOURS = 1 << 31
+ALL_NEIGHBOURS = (1 << 31) - 1
 """A fan-out that cuts no row: a neighbour that a reader may not see must not take the place of one
 that it may."""
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
 
-from config.access_settings import EVERYONE, GROUP_PATTERN
+from pydantic import Field
+
 from config.errors import UsageError
+from config.inbound_settings import ALL_GROUPS, EVERYONE, GROUP_PATTERN
 
 MAX_GROUPS = 100
 """Groups that a source can have."""
 
+GroupName = Annotated[str, Field(max_length=100, pattern=f"^{GROUP_PATTERN}$")]
+
 _GROUP = re.compile(GROUP_PATTERN)
-_ALL = "*"
 
 
 def is_group(name: str) -> bool:
@@ -55,12 +58,12 @@ class Reader:
     @classmethod
     def parse(cls, text: str) -> Self:
         """A reader from its text form; "" is one without groups of its own."""
-        return cls(None) if text == _ALL else cls.of(text.split())
+        return cls(None) if text == ALL_GROUPS else cls.of(text.split())
 
     def to_text(self) -> str:
         """The form in which events record a reader: groups between spaces, or `*`."""
         if self.groups is None:
-            return _ALL
+            return ALL_GROUPS
         return " ".join(sorted(self.groups - {EVERYONE}))
 
     @property

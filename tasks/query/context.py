@@ -6,14 +6,17 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from config.errors import TransientError, UsageError
 from config.language_model_settings import ModelStage
 from config.settings import OPTIONAL_STAGES
 from config.tracing import span
+from graph.protocol import SkillGraph
 from graph.records import SourceAccess
-from graph.visible_graph import find_visible_sources
-from search.protocol import Filters
+from graph.visible_graph import VisibleGraph, find_visible_sources
+from search.protocol import Filters, SearchIndex
+from search.visible_index import VisibleIndex
 from skills.access import UNRESTRICTED
 from skills.events import QueryAsked
 from tasks.policies import QUERY, Deadline
@@ -21,7 +24,6 @@ from tasks.query.degradation import Degradations, with_fallbacks
 from tasks.query.language_model.calls import ModelCalls
 from tasks.query.policy_filter import PolicyFilter
 from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_session
-from tasks.query.visible_services import restrict_services
 from tasks.services import Services
 
 
@@ -103,7 +105,7 @@ class QueryContext:
         access = _read_access(services, asker) if is_needed else SourceAccess([], {})
         default_groups = services.settings.access.default_groups
         visible = find_visible_sources(access, asker.reader, default_groups)
-        services = restrict_services(services, visible)
+        services = _restrict(services, visible)
         if apply_policy:
             policy_filter = PolicyFilter(
                 services.settings.policy,
@@ -167,6 +169,23 @@ class QueryContext:
     def top(self) -> int:
         """The largest number of skills in the bundle, dependencies aside."""
         return self.request.top or self.services.settings.choice.top
+
+
+def _restrict(services: Services, visible: frozenset[str] | None) -> Services:
+    """These services with stores that hold the skills of the visible sources alone.
+
+    Whatever a stage reads through them, it cannot meet a hidden skill. Returned unchanged for None,
+    which is all sources.
+    """
+    if visible is None:
+        return services
+    # They have the methods that a query calls, and none that changes the library.
+    return replace(
+        services,
+        graph=cast(SkillGraph, VisibleGraph(services.graph, visible)),
+        index=cast(SearchIndex, VisibleIndex(services.index, visible)),
+        library=services.library.restricted_to(visible),
+    )
 
 
 def _read_access(services: Services, asker: Asker) -> SourceAccess:

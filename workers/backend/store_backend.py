@@ -42,8 +42,8 @@ from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
 from workers.backend.model_stores import check_no_replaced_index, open_model_stores
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
-from workers.backend.reader_views import ReaderViews
 from workers.library import dead_letters, link_dismissals, pins
+from workers.library.reader_views import ReaderViews
 from workers.library.revisions import pin_data
 from workers.library.skill_data import dismissal_data
 from workers.library.skill_reader import SkillReader

@@ -7,7 +7,7 @@ import time
 import structlog
 
 from config.errors import UsageError
-from skills.access import UNRESTRICTED, Reader
+from skills.access import Reader
 from skills.events import (
     Event,
     MessageSender,
@@ -52,8 +52,7 @@ class MessageRecorder:
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._settings = backend.settings.submissions
-        groups = backend.settings.access.message_groups
-        self._reader = UNRESTRICTED if groups is None else Reader.of(groups)
+        self._reader = Reader.parse(" ".join(backend.settings.access.message_groups))
 
     def record(self, message: Message) -> Rejection | None:
         """Record a message; an invalid one becomes a dead letter, and its rejection is returned.

@@ -46,10 +46,8 @@ def mark_for_changed_origin(services: Services) -> int:
     kind, graph = link_kind(services.settings), services.graph
     verdicts = f"{kind.model} {kind.version}" if kind else ""
     audiences = Audiences(graph.read_access().groups).digest()
-    origin, before = (
-        verdicts + f"{_AUDIENCES}{audiences}" * bool(audiences),
-        graph.get_link_origin(),
-    )
+    origin = f"{verdicts}{_AUDIENCES}{audiences}" if audiences else verdicts
+    before = graph.get_link_origin()
     if before == origin:
         return 0
     if before.partition(_AUDIENCES)[2] != audiences:

@@ -390,6 +390,7 @@ def walk_queries(walked: Walked) -> str:
         for body in asked:
             answer = client.post("/v1/queries", json=body, headers=wait)
             assert answer.status_code == 200, answer.text
+            assert '"degraded":[]' in answer.text, "no store was left out"
             own = answer.json()["id"]
             walked.note(f"query {body}", _all_of(answer))
             marked = client.get(f"/v1/queries/{own}", headers={"Accept": "text/markdown"})

@@ -11,10 +11,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from starlette.exceptions import HTTPException
 
-from config.access_settings import GroupName
 from config.errors import MisconfiguredError, NotFoundError, UsageError
 from graph.records import SkillState, Source
-from skills.access import MAX_GROUPS
+from skills.access import MAX_GROUPS, GroupName
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from skills.events.requests import SourceId
 from tasks.sources.git.mirror import check_git_source
