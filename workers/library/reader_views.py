@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import cast
 
+from pydantic import TypeAdapter, ValidationError
+
 from config.errors import NotFoundError, UsageError
 from config.settings import Settings
 from graph.protocol import SkillGraph
@@ -15,8 +17,10 @@ from search.protocol import SearchIndex
 from search.revision_history import RevisionHistory
 from search.visible_index import VisibleHistory, VisibleIndex
 from skills.access import Reader, parse_groups
-from skills.events import check_source_id
+from skills.events.requests import SourceId
 from workers.library.revisions import RevisionReader
+
+_SOURCE_ID: TypeAdapter[str] = TypeAdapter(SourceId)
 
 
 class ReaderViews(ABC):
@@ -71,8 +75,12 @@ class ReaderViews(ABC):
 
     def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
         """See `Backend`."""
-        try:
-            check_source_id(source_id)
-        except ValueError as error:
-            raise UsageError(f"source {source_id!r}: {error}") from None
-        self.graph.set_source_groups(source_id, parse_groups(groups))
+        self.graph.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
+
+
+def check_new_source_id(source_id: str) -> str:
+    """`source_id`; raises UsageError if no source can have it."""
+    try:
+        return _SOURCE_ID.validate_python(source_id)
+    except ValidationError:
+        raise UsageError(f"{source_id!r} cannot be a source id: no spaces, colons or @") from None

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from config.errors import UsageError
 from graph.records import SkillState, Source
+from skills.access import parse_groups
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
@@ -24,6 +25,7 @@ from workers.cli.common import (
 )
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
+from workers.library.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
 
 
@@ -131,7 +133,7 @@ def set_source_groups(
         raise UsageError("give either groups or --default")
     if groups or reset:
         with open_backend(settings, writable=True) as backend:
-            backend.set_source_groups(source_id, groups)
+            backend.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
     with open_catalog(settings) as graph:
         own = graph.read_access().groups.get(source_id, ())
     shown = list(own or settings.access.default_groups)

@@ -134,6 +134,21 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of sources."""
     router = APIRouter(tags=["sources"])
 
+    # Before the routes whose id would take in the rest of this path.
+    @router.put(
+        "/v1/sources/{source_id:path}/groups",
+        response_model=SourceGroups,
+        dependencies=[require_scope(TokenScope.ADMIN)],
+    )
+    def set_source_groups(
+        source_id: SourceId, body: SourceGroups, request: Request
+    ) -> SourceGroups:
+        """Set the groups that see the skills of a source, which may be added later; an empty list
+        stands for those of the settings."""
+        note_object(request, f"{source_id} {' '.join(body.groups)}".strip())
+        backend.set_source_groups(source_id, body.groups)
+        return body
+
     @router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
     def list_sources(caller: CurrentCaller) -> Mapping[str, Any]:
         """List the sources, with their state and number of skills."""
@@ -184,18 +199,6 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         """Show a source."""
         found = _find_source(backend, caller, source_id)
         return _describe_sources(backend, caller, [found])[0]
-
-    @router.put(
-        "/v1/sources/{source_id:path}/groups",
-        response_model=SourceGroups,
-        dependencies=[require_scope(TokenScope.ADMIN)],
-    )
-    def set_source_groups(source_id: str, body: SourceGroups, request: Request) -> SourceGroups:
-        """Set the groups that see the skills of a source, which may be added later; an empty list
-        stands for those of the settings."""
-        note_object(request, f"{source_id} {' '.join(body.groups)}".strip())
-        backend.set_source_groups(source_id, body.groups)
-        return body
 
     @router.delete(
         "/v1/sources/{source_id:path}",
