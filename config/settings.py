@@ -7,10 +7,10 @@ They are read in `config.load_settings`: defaults, then `skillbus.toml`, then en
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 from platformdirs import user_data_path
-from pydantic import Field
+from pydantic import Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -18,6 +18,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from config.bundle_settings import PassageSettings, PolicySettings
 from config.inbound_settings import (
     AccessSettings,
     AuditSettings,
@@ -32,7 +33,6 @@ from config.inbound_settings import (
 )
 from config.language_model_settings import LanguageModelSettings
 from config.learning_settings import LearningSettings, SessionSettings
-from config.passage_settings import PassageSettings
 from config.renamed_settings import rename_variables
 from config.server_settings import ServerSettings
 from config.settings_group import SettingsGroup
@@ -226,42 +226,6 @@ class ChoiceSettings(SettingsGroup):
     relative: float = Field(0.25, ge=0, le=1, description="least score, as a share of the best")
 
 
-class PolicySettings(SettingsGroup):
-    """Which skills may be sent. A withheld skill stays in the library; bundles leave it out and
-    count it.
-    """
-
-    highest_level: int = Field(
-        1,
-        ge=0,
-        le=3,
-        description="scanner level up to which skills are sent; 0: only without findings, 3: all",
-    )
-    licences: tuple[str, ...] = Field(
-        (),
-        description="licences whose skills are sent, as SPDX identifiers or as the skills state "
-        "them; `unknown`: skills that state none; empty: any",
-    )
-    sources: dict[str, Literal["send", "withhold"]] = Field(
-        {},
-        description="by source: `send` sends all of its skills regardless of level and licence, "
-        "`withhold` none",
-    )
-    public: tuple[str, ...] = Field(
-        (),
-        description="sources whose skills the gateway also serves under `/.well-known/`, without a "
-        "token, as far as the policy sends them; empty: none",
-    )
-    name_withheld: bool = Field(
-        True, description="name withheld skills in bundles; off: only their number and the reasons"
-    )
-    indicators: str = Field(
-        "",
-        description="file with further indicators of campaigns (hosts, names, hashes) for the "
-        "scanner, as JSON; empty: those that ship with skillbus",
-    )
-
-
 class RolesSettings(SettingsGroup):
     """Roles of passages. A change applies to skills that are ingested after it."""
 
@@ -375,6 +339,15 @@ class Settings(BaseSettings):
     access: AccessSettings = AccessSettings()
     audit: AuditSettings = AuditSettings()
     tracing: TracingSettings = TracingSettings()
+
+    @model_validator(mode="after")
+    def _keeps_what_waits(self) -> Self:
+        if self.policy.review and not self.history.revisions:
+            raise ValueError(
+                "policy.review keeps updates in the history until they are approved, and "
+                "history.revisions is 0: set it to 1 or more"
+            )
+        return self
 
     @property
     def distributed(self) -> bool:

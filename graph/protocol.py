@@ -99,7 +99,8 @@ class Catalog(Protocol):
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
         """The first `limit` entries that match and whose skill_id sorts after `after`, by it.
 
-        The cost depends on `limit`, not on how many entries come before or after.
+        The cost depends on `limit`, not on how many entries come before or after; with
+        `above_level` also on how many are passed over.
         """
         ...
 
@@ -132,6 +133,10 @@ class Catalog(Protocol):
 
     def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
         """Record (key, source_id, path, reason); withdraws an older pointer."""
+        ...
+
+    def record_held(self, held: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
+        """Record skills that wait for a person, as `record_failures` does."""
         ...
 
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:

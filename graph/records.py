@@ -12,11 +12,15 @@ from skills.record import RevisionKey
 
 
 class SkillState(StrEnum):
-    """State of a skill in the catalog. Only a published skill has a pointer."""
+    """State of a skill in the catalog. Only a published skill has a pointer.
+
+    A held one was never published: its source is in `policy.review`, and it waits for a person.
+    """
 
     PENDING = "pending"
     PUBLISHED = "published"
     FAILED = "failed"
+    HELD = "held"
     REMOVED = "removed"
 
 
@@ -141,12 +145,14 @@ class SafetyRecord(NamedTuple):
 class EntryFilter:
     """Which entries `Catalog.list_entries` returns: those that match all fields; None matches any.
 
-    name: compared without regard to case and separators.
+    name: compared without regard to case and separators. above_level: only published skills with a
+    higher scanner level or a second opinion; not together with state or name.
     """
 
     source_id: str | None = None
     state: SkillState | None = None
     name: str | None = None
+    above_level: int | None = None
 
     def id_range(self, after: str = "") -> tuple[str, str]:
         """The exclusive bounds of the skill_ids that match and sort after `after`.

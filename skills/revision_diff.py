@@ -34,15 +34,16 @@ class RevisionDiff:
     """The difference between two revisions.
 
     fields: of the record. files: paths of other files of the folder that were added, removed or
-    changed. findings: of the scanner, that only one of the two has; their lines do not count.
-    lines: a unified diff of SKILL.md without its two header lines. added_lines, removed_lines: how
-    many.
+    changed. scripts: those of the added and changed files that are programs. findings: of the
+    scanner, that only one of the two has; their lines do not count. lines: a unified diff of
+    SKILL.md without its two header lines. added_lines, removed_lines: how many.
     """
 
     fields: tuple[ChangedValue, ...]
     files_added: tuple[str, ...]
     files_removed: tuple[str, ...]
     files_changed: tuple[str, ...]
+    scripts: tuple[str, ...]
     findings_added: tuple[SafetyFinding, ...]
     findings_removed: tuple[SafetyFinding, ...]
     lines: tuple[str, ...]
@@ -53,12 +54,14 @@ class RevisionDiff:
 def compare_revisions(before: ParsedSkill, after: ParsedSkill) -> RevisionDiff:
     """Compare two revisions, whose findings should be of one version of the scanner."""
     old, new = _digests(before.record), _digests(after.record)
+    new_or_changed = {path for path, digest in new.items() if old.get(path) != digest}
     lines = tuple(diff_lines(before.lines, after.lines))
     return RevisionDiff(
         fields=tuple(_changed_fields(before.record, after.record)),
         files_added=tuple(sorted(new.keys() - old.keys())),
         files_removed=tuple(sorted(old.keys() - new.keys())),
         files_changed=tuple(sorted(path for path in old.keys() & new if old[path] != new[path])),
+        scripts=tuple(sorted(new_or_changed.intersection(after.record.entrypoints))),
         findings_added=_only_in(after.record.safety, before.record.safety),
         findings_removed=_only_in(before.record.safety, after.record.safety),
         lines=lines,

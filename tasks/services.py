@@ -14,6 +14,7 @@ from config.settings import Settings
 from graph.links.linker import Linker
 from graph.protocol import SkillGraph
 from search.protocol import Encoder, Reranker, SearchIndex
+from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
@@ -30,6 +31,7 @@ from tasks.query.process_state.last_access import LastAccess
 from tasks.query.process_state.passage_vectors import PassageVectorCache
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
+from tasks.query.process_state.review_cache import ReviewCache
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.throughput import Throughput
 from tasks.query.process_state.usage import UsageCounter
@@ -84,6 +86,7 @@ class Services:
     language_model: keeps its answers in `answers` and within the day's tokens; it, `answers` and
     `skill_pairs` are None where no model is configured, or no stage that uses one.
     history: None if no superseded revisions are kept.
+    review_store, reviews: what people decided about skills, and what the policy asks of it.
     learned_links: None if links do not learn from outcomes.
     sends_refine: whether published skills are sent to be refined without being asked for.
     writable: False in a process that only answers queries. circuit_breakers: None if the stores
@@ -109,6 +112,8 @@ class Services:
     skill_pairs: SkillPairStore | None = None
     learned_links: LinksFromUse | None = None
     history: RevisionHistory | None = None
+    review_store: ReviewStore | None = None
+    reviews: ReviewCache = field(default_factory=ReviewCache)
     sends_refine: bool = True
     writable: bool = True
     coordinator: Coordinator = field(default_factory=LocalCoordinator)

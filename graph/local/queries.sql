@@ -89,6 +89,12 @@ FROM skills WHERE skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT 
 FROM skills INDEXED BY skills_by_state
 WHERE state = :state AND skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT :limit;
 
+-- name: list_entries_above_level
+FROM skills INDEXED BY skills_by_state
+WHERE state = 'published' AND skill_id > :after AND skill_id < :end
+    AND (safety_level > :level OR judgements != '')
+ORDER BY skill_id LIMIT :limit;
+
 -- name: list_entries_by_name
 FROM skills INDEXED BY skills_by_name
 WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end

@@ -113,6 +113,9 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
         if selection.name is not None:
             named = {"name_key": normalise_name(selection.name), "state": None}
             return self._entries("list_entries_by_name", named | wanted)
+        if selection.above_level is not None:
+            wanted["level"] = selection.above_level
+            return self._entries("list_entries_above_level", wanted)
         return self._entries(
             "list_entries" if selection.state is None else "list_entries_in_state", wanted
         )
@@ -167,12 +170,21 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
-        if not failures:
+        self._withdraw(failures, SkillState.FAILED)
+
+    @override
+    def record_held(self, held: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
+        self._withdraw(held, SkillState.HELD)
+
+    def _withdraw(
+        self, skills: Sequence[tuple[RevisionKey, str, str, str]], state: SkillState
+    ) -> None:
+        if not skills:
             return
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
-            for key, source_id, path, reason in failures:
-                withdraw(transaction, key, source_id, path, SkillState.FAILED, reason)
+            for key, source_id, path, reason in skills:
+                withdraw(transaction, key, source_id, path, state, reason)
             transaction.write_marks()
 
     @override

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from typing_extensions import override
 
@@ -147,10 +148,13 @@ class Neo4jCatalog(StatementRunner, Catalog):
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
         first, end = selection.id_range(after)
         state = None if selection.state is None else selection.state.value
-        wanted = {"after": first, "end": end, "limit": limit, "state": state}
+        wanted: dict[str, Any] = {"after": first, "end": end, "limit": limit, "state": state}
         if selection.name is not None:
             name_key = normalise_name(selection.name)
             rows = self._read("list_entries_by_name", name_key=name_key, **wanted)
+        elif selection.above_level is not None:
+            wanted["level"] = selection.above_level
+            rows = self._read("list_entries_above_level", **wanted)
         else:
             rows = self._read(
                 "list_entries" if state is None else "list_entries_in_state", **wanted
@@ -195,12 +199,11 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
-        self._withdraw(
-            [
-                Withdrawal(key, source_id, path, SkillState.FAILED, reason)
-                for key, source_id, path, reason in failures
-            ]
-        )
+        self._withdraw([Withdrawal(*one[:3], SkillState.FAILED, one[3]) for one in failures])
+
+    @override
+    def record_held(self, held: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
+        self._withdraw([Withdrawal(*one[:3], SkillState.HELD, one[3]) for one in held])
 
     @override
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:

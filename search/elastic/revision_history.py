@@ -163,7 +163,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
             if changed == stored:
                 continue
             action = "index" if version else "create"
-            target = {"_index": self._write_alias, "_id": _document_id(skill_id), **version}
+            target = {"_index": self._write_alias, "_id": skill_document_id(skill_id), **version}
             lines += [{action: target}, _to_document(skill_id, *changed)]
             written.append(skill_id)
         if not written:
@@ -198,7 +198,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
                 continue
             count += sum(len(_read_revisions(document)) for document, _ in known.values())
             lines = [
-                {"delete": {"_index": self._index, "_id": _document_id(skill_id)}}
+                {"delete": {"_index": self._index, "_id": skill_document_id(skill_id)}}
                 for skill_id in known
             ]
             with self._connection.translate_errors() as client:
@@ -228,7 +228,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         with self._connection.translate_errors() as client:
             answer = client.mget(
                 index=self._index,
-                ids=[_document_id(one) for one in skill_ids],
+                ids=[skill_document_id(one) for one in skill_ids],
                 source_includes=fields,
             )
         found = {}
@@ -312,7 +312,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         self._connection.close()
 
 
-def _document_id(skill_id: str) -> str:
+def skill_document_id(skill_id: str) -> str:
     """The `_id` of a skill's document: a hash, as skill ids can be very long."""
     return blake2b(skill_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 

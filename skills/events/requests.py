@@ -21,6 +21,9 @@ OUTCOME_REPORTED = "skillbus.outcome.reported.v1"
 MAX_EVENT_FILES = 1_000
 """Maximum files of a skill that is sent in an event."""
 
+MAX_QUERY_PINS = 100
+"""Maximum skills that a query pins to a revision."""
+
 MAX_OUTCOMES = 200
 """Maximum outcomes in an event."""
 
@@ -257,8 +260,9 @@ class QueryAsked(BaseModel):
     `resend` says that the caller lost it. `obstacle`: what went wrong with the session's task. With
     an obstacle, and with `resend`, `task` may be empty: then it is the session's last. `brief`:
     skills are introduced, and more of them follows when further queries of the session need it.
-    `least_probability`: a bundle of which it is less likely that one of its skills is right is not
-    sent, and the answer is NO_SKILL_HIT.
+    `pins`: seqs by skill id; if one of these skills is chosen, that revision of it is sent in place
+    of the published one. `least_probability`: a bundle of which it is less likely that one of its
+    skills is right is not sent, and the answer is NO_SKILL_HIT.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -274,6 +278,9 @@ class QueryAsked(BaseModel):
     resend: bool = Field(default=False, strict=True, exclude_if=_is_unset)
     obstacle: str = Field(default="", exclude_if=_is_unset)
     brief: bool = Field(default=False, strict=True, exclude_if=_is_unset)
+    pins: dict[SkillId, Annotated[int, Field(ge=1, le=2**63 - 1), _INTEGER]] = Field(
+        default={}, max_length=MAX_QUERY_PINS, exclude_if=_is_unset
+    )
     least_probability: Annotated[float, Field(ge=0, le=1), _NUMBER] | None = Field(
         default=None, exclude_if=_is_null
     )

@@ -17,6 +17,7 @@ from config.settings import Settings
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, Source
 from search.protocol import SearchIndex
+from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
 from skills.record import RevisionKey
 from tasks.coordination.protocol import Coordinator
@@ -45,6 +46,7 @@ class PurgeStores:
     graph: SkillGraph
     index: SearchIndex
     history: RevisionHistory
+    reviews: ReviewStore
     journal: Journal
     coordinator: Coordinator
     answers: AnswerStore | None
@@ -89,12 +91,13 @@ def _purge(
         open_upload_store(stores.settings).remove_skills(source.source_id, [path])
     _wait_for_queries(stores)
     report = {"skill_id": skill_id, **_delete_revisions(stores, skill_id)}
+    stores.reviews.forget([skill_id])
     report["jobs"] = journal.forget_skill(skill_id)
     report["dead_letters"] = journal.forget_letters(skill_id)
     stores.drop_statistics()
     if source is not None and source.kind == "git":
         delete_mirror(source.source_id, stores.settings)
-    for store in (stores.index, stores.history, journal, graph):
+    for store in (stores.index, stores.history, stores.reviews, journal, graph):
         store.overwrite_deleted()
     return report | {"comes_back": _find_in_source(stores.settings, source, skill_id)}
 

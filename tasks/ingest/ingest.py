@@ -19,12 +19,13 @@ from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
 from skills.record import ParsedSkill, RevisionKey
 from tasks.history.keep import keep_superseded, withdraw
+from tasks.ingest.held.pinned import Pins, hold_back, read_pins
+from tasks.ingest.held.reviewed import HELD_REASON, hold_for_review, keep_reviewed
 from tasks.ingest.next_tasks import (
     send_after_ingest,
     send_ingest,
     send_refine,
 )
-from tasks.ingest.pinned import Pins, hold_back, read_pins
 from tasks.ingest.preparation.prepare import (
     PreparationRequest,
     PreparationSettings,
@@ -106,11 +107,14 @@ def _read(
     folders, gone, failures = _read_folders(services, entries, deadline)
     pins = read_pins(services, entries)
     folders = _replace_held(services, folders, pins)
+    pins, held, unreadable = _hold_unreviewed(services, folders, pins)
     by_id = {entry.skill_id: entry for entry in entries}
     for key, *_ in failures:
-        if (pinned := pins.kept.get(key.skill_id)) is not None:
-            folders[key, by_id[key.skill_id]] = _stand_in(pinned)
-    failures = [one for one in failures if one[0].skill_id not in pins.kept]
+        kept = pins.kept.get(key.skill_id) or keep_reviewed(services, by_id[key.skill_id])
+        if kept is not None:
+            pins = pins.with_kept({key.skill_id: kept})
+            folders[key, by_id[key.skill_id]] = _stand_in(kept)
+    failures = [one for one in failures if one[0].skill_id not in pins.kept] + unreadable
     unchanged = _find_unchanged(services, folders)
     changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
     skills = []
@@ -126,6 +130,7 @@ def _read(
         failed = {key.skill_id for key, *_ in failures}
         keep_superseded(services, [entry for entry in entries if entry.skill_id in failed])
         graph.record_failures(failures)
+    graph.record_held(held)
     if unchanged:
         graph.mark_unchanged(list(unchanged), list(unchanged.values()))
     return skills
@@ -143,6 +148,29 @@ def _replace_held(
             hold_back(services, entry, folder, settings)
             replaced[key, entry] = _stand_in(pins.kept[entry.skill_id])
     return replaced
+
+
+def _hold_unreviewed(
+    services: Services, folders: dict[_Place, SkillFolder], pins: Pins
+) -> tuple[Pins, list[_Failure], list[_Failure]]:
+    """Hold back what waits for review: replaces its folders, or takes those of new skills out.
+
+    Returns the pins with the skills that stay as they are, and the new skills that are held, and
+    those that cannot be read.
+    """
+    found = hold_for_review(services, folders, pins.kept, _preparation_settings(services))
+    for place in folders:
+        if (kept := found.kept.get(place[1].skill_id)) is not None:
+            folders[place] = _stand_in(kept)
+    reasons = dict.fromkeys(found.new, HELD_REASON) | found.unreadable
+    rows = {
+        place: (place[0], place[1].source_id, place[1].path, reason)
+        for place, reason in reasons.items()
+    }
+    for place in rows:
+        del folders[place]
+    held = [rows[place] for place in found.new]
+    return pins.with_kept(found.kept), held, [rows[place] for place in found.unreadable]
 
 
 def _stand_in(pinned: KeptRevision) -> SkillFolder:

@@ -17,6 +17,7 @@ from skills.events import get_trace_context
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.history.keep import keep_orphans
+from tasks.ingest.held.reviewed import request_decided
 from tasks.ingest.ingest import needs_ingest
 from tasks.ingest.next_tasks import send_ingest, send_link, send_plan, send_unembedded
 from tasks.ingest.poll import poll_sources
@@ -77,6 +78,7 @@ def _sweep(services: Services, deadline: Deadline) -> dict[str, object]:
     report: dict[str, object] = {"deleted_revisions": delete_orphans(services, deletable)}
     deadline.check("sweep")
     report["reingested"] = request_reingest(services, missing)
+    report["reviewed"] = request_decided(services)
     report["recompleted"] = request_completions(services)
     report["deleted_uploads"] = delete_expired_uploads(services)
     retention_seconds = services.settings.workers.journal_days * _SECONDS_PER_DAY

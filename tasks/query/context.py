@@ -19,6 +19,7 @@ from search.protocol import Filters, SearchIndex
 from search.visible_index import VisibleIndex
 from skills.access import UNRESTRICTED
 from skills.events import QueryAsked
+from tasks.history.query_pins import read_pinned
 from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
 from tasks.query.language_model.calls import ModelCalls
@@ -106,6 +107,7 @@ class QueryContext:
         default_groups = services.settings.access.default_groups
         visible = find_visible_sources(access, asker.reader, default_groups)
         services = _restrict(services, visible)
+        pinned = read_pinned(services, request.pins)
         if apply_policy:
             policy_filter = PolicyFilter(
                 services.settings.policy,
@@ -113,9 +115,12 @@ class QueryContext:
                 services.graph,
                 access.sources,
                 services.settings.language_model.judge,
+                services.reviews.get(),
+                services.index.get_revisions,
+                pinned,
             )
         else:
-            policy_filter = PolicyFilter.allow_all(services.graph)
+            policy_filter = PolicyFilter.allow_all(services.graph, pinned)
         return cls(
             request,
             query_id,

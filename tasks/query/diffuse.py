@@ -69,7 +69,7 @@ def diffuse(
         ).whole
         >= _MIN_BONUS
     }
-    candidates = [*hits[_FIXED_PLACES:], *_found_over_links(pointers, bonuses, hits)]
+    candidates = [*hits[_FIXED_PLACES:], *_found_over_links(ranking, pointers, bonuses)]
     moved = [_with_bonus(hit, bonuses.get(hit.key.skill_id, _NO_BONUS)) for hit in candidates]
     moved.sort(key=lambda hit: (-hit.score, hit.key))
     return replace(ranking, hits=(*hits[:_FIXED_PLACES], *_restore_named_formats(hits, moved)))
@@ -107,12 +107,13 @@ def _spread(hits: tuple[RankedSkill, ...]) -> float:
 
 
 def _found_over_links(
-    pointers: Mapping[str, int], bonuses: Mapping[str, _Bonus], hits: tuple[RankedSkill, ...]
+    ranking: Ranking, pointers: Mapping[str, int], bonuses: Mapping[str, _Bonus]
 ) -> list[RankedSkill]:
-    """Skills that links lead to and search did not find; they start with the last hit's score."""
-    known = {hit.key.skill_id for hit in hits}
+    """Skills that links lead to and that are no hits; they start with the lowest score of any
+    candidate."""
+    known = {hit.key.skill_id for hit in ranking.hits}
     return [
-        RankedSkill(RevisionKey(name, pointers[name]), hits[-1].score, {}, ())
+        RankedSkill(RevisionKey(name, pointers[name]), ranking.least_score, {}, ())
         for name in bonuses
         if name not in known and name in pointers
     ]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
-from config.settings import PolicySettings, Settings
+from config.bundle_settings import PolicySettings
+from config.errors import TransientError
+from config.settings import Settings
 from graph.records import SafetyRecord, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
-from skills.judgement import Judgement, find_judgement, with_judgement
-from skills.record import RevisionKey, SkillRecord
+from skills.judgement import Judgement
+from skills.record import RevisionKey
+from skills.review import NO_REVIEWS, Reviews
 from skills.scanner import SCANNER_VERSION, rescan
-from skills.skill_policy import PolicyViolation, SkillPolicy, get_source_id
+from skills.skill_policy import PolicyViolation, SkillPolicy, check_rule_ids, get_source_id
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.ranking import Ranking, WithheldHit
 
 _LOAD_ATTEMPTS = 3
+
+ReadRevisions = Callable[[Sequence[RevisionKey]], Mapping[RevisionKey, StoredRevision]]
+"""Reads revisions of the index; those that it lacks are left out."""
 
 
 class SafetyReader(Protocol):
@@ -33,7 +40,11 @@ class PolicyFilter:
     """Finds the candidates that the policy withholds, with at most one round trip a call.
 
     A skill passes for now if the catalog does not answer or an older scanner read it. Then
-    `check_revision` decides, on the revision itself, before it is sent.
+    `check_revision` decides, on the revision itself, before it is sent. One that a person decided
+    about, or that is withheld while rules are suppressed, is read itself, once.
+
+    read_revisions: reads revisions of the index; None where there are no reviews. pinned: revisions
+    by skill that the request wants in place of the published ones.
     """
 
     def __init__(
@@ -43,25 +54,49 @@ class PolicyFilter:
         graph: SafetyReader,
         sources: Iterable[Source] = (),
         judge: str = "",
+        reviews: Reviews = NO_REVIEWS,
+        read_revisions: ReadRevisions | None = None,
+        pinned: Mapping[str, StoredRevision] | None = None,
     ) -> None:
         self.sources = tuple(sources)
-        self._policy = SkillPolicy.from_settings(settings, judge).with_source_licences(
+        self._policy = SkillPolicy.from_settings(settings, judge, reviews).with_source_licences(
             facts.licences_by_source(self.sources)
         )
         self._licences = settings.licences
         self._facts = facts
         self._graph = graph
+        self._read_revisions = read_revisions
+        self.pinned = pinned or {}
 
     @classmethod
-    def allow_all(cls, graph: SafetyReader) -> PolicyFilter:
+    def allow_all(
+        cls, graph: SafetyReader, pinned: Mapping[str, StoredRevision] | None = None
+    ) -> PolicyFilter:
         """A filter that withholds nothing."""
-        return cls(PolicySettings(highest_level=3), RevisionFactCache(), graph)
+        settings = PolicySettings(highest_level=3)
+        return cls(settings, RevisionFactCache(), graph, pinned=pinned)
 
     def find_violations(self, keys: Sequence[RevisionKey]) -> dict[str, PolicyViolation]:
         """The skills among these that are withheld, by skill_id, with the reason."""
         if self._policy.allows_all:
             return {}
         self._load_facts(keys)
+        found = self._find_by_facts(keys)
+        if not (self.pinned or self._policy.has_exceptions):
+            return found
+        contested = [
+            key
+            for key in keys
+            if key.skill_id in self.pinned
+            or self._policy.needs_record(key.skill_id, found.get(key.skill_id))
+        ]
+        for key, violation in self._find_contested(contested).items():
+            found.pop(key.skill_id, None)
+            if violation is not None:
+                found[key.skill_id] = violation
+        return found
+
+    def _find_by_facts(self, keys: Sequence[RevisionKey]) -> dict[str, PolicyViolation]:
         # Of a thousand skills few differ in what the policy asks.
         find = lru_cache(maxsize=None)(self._policy.find_violation)
         found = {}
@@ -72,6 +107,33 @@ class PolicyFilter:
             source = get_source_id(skill_id)
             if violation := find(source, fact.level, fact.licence, fact.judgements):
                 found[skill_id] = violation
+        return found
+
+    def _find_contested(
+        self, keys: Sequence[RevisionKey]
+    ) -> dict[RevisionKey, PolicyViolation | None]:
+        """What the policy says of these revisions themselves. Those that cannot be read are left
+        out, so that what the catalog knows decides: it knows nothing of waivers."""
+        missing = [
+            key
+            for key in keys
+            if key.skill_id not in self.pinned and self._facts.get_contested(key) is None
+        ]
+        if missing and self._read_revisions is not None:
+            with suppress(TransientError):
+                for key, revision in self._read_revisions(missing).items():
+                    record = self.rescan(revision).parsed.record
+                    self._facts.add_contested(key, revision.content_hash, record)
+        found: dict[RevisionKey, PolicyViolation | None] = {}
+        for key in keys:
+            if (pinned := self.pinned.get(key.skill_id)) is not None:
+                found[key] = self._policy.find_record_violation(
+                    key.skill_id, pinned.content_hash, pinned.parsed.record
+                )
+            elif (known := self._facts.get_contested(key)) is not None:
+                found[key] = self._policy.find_record_violation(
+                    key.skill_id, known.content_hash, known.record, self._judgements(key)
+                )
         return found
 
     def _load_facts(self, keys: Sequence[RevisionKey]) -> None:
@@ -107,14 +169,18 @@ class PolicyFilter:
         if self._policy.judge:
             self._load_facts(keys)
 
-    def check_revision(self, key: RevisionKey, record: SkillRecord) -> PolicyViolation | None:
+    def check_revision(self, revision: StoredRevision) -> PolicyViolation | None:
         """Why a revision that was read must not be sent; None if it may. Its facts are cached."""
-        self._facts.add_record(key, record)
-        return self._policy.find_record_violation(key.skill_id, record, self._judgements(key))
+        key, record = revision.key, revision.parsed.record
+        if key.skill_id not in self.pinned:
+            self._facts.add_record(key, record)
+        return self._policy.find_record_violation(
+            key.skill_id, revision.content_hash, record, self._judgements(key)
+        )
 
-    def add_judgement(self, revision: StoredRevision) -> StoredRevision:
-        """The revision with the finding of its judgement, if that counts."""
-        return add_judgement(revision, self._judgements(revision.key), self._policy.judge)
+    def settle(self, revision: StoredRevision) -> StoredRevision:
+        """The revision with the findings that count, that of its judgement included."""
+        return settle_revision(self._policy, revision, self._judgements(revision.key))
 
     def _judgements(self, key: RevisionKey) -> tuple[Judgement, ...]:
         fact = self._facts.get(key.skill_id)
@@ -155,10 +221,14 @@ class PolicyFilter:
         return expanded
 
 
-def make_policy(settings: Settings, sources: Iterable[Source]) -> SkillPolicy:
-    """The policy of the settings and of the sources' licence lists."""
+def make_policy(settings: Settings, sources: Iterable[Source], reviews: Reviews) -> SkillPolicy:
+    """The policy of the settings, of the sources' licence lists, and of the reviews.
+
+    Raises UsageError for suppressed rules that do not exist.
+    """
+    check_rule_ids(settings.policy.suppressed_rules, "policy.suppressed_rules")
     judge = settings.language_model.judge
-    return SkillPolicy.from_settings(settings.policy, judge).with_source_licences(
+    return SkillPolicy.from_settings(settings.policy, judge, reviews).with_source_licences(
         {one.source_id: one.licences for one in sources}
     )
 
@@ -169,12 +239,12 @@ def rescan_revision(revision: StoredRevision) -> StoredRevision:
     return revision if parsed is revision.parsed else replace(revision, parsed=parsed)
 
 
-def add_judgement(
-    revision: StoredRevision, judgements: Iterable[Judgement], judge: str
+def settle_revision(
+    policy: SkillPolicy, revision: StoredRevision, judgements: Iterable[Judgement]
 ) -> StoredRevision:
-    """The revision with the level and the finding of this judge's judgement."""
+    """The revision as it is sent: with the findings that count, and their level."""
     parsed = revision.parsed
-    record = with_judgement(parsed.record, find_judgement(judgements, judge))
+    record = policy.settle(revision.key.skill_id, revision.content_hash, parsed.record, judgements)
     if record is parsed.record:
         return revision
     return replace(revision, parsed=replace(parsed, record=record))

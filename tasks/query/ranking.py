@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import numpy as np
 
@@ -127,7 +128,8 @@ class Ranking:
     that must not go together for this task. selection: by the language model, None without one.
     cosines: of the task with both vectors of each candidate that has them. refused: candidates that
     stay out since they did not serve in the session, the best ones. remembered: what near past
-    tasks say about skills, by skill_id.
+    tasks say about skills, by skill_id. least_score: the lowest of any candidate with evidence,
+    also of those behind the hits.
     """
 
     understanding: Understanding
@@ -143,24 +145,27 @@ class Ranking:
     cosines: Mapping[RevisionKey, tuple[float, float]] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
     remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
+    least_score: float = 0.0
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
         """Whether the library is likely enough to have a skill for the task."""
         return self.probability is None or self.probability >= settings.least_probability
 
 
-def build_ranking(query: TaskQuery, scored: ScoredCandidates) -> Ranking:
-    """The ranking of scored candidates, with reasons; candidates without any evidence dropped."""
+def build_ranking(query: TaskQuery, scored: ScoredCandidates, limit: int | None = None) -> Ranking:
+    """The ranking of the best `limit` of scored candidates, None for all, with reasons; candidates
+    without any evidence dropped."""
     understanding, statistics = query.understanding, query.snapshot.statistics
     idf = statistics.idf(understanding.ids).astype(np.float64)
     return Ranking(
         understanding,
         query.vector,
-        tuple(list_hits(scored)),
+        tuple(islice(list_hits(scored), limit)),
         long_task_weight=long_task_weight(understanding, ScoringWeights()),
         mass=float(understanding.weights.astype(np.float64) @ idf),
         library_size=len(query.snapshot.pointers),
         remembered=query.remembered,
+        least_score=min(scored.scores[scored.scores > 0].tolist(), default=0.0),
     )
 
 

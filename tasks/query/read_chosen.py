@@ -43,8 +43,7 @@ def read_chosen(context: QueryContext, ranking: Ranking, choice: SkillChoice) ->
         violations = {
             skill_id: violation
             for skill_id, revision in revisions.items()
-            if (violation := policy_filter.check_revision(revision.key, revision.parsed.record))
-            is not None
+            if (violation := policy_filter.check_revision(revision)) is not None
         }
         if not violations or round_ == _POLICY_ROUNDS - 1:
             break
@@ -52,7 +51,7 @@ def read_chosen(context: QueryContext, ranking: Ranking, choice: SkillChoice) ->
         choice = choose(context, ranking)
     choice.withheld |= violations
     allowed = {
-        name: policy_filter.add_judgement(revision)
+        name: policy_filter.settle(revision)
         for name, revision in revisions.items()
         if name not in violations
     }
@@ -78,10 +77,11 @@ def _read_or_fall_back(
 
 
 def _read(context: QueryContext, chosen: Sequence[ChosenSkill]) -> dict[str, StoredRevision]:
-    """Published revisions by skill_id. One that was superseded and deleted meanwhile is read at
-    its newest."""
+    """Published revisions by skill_id, or those that the request pins. One that was superseded and
+    deleted meanwhile is read at its newest."""
     library = context.services.library
-    found: dict[str, StoredRevision] = {}
+    pinned = context.policy_filter.pinned
+    found = {one.skill_id: pinned[one.skill_id] for one in chosen if one.skill_id in pinned}
     for attempt in range(_READ_ATTEMPTS):
         pointers = (library.refresh() if attempt else library.latest).pointers
         keys = [

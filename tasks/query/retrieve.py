@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from config.errors import TransientError
-from config.settings import RetrievalSettings
+from config.settings import RetrievalSettings, Settings
 from search.completed_terms import tag_terms
 from search.protocol import Filters, LexicalSearch, Search, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import DEFAULT_SCALE, measure_cosine_scale
@@ -41,6 +41,9 @@ the engine five lookups, and 50 find what all the terms of a long task find."""
 
 _FORMAT_CANDIDATES = 20
 """Candidates for a file format that has its own skills: the task may mention it just once."""
+
+_LEAST_HITS = 400
+"""Candidates that stay in the ranking, at least. Beyond rerankers no stage reads more than 200."""
 
 _LONG_TASK_NEIGHBOUR_CUT = 0.75
 """Share of the nearest neighbours that are not searched for a long task, whose words suffice."""
@@ -168,11 +171,19 @@ def score(
             cosines=np.array(pairs, dtype=np.float64).reshape(-1, 2),
         )
 
-    ranking = replace(build_ranking(candidates.query, score_some(allowed)), cosines=cosines)
+    limit = _count_hits(context.services.settings)
+    ranking = build_ranking(candidates.query, score_some(allowed), limit)
+    ranking = replace(ranking, cosines=cosines)
     if not violations:
         return ranking
     scored = score_some([key for key in keys if key.skill_id in violations])
     return replace(ranking, withheld=_withheld_hits(scored, ranking, violations))
+
+
+def _count_hits(settings: Settings) -> int:
+    """How many candidates a later stage may read. A large library has more than a thousand, and
+    each that is kept takes time in every stage."""
+    return max(_LEAST_HITS, settings.reranker.candidates, settings.reranker.late_candidates)
 
 
 def _read_cosines(

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from config.passage_settings import PassageSettings
+from config.bundle_settings import PassageSettings
 from search.protocol import StoredRevision, Vector
 from search.text.query_understanding import Understanding
 from skills.passages import (

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from config.bundle_settings import PassageSettings
 from config.errors import UsageError
-from config.passage_settings import PassageSettings
 from config.settings import EncoderSettings
 from search.models.load_models import load_encoder
 from search.protocol import StoredRevision, Vector

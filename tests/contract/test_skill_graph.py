@@ -332,6 +332,22 @@ class SkillGraphContract:
         )
         assert (graph.get_entries(), graph.get_changes_since(0)) == before
 
+    def test_a_held_skill_waits_without_a_pointer(self, graph: SkillGraph) -> None:
+        graph.request_ingest([("lib:a", "lib", "a")], 2)
+        graph.record_held([(key("a", 3), "lib", "a", "waits for review")])
+        (a,) = graph.get_entries(["lib:a"])
+        assert (a.state, a.reason, a.seq) == (SkillState.HELD, "waits for review", 0)
+        assert graph.list_awaiting_ingest(9) == []
+        assert graph.get_counts()["held"] == 1
+        assert graph.list_entries(EntryFilter(state=SkillState.HELD), "", 9) == [a]
+        graph.record_held([(key("a", 2), "lib", "a", "late")])
+        assert graph.get_entries(["lib:a"]) == [a]
+        graph.request_ingest([("lib:a", "lib", "a")], 4)
+        assert [one.skill_id for one in graph.list_awaiting_ingest(9)] == ["lib:a"]
+        graph.publish([publication("a", 5)])
+        assert pointers(graph) == {"lib:a": 5}
+        assert graph.get_counts()["held"] == 0
+
     # -- what ingest still has to do
     def test_of_a_skill_twice_in_a_batch_the_highest_seq_counts(self, graph: SkillGraph) -> None:
         low = publication("a", 3, name="low", mentions=(mention("x"),), body_terms={3: 1.0})
@@ -431,6 +447,15 @@ class SkillGraphContract:
         assert graph.list_entries(EntryFilter(), "\0\U0010ffff", 1)[0].skill_id == every[0]
         assert graph.list_entries(EntryFilter(), "\U0010ffff", 1) == []
 
+    def test_published_entries_above_a_level_are_listed(self, graph: SkillGraph) -> None:
+        levels = {"a": 0, "b": 1, "c": 2, "d": 3, "e": 0, "f": 3}
+        graph.publish([publication(path, 1, safety_level=level) for path, level in levels.items()])
+        graph.remove([key("f", 2)])
+        graph.save_judgements("m", {"lib:e": (publication("e", 1).content_hash, JUDGEMENT)})
+        assert walked(graph, EntryFilter(above_level=0), 2) == ["lib:b", "lib:c", "lib:d", "lib:e"]
+        assert walked(graph, EntryFilter("lib", above_level=2), 1) == ["lib:d", "lib:e"]
+        assert walked(graph, EntryFilter("other", above_level=0), 1) == []
+
     def test_states_of_sources(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 1), publication("a", 1, source="li")])
         graph.record_failures([(key("c", 3), "lib", "c", "no text")])
@@ -484,6 +509,7 @@ class SkillGraphContract:
             "pending": 1,
             "published": 3,
             "failed": 1,
+            "held": 0,
             "removed": 1,
             "with_vectors": 1,
             "paged": 1,

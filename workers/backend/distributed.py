@@ -11,12 +11,14 @@ from typing_extensions import override
 
 from config.settings import Settings
 from search.protocol import SearchIndex
+from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
 from tasks.broker.broker_config import server_broker_config
 from tasks.celery_app import create_app
 from tasks.coordination.redis import RedisCoordinator
 from tasks.language_model.answer_store import AnswerStore
 from tasks.outcomes.protocol import OutcomeStore
+from tasks.query.process_state.review_cache import ReviewCache
 from tasks.send import queue_depth
 from tasks.services import Lazy, Services
 from workers.backend.store_backend import StoreBackend
@@ -28,6 +30,8 @@ from workers.backend.stores import (
     open_index,
     open_journal,
     open_outcomes,
+    open_review_cache,
+    open_review_store,
 )
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
@@ -71,6 +75,10 @@ class DistributedBackend(StoreBackend):
             lambda: open_index(settings, self._stack, writable=False)
         )
         self._history: Lazy[RevisionHistory] = Lazy(lambda: open_history(settings, self._stack))
+        self._review_store: Lazy[ReviewStore] = Lazy(
+            lambda: open_review_store(settings, self._stack)
+        )
+        self._review_cache = Lazy(lambda: open_review_cache(settings, self._review_store.get()))
         self._answers = Lazy(lambda: open_answers(settings, self._stack))
         self._deployment_status: Lazy[DeploymentStatus] = Lazy(self._open_deployment_status)
 
@@ -126,6 +134,14 @@ class DistributedBackend(StoreBackend):
     @override
     def history_store(self) -> RevisionHistory:
         return self._history.get()
+
+    @override
+    def review_store(self) -> ReviewStore:
+        return self._review_store.get()
+
+    @override
+    def review_cache(self) -> ReviewCache:
+        return self._review_cache.get()
 
     @override
     def outcome_store(self) -> OutcomeStore:

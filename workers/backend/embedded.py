@@ -19,6 +19,7 @@ from typing_extensions import override
 from config.errors import SkillbusError, TransientError
 from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
+from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
 from skills.access import UNRESTRICTED, Reader
 from skills.events import QueryAsked
@@ -32,13 +33,18 @@ from tasks.metrics_recorder import MetricsRecorder
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, Deadline
+from tasks.query.process_state.review_cache import ReviewCache
 from tasks.send import queue_depth, send_task
 from tasks.services import Lazy, Services
-from workers.backend.home import create_home
+from workers.backend.home import WriterLock, create_home
 from workers.backend.protocol import EmbedMode, RefineMode
 from workers.backend.store_backend import StoreBackend
-from workers.backend.stores import open_history, open_services, require_library
-from workers.backend.writer_lock import WriterLock
+from workers.backend.stores import (
+    open_history,
+    open_review_store,
+    open_services,
+    require_library,
+)
 from workers.monitoring.status import home_status, oldest_change_age_seconds
 from workers.processes.embedded_consumer import ThreadedConsumer
 from workers.processes.interpreter import child_environment, module_command
@@ -122,6 +128,9 @@ class EmbeddedBackend(StoreBackend):
         self.graph, self.journal = self.services.graph, self.services.journal
         self._history: Lazy[RevisionHistory] = Lazy(
             lambda: self.services.history or open_history(settings, self._stack)
+        )
+        self._review_store: Lazy[ReviewStore] = Lazy(
+            lambda: self.services.review_store or open_review_store(settings, self._stack)
         )
         self.coordinator, self.stopping = self.services.coordinator, self.services.stopping
         self.app = create_app(lambda: self.services, ALL_QUEUES, memory_broker_config())
@@ -290,6 +299,14 @@ class EmbeddedBackend(StoreBackend):
         return self._history.get()
 
     @override
+    def review_store(self) -> ReviewStore:
+        return self._review_store.get()
+
+    @override
+    def review_cache(self) -> ReviewCache:
+        return self.services.reviews
+
+    @override
     def outcome_store(self) -> OutcomeStore:
         return self.services.outcomes
 
@@ -312,6 +329,7 @@ class EmbeddedBackend(StoreBackend):
             self.services.answers,
             self.services.refined,
             self.services.outcomes,
+            self.review_lister,
         )
         if (refinement := status.get("language_model", {}).get("refinement")) is not None:
             pause = self.get_refine_pause()

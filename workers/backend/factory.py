@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from workers.backend.protocol import Backend, EmbedMode, RefineMode
     from workers.backend.serve import ServeBackend
     from workers.backend.store_backend import StoreBackend
+    from workers.library.review.review_list import ReviewLister
     from workers.library.revisions import RevisionReader
     from workers.library.skill_reader import SkillReader, Stores
 
@@ -83,11 +84,9 @@ def open_skill_reader(settings: Settings) -> SkillReader:
     from workers.library.skill_reader import SkillReader
 
     def open_stores(stack: ExitStack) -> Stores:
-        from workers.backend.stores import open_answers, open_graph, open_index
+        from workers.backend.stores import open_graph, open_reader_stores
 
-        graph = open_graph(settings, stack, writable=False)
-        index = open_index(settings, stack, writable=False)
-        return graph, index, open_answers(settings, stack)
+        return open_reader_stores(settings, open_graph(settings, stack, writable=False), stack)
 
     return SkillReader(settings, open_stores)
 
@@ -95,7 +94,12 @@ def open_skill_reader(settings: Settings) -> SkillReader:
 @contextmanager
 def open_revision_reader(settings: Settings) -> Iterator[RevisionReader]:
     """A reader of the revisions of skills; raises UsageError if there is no library."""
-    from workers.backend.stores import open_graph, open_history, open_index
+    from workers.backend.stores import (
+        open_graph,
+        open_history,
+        open_index,
+        open_review_store,
+    )
     from workers.library.revisions import RevisionReader
 
     with ExitStack() as stack:
@@ -104,4 +108,20 @@ def open_revision_reader(settings: Settings) -> Iterator[RevisionReader]:
             open_graph(settings, stack, writable=False),
             open_index(settings, stack, writable=False),
             open_history(settings, stack),
+            open_review_store(settings, stack),
+        )
+
+
+@contextmanager
+def open_review_lister(settings: Settings) -> Iterator[ReviewLister]:
+    """A lister of reviews; raises UsageError if there is no library."""
+    from workers.backend.stores import open_graph, open_index, open_review_store
+    from workers.library.review.review_list import ReviewLister
+
+    with ExitStack() as stack:
+        yield ReviewLister(
+            settings,
+            open_graph(settings, stack, writable=False),
+            open_index(settings, stack, writable=False).get_revisions,
+            open_review_store(settings, stack),
         )

@@ -1,8 +1,12 @@
-"""The home: the folder of a library, or of a process that uses one."""
+"""The home: the folder of a library, or of a process that uses one; and its lock, which lets one
+process at a time write to it."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 from pathlib import Path
+from typing import IO
 
 from config.errors import UsageError
 
@@ -18,3 +22,35 @@ def create_home(home: Path) -> None:
         raise UsageError(
             f"{home} cannot be created: {error.strerror}; set SKILLBUS_HOME"
         ) from error
+
+
+class WriterLock:
+    """An advisory lock on `writer.lock` in the home; the kernel frees it when the process ends."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "writer.lock"
+        self._file: IO[str] | None = None
+
+    def acquire(self) -> None:
+        """Take the lock; raises UsageError that names the process holding it."""
+        file = self._path.open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            holder = file.read().strip() or "another process"
+            file.close()
+            raise UsageError(
+                f"{self._path.parent} is locked by {holder}; wait for it to finish, "
+                "or use another SKILLBUS_HOME"
+            ) from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -12,7 +12,7 @@ from config.errors import UsageError
 from search.local.index import STORAGE_VERSION, LocalSearchIndex, index_identity
 from search.local.revision_store import read_identity
 from tasks.ingest.reindex import IndexReplacement
-from workers.backend.writer_lock import WriterLock
+from workers.backend.home import WriterLock
 
 _LIVE, _NEW, _OLD = "index", "index.new", "index.old"
 

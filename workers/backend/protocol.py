@@ -16,6 +16,7 @@ from tasks.refine.pauses import RefinePause
 if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs neither
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
+    from workers.library.review.decisions import ReviewDecision
     from workers.library.skill_reader import SkillReader
 
 
@@ -170,6 +171,29 @@ class Backend(Protocol):
 
     def unpin_skill(self, skill_id: str) -> None:
         """Take a pin back; raises NotFoundError if there is none."""
+        ...
+
+    # -- reviews; principal: who decides, as the audit log names it
+    def waive_findings(
+        self, skill_id: str, seq: int | None, rule: str, principal: str, reason: str
+    ) -> dict[str, Any]:
+        """Waive what a rule finds in a revision, by default the published one; returns the waiver
+        as data. Raises as `workers.library.review.decisions.SkillReviews.waive` does."""
+        ...
+
+    def remove_waiver(self, skill_id: str, rule: str) -> None:
+        """Take waivers of a rule back; raises NotFoundError if there are none."""
+        ...
+
+    def review_skill(
+        self, decision: ReviewDecision, skill_id: str, seq: int | None, principal: str, reason: str
+    ) -> dict[str, Any]:
+        """Carry out a decision about a skill; returns it as data. Raises as
+        `workers.library.review.decisions.SkillReviews.decide` does."""
+        ...
+
+    def reopen_review(self, skill_id: str) -> None:
+        """Take back what was decided about a skill; raises NotFoundError if nothing was."""
         ...
 
     # -- refinement

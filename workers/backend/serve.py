@@ -22,6 +22,7 @@ from workers.backend.serve_client import ServeClient
 if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
+    from workers.library.review.decisions import ReviewDecision
     from workers.library.skill_reader import SkillReader, Stores
 
 _PURGE_SECONDS = 3_600.0
@@ -77,11 +78,9 @@ class ServeBackend(Backend):
         return reader
 
     def _open_stores(self, stack: ExitStack) -> Stores:
-        from workers.backend.stores import open_answers, open_index  # slow to import
+        from workers.backend.stores import open_reader_stores  # slow to import
 
-        graph = self.graph
-        index = open_index(self.settings, stack, writable=False)
-        return graph, index, open_answers(self.settings, stack)
+        return open_reader_stores(self.settings, self.graph, stack)
 
     @override
     def submit(self, data: EventData, origin: str) -> str:
@@ -155,6 +154,32 @@ class ServeBackend(Backend):
     @override
     def unpin_skill(self, skill_id: str) -> None:
         self._client.delete(f"/v1/pins/{quote(skill_id)}")
+
+    @override
+    def waive_findings(
+        self, skill_id: str, seq: int | None, rule: str, principal: str, reason: str
+    ) -> dict[str, Any]:
+        """Waive findings; on the socket the user of this machine does."""
+        del principal
+        body = {"skill_id": skill_id, "seq": seq, "rule": rule, "reason": reason}
+        return dict(self._client.post("/v1/waivers", body))
+
+    @override
+    def remove_waiver(self, skill_id: str, rule: str) -> None:
+        self._client.delete(f"/v1/waivers?{urlencode({'skill_id': skill_id, 'rule': rule})}")
+
+    @override
+    def review_skill(
+        self, decision: ReviewDecision, skill_id: str, seq: int | None, principal: str, reason: str
+    ) -> dict[str, Any]:
+        """Carry out a decision; on the socket the user of this machine decides."""
+        del principal
+        body = {"decision": decision.value, "skill_id": skill_id, "seq": seq, "reason": reason}
+        return dict(self._client.post("/v1/review", body))
+
+    @override
+    def reopen_review(self, skill_id: str) -> None:
+        self._client.delete(f"/v1/review/{quote(skill_id)}")
 
     @override
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:

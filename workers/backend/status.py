@@ -29,9 +29,12 @@ def _read_home(settings: Settings) -> dict[str, Any]:
     from workers.backend.stores import (
         open_answers,
         open_graph,
+        open_index,
         open_journal,
         open_outcomes,
+        open_review_store,
     )
+    from workers.library.review.review_list import ReviewLister
     from workers.monitoring.status import home_status
 
     with ExitStack() as stack:
@@ -39,8 +42,18 @@ def _read_home(settings: Settings) -> dict[str, Any]:
         journal = open_journal(settings, stack, writable=True)
         answers = open_answers(settings, stack)
         outcomes = open_outcomes(settings, stack)
+        reviews = ReviewLister(
+            settings,
+            graph,
+            lambda keys: open_index(settings, stack, writable=False).get_revisions(keys),
+            open_review_store(settings, stack),
+        )
         return home_status(
-            settings, graph, journal, serving=False, answers=answers, outcomes=outcomes
+            *(settings, graph, journal),
+            serving=False,
+            answers=answers,
+            outcomes=outcomes,
+            reviews=reviews,
         )
 
 

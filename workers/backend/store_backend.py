@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,9 +13,8 @@ import structlog
 from typing_extensions import override
 
 from config import tracing
-from config.errors import PermanentError, SkillbusError, TransientError, UsageError
+from config.errors import NotFoundError, PermanentError, SkillbusError, TransientError, UsageError
 from graph.protocol import SkillGraph
-from graph.records import LinkPlace
 from search.protocol import SearchIndex
 from skills.access import UNRESTRICTED, Reader
 from skills.events import (
@@ -33,27 +31,24 @@ from tasks.coordination.protocol import Coordinator
 from tasks.history.purge import PurgeStores, purge_skill
 from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
-from tasks.language_model.answer_store import AnswerStore
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.policies import LINK, MAINTAIN, QUERY, REFINE
+from tasks.policies import QUERY, REFINE
 from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
+from workers.backend.decision_backend import DecisionBackend
 from workers.backend.model_stores import check_no_replaced_index, open_model_stores
-from workers.backend.protocol import Backend, EventStatus, QueryStatus
-from workers.library import dead_letters, link_dismissals, pins
+from workers.backend.protocol import EventStatus, QueryStatus
+from workers.library import dead_letters
 from workers.library.reader_views import ReaderViews
-from workers.library.revisions import pin_data
-from workers.library.skill_data import dismissal_data
-from workers.library.skill_reader import SkillReader
 
 log = structlog.get_logger()
 
 _POLL_SECONDS = 0.002
 
 
-class StoreBackend(ReaderViews, Backend, ABC):
+class StoreBackend(ReaderViews, DecisionBackend):
     """Records events and queries in the journal, sends their tasks and reads the stores.
 
     app: the Celery application that sends tasks. stopping: set once the backend is closing.
@@ -75,10 +70,6 @@ class StoreBackend(ReaderViews, Backend, ABC):
         """Release the stores; accepted work stays accepted."""
 
     @abstractmethod
-    def answer_store(self) -> AnswerStore | None:
-        """The answers of the language model; None if none is in use."""
-
-    @abstractmethod
     def outcome_store(self) -> OutcomeStore:
         """Answered queries and their outcomes."""
 
@@ -95,13 +86,6 @@ class StoreBackend(ReaderViews, Backend, ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
-
-    @cached_property
-    @override
-    def skills(self) -> SkillReader:
-        return SkillReader(
-            self.settings, lambda _: (self.graph, self.search_index(), self.answer_store())
-        )
 
     # -- access
     @override
@@ -175,11 +159,26 @@ class StoreBackend(ReaderViews, Backend, ABC):
         self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
     ) -> str:
         check_query(request, self.settings.limits.query_characters)
+        self.check_pins(request, reader)
         return self.accept(replace_origin(new_event(request, origin), owner, reader))
+
+    def check_pins(self, request: QueryAsked, reader: Reader = UNRESTRICTED) -> None:
+        """Raise UsageError if a revision that a query wants cannot be read by this reader."""
+        if not request.pins:
+            return
+        revisions = self.revisions_for(reader)
+        for skill_id, seq in request.pins.items():
+            try:
+                revision = revisions.read_revision(skill_id, seq)
+            except NotFoundError as error:
+                raise UsageError(f"pins: {error}") from error
+            if not revision.is_reviewed:
+                raise UsageError(f"pins: {revision.kept.key} waits for review")
 
     @override
     def answer_query(self, request: QueryAsked, origin: str) -> dict[str, Any]:
         """Ask a query and wait on the result queue, which is faster than polling the journal."""
+        self.check_pins(request)
         self.check_capacity("query")
         event = new_event(request, origin)
         with _start_span(event):
@@ -237,23 +236,6 @@ class StoreBackend(ReaderViews, Backend, ABC):
     def cancel_query(self, query_id: str) -> None:
         self.journal.cancel_job(query_id)
 
-    # -- links
-    @override
-    def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
-        dismissed = link_dismissals.dismiss_link(self.graph, place, reason)
-        self._link_again()
-        return dismissal_data(dismissed)
-
-    @override
-    def restore_link(self, place: LinkPlace) -> None:
-        link_dismissals.restore_link(self.graph, place)
-        self._link_again()
-
-    def _link_again(self) -> None:
-        """Have the marked skills linked; if that fails, the reconciler sends the task later."""
-        with contextlib.suppress(TransientError):
-            send_task_if_room(self.app, LINK.name, [])
-
     # -- revisions
     @abstractmethod
     def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
@@ -273,6 +255,7 @@ class StoreBackend(ReaderViews, Backend, ABC):
                     graph=self.graph,
                     index=self.purge_index(stack),
                     history=self.history_store(),
+                    reviews=self.review_store(),
                     journal=self.journal,
                     coordinator=self.coordinator,
                     answers=answers,
@@ -281,25 +264,6 @@ class StoreBackend(ReaderViews, Backend, ABC):
                 ),
                 skill_id,
             )
-
-    @override
-    def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
-        pin = pins.pin_skill(
-            *(self.settings, self.graph, self.history_store(), self.revisions),
-            *(skill_id, seq, reason),
-        )
-        self._send_waiting()
-        return pin_data(pin)
-
-    @override
-    def unpin_skill(self, skill_id: str) -> None:
-        pins.unpin_skill(self.graph, self.history_store(), skill_id)
-        self._send_waiting()
-
-    def _send_waiting(self) -> None:
-        """Have requested ingest sent; if that fails, the reconciler does so later."""
-        with contextlib.suppress(TransientError):
-            self.send_maintenance()
 
     # -- refinement
     @override
@@ -323,10 +287,6 @@ class StoreBackend(ReaderViews, Backend, ABC):
         return get_refine_pause(self.coordinator, self.settings.language_model)
 
     # -- operation
-    def send_maintenance(self) -> None:
-        """Send the task that runs the reconciler once."""
-        send_task(self.app, MAINTAIN.name, [])
-
     def get_unreachable(self) -> dict[str, str]:
         """The stores that do not answer, each with the reason."""
         parts: dict[str, Callable[[], object]] = {

@@ -15,9 +15,11 @@ from search.models.batch_encoder import BatchEncoder
 from search.models.identity import EncoderIdentity
 from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from search.protocol import Encoder, Reranker, SearchIndex
+from search.review_store import ReviewStore
 from search.revision_history import HistoryLimits, RevisionHistory
 from search.scoring.record_source import MemoryRecords, RecordSource
 from search.skill_analysis import ANALYSIS_VERSION
+from skills.skill_policy import check_rule_ids
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import Coordinator
 from tasks.ingest.preparation.campaign_indicators import load_indicators
@@ -32,6 +34,7 @@ from tasks.policies import QUERY
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
+from tasks.query.process_state.review_cache import CHECK_SECONDS, ReviewCache
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.saved_library import SavedLibraryFile
 from tasks.query.process_state.usage import UsageCounter
@@ -41,6 +44,7 @@ from tasks.services import Lazy, SendTask, Services
 
 if TYPE_CHECKING:
     from tasks.coordination.redis import QueueDepth, RedisCoordinator
+    from workers.library.skill_reader import Stores as ReaderStores
 
 
 def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
@@ -204,6 +208,35 @@ def open_history(settings: Settings, stack: contextlib.ExitStack) -> RevisionHis
     return history
 
 
+def open_review_store(settings: Settings, stack: contextlib.ExitStack) -> ReviewStore:
+    """What people decided about skills, closed with the stack."""
+    store: ReviewStore
+    if settings.distributed:
+        from search.elastic.review_store import ElasticsearchReviewStore
+
+        store = ElasticsearchReviewStore(settings.servers)
+    else:
+        from tasks.history.sqlite_reviews import SqliteReviewStore
+
+        store = SqliteReviewStore(settings.home / "history.db")
+    stack.callback(store.close)
+    return store
+
+
+def open_review_cache(settings: Settings, store: ReviewStore) -> ReviewCache:
+    """What the policy asks of that store, in the memory of this process."""
+    return ReviewCache(store, CHECK_SECONDS if settings.distributed else 0.0)
+
+
+def open_reader_stores(
+    settings: Settings, graph: SkillGraph, stack: contextlib.ExitStack
+) -> ReaderStores:
+    """The stores of a reader of skills with this catalog, opened for reading."""
+    index = open_index(settings, stack, writable=False)
+    reviews = open_review_cache(settings, open_review_store(settings, stack))
+    return graph, index, open_answers(settings, stack), reviews
+
+
 def open_linker(
     settings: Settings,
     graph: SkillGraph,
@@ -237,6 +270,7 @@ def open_services(
     """
     measures = measures or NullMetrics()
     load_indicators(settings.policy.indicators)
+    check_rule_ids(settings.policy.suppressed_rules, "policy.suppressed_rules")
     journal = open_journal(settings, stack, writable=writable)
     graph = open_graph(settings, stack, writable=writable)
     identity = encoder or encoder_identity(settings.encoder)
@@ -244,6 +278,7 @@ def open_services(
     answers = open_answers(settings, stack)
     skill_pairs = open_skill_pairs(settings, stack)
     outcomes = open_outcomes(settings, stack)
+    review_store = open_review_store(settings, stack)
     learning = settings.learning
     learned_links = LinksFromUse(outcomes, graph, learning) if learning.links else None
     circuit_breakers = CircuitBreakers() if settings.distributed else None
@@ -270,7 +305,9 @@ def open_services(
         linker=open_linker(settings, graph, skill_pairs, learned_links),
         outcomes=outcomes,
         learned_links=learned_links,
-        history=open_history(settings, stack) if writable and settings.history.revisions else None,
+        history=open_history(settings, stack) if settings.history.revisions else None,
+        review_store=review_store,
+        reviews=open_review_cache(settings, review_store),
         past_tasks=PastTasks(outcomes, loaded.get, settings.learning),
         usage_counter=UsageCounter(graph),
         language_model=_lazy_language_model(settings, stack, answers, measures),

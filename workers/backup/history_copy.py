@@ -5,38 +5,46 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 from search.batches import batches
+from search.review_store import ReviewStore
 from search.revision_history import HistoryLimits, RevisionHistory
 from tasks.history.sqlite import SqliteRevisionHistory
+from tasks.history.sqlite_reviews import SqliteReviewStore
 from workers.backup.index_copy import leave_one_file
 
 _BATCH = 128
 _EVERYTHING = HistoryLimits(sys.maxsize, sys.maxsize)
 
 
-def copy_history(history: RevisionHistory, path: Path) -> None:
-    """Copy all revisions and pins into a new file."""
-    target = SqliteRevisionHistory(path, _EVERYTHING)
-    try:
+def copy_history(history: RevisionHistory, reviews: ReviewStore, path: Path) -> None:
+    """Copy all revisions, pins and reviews into a new file."""
+    with closing(SqliteRevisionHistory(path, _EVERYTHING)) as target:
         _copy(history, target)
-    finally:
-        target.close()
+    with closing(SqliteReviewStore(path)) as store:
+        _copy_reviews(reviews, store)
     leave_one_file(path)
 
 
-def restore_history(path: Path, history: RevisionHistory) -> None:
-    """Copy all revisions and pins of a file; the limits of the settings apply to others than
-    pinned ones."""
+def restore_history(path: Path, history: RevisionHistory, reviews: ReviewStore) -> None:
+    """Copy all revisions, pins and reviews of a file; the limits of the settings apply to revisions
+    that are not pinned."""
     # A copy, since opening a file changes it, and a backup is not to be changed.
     with tempfile.TemporaryDirectory() as folder:
         opened = shutil.copy(path, folder)
-        source = SqliteRevisionHistory(opened, _EVERYTHING)
-        try:
+        with closing(SqliteRevisionHistory(opened, _EVERYTHING)) as source:
             _copy(source, history)
-        finally:
-            source.close()
+        with closing(SqliteReviewStore(opened)) as store:
+            _copy_reviews(store, reviews)
+
+
+def _copy_reviews(source: ReviewStore, target: ReviewStore) -> None:
+    records = source.get_all().by_skill.values()
+    for batch in batches(list(chain.from_iterable(records)), _BATCH):
+        target.save(batch)
 
 
 def _copy(source: RevisionHistory, target: RevisionHistory) -> None:

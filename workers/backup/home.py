@@ -13,9 +13,8 @@ from search.local.index import LocalSearchIndex
 from search.models.load_models import encoder_identity
 from tasks.ingest.reindex import ReportProgress
 from tasks.sources.uploads.store import copy_uploads, uploads_folder
-from workers.backend.home import create_home
+from workers.backend.home import WriterLock, create_home
 from workers.backend.stores import require_library
-from workers.backend.writer_lock import WriterLock
 from workers.backup.folder import (
     INDEX,
     UPLOADS,

@@ -24,7 +24,7 @@ from tasks.ingest.maintain import DELETION
 from tasks.ingest.reindex import IndexCopier, ReportProgress
 from tasks.sources.uploads.store import copy_uploads, uploads_folder
 from workers.backend.local_replacement import open_earlier_index
-from workers.backend.stores import open_coordinator, open_history
+from workers.backend.stores import open_coordinator, open_history, open_review_store
 from workers.backup.folder import (
     CATALOG,
     HISTORY,
@@ -64,6 +64,7 @@ class ServerStores:
         )
         stack.callback(self.index.close)
         self.history = open_history(settings, stack)
+        self.reviews = open_review_store(settings, stack)
         self.coordinator: RedisCoordinator = open_coordinator(
             settings, stack, lambda _: 0, unique_process_name()
         )
@@ -89,7 +90,7 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
         hold_revisions()
         stack.callback(stores.coordinator.pause, DELETION, "", 1.0)
         write_lines(folder / KEYS, stores.redis.read())
-        copy_history(stores.history, folder / HISTORY)
+        copy_history(stores.history, stores.reviews, folder / HISTORY)
         stores.catalog.read(lambda rows: write_lines(folder / CATALOG, rows))
         pointers = _read_pointers(folder)
         missing = copy_revisions(stores.index, stores.identity, pointers, folder / INDEX, report)
@@ -119,7 +120,7 @@ def restore_servers(settings: Settings, folder: Path, progress: ReportProgress) 
         _check_target(stores, manifest, uploads)
         _copy_index(stores, folder, stack, progress)
         if HISTORY in manifest.files:  # backups of earlier versions have none
-            restore_history(folder / HISTORY, stores.history)
+            restore_history(folder / HISTORY, stores.history, stores.reviews)
         stores.catalog.write(_read_rows(folder))
         stores.redis.write(StoredKey(*row) for row in read_lines(folder / KEYS))
         copy_uploads(folder / UPLOADS, uploads)
@@ -150,6 +151,11 @@ def _check_target(stores: ServerStores, manifest: Manifest, uploads: Path) -> No
         raise UsageError(
             "Elasticsearch holds earlier revisions of skills under this "
             "servers.elasticsearch_prefix: restore into an index without a library"
+        )
+    if stores.reviews.get_all().by_skill:
+        raise UsageError(
+            "Elasticsearch holds reviews of skills under this servers.elasticsearch_prefix: "
+            "restore into an index without a library"
         )
     if any(path.is_file() for path in uploads.rglob("*")):
         raise UsageError(f"{uploads} is not empty: restore with an empty uploads.folder")

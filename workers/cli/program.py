@@ -23,6 +23,8 @@ _COMMANDS = {
     "refine": "workers.cli.library.refine:refine",
     "skills": "workers.cli.library.skills:skills",
     "pins": "workers.cli.library.pins:pins",
+    "review": "workers.cli.library.review:review",
+    "waivers": "workers.cli.library.waivers:waivers",
     "links": "workers.cli.library.links:links",
     "sources": "workers.cli.library.sources:sources",
     "findings": "workers.cli.library.findings:findings",

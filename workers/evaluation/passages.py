@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from config.bundle_settings import PassageSettings
 from config.errors import UsageError
-from config.passage_settings import PassageSettings
 from graph.links.passage_links import link_passages
 from search.protocol import StoredRevision, Vector
 from search.text.query_understanding import understand

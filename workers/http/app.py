@@ -24,6 +24,8 @@ from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.pins import pin_routes
 from workers.http.routes.queries import query_routes
+from workers.http.routes.review.decisions import review_routes
+from workers.http.routes.review.waivers import waiver_routes
 from workers.http.routes.revisions import revision_routes
 from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
@@ -119,6 +121,8 @@ def create_api(
         include(routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(link_routes(backend), TokenScope.ADMIN)
+    include(review_routes(backend), TokenScope.ADMIN)
+    include(waiver_routes(backend), TokenScope.ADMIN)
     include(webhook_routes(backend))
     include(well_known_routes(backend))
     if access.tokens is None:

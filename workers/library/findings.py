@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from skills.record import SafetyFinding
+from skills.review import Exemption, get_rule_id
 from skills.scanner import SCANNER_VERSION, find_rule, get_quote, list_rules
 from workers.library.skill_data import finding_data
 from workers.library.skill_reader import SkillReader
@@ -31,15 +32,13 @@ class FindingFilter:
 
     def covers(self, finding: SafetyFinding) -> bool:
         """Whether a finding is wanted, of a skill that is."""
-        rule = find_rule(finding)
-        return finding.level >= self.level and (
-            not self.rule or (rule is not None and rule.id == self.rule)
-        )
+        return finding.level >= self.level and self.rule in ("", get_rule_id(finding))
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFinding:
-    """A finding in a published skill. content_hash: of the revision; path: of the skill."""
+    """A finding in a published skill. content_hash: of the revision; path: of the skill.
+    exemption: why the finding does not count, None if it does."""
 
     skill_id: str
     seq: int
@@ -47,19 +46,20 @@ class FoundFinding:
     source_id: str
     path: str
     finding: SafetyFinding
+    exemption: Exemption | None = None
 
     def describe(self) -> dict[str, Any]:
         """As JSON data."""
         place = {"skill_id": self.skill_id, "seq": self.seq, "content_hash": self.content_hash}
-        return place | finding_data(self.finding)
+        return place | finding_data(self.finding, self.exemption)
 
 
 def find_findings(reader: SkillReader, wanted: FindingFilter) -> Iterator[FoundFinding]:
     """The findings in published skills, by skill, then as the scanner lists them."""
-    for entry, revision in reader.iterate_with_findings(wanted.source):
+    for entry, revision, counted in reader.iterate_with_findings(wanted.source):
         if wanted.skill_id and entry.skill_id != wanted.skill_id:
             continue
-        for finding in revision.parsed.record.safety:
+        for finding in counted.findings:
             if wanted.covers(finding):
                 yield FoundFinding(
                     entry.skill_id,
@@ -68,6 +68,7 @@ def find_findings(reader: SkillReader, wanted: FindingFilter) -> Iterator[FoundF
                     entry.source_id,
                     entry.path,
                     finding,
+                    counted.exempt.get(finding),
                 )
 
 
@@ -138,6 +139,7 @@ def _to_result(found: FoundFinding, places: dict[str, int]) -> dict[str, Any]:
                 }
             }
         ],
+        **({"suppressions": [_to_suppression(found.exemption)]} if found.exemption else {}),
         "partialFingerprints": {"skillbusFinding/v1": hashlib.sha256(mark.encode()).hexdigest()},
         "properties": {
             "skill_id": found.skill_id,
@@ -145,3 +147,12 @@ def _to_result(found: FoundFinding, places: dict[str, int]) -> dict[str, Any]:
             "content_hash": found.content_hash,
         },
     }
+
+
+def _to_suppression(exemption: Exemption) -> dict[str, str]:
+    """Why a result does not count. Services show results without suppressions alone."""
+    if exemption.waiver is None:
+        reason = "its rule is in policy.suppressed_rules"
+    else:
+        reason = f"{exemption.waiver.principal}: {exemption.waiver.reason}"
+    return {"kind": "external", "status": "accepted", "justification": reason}

@@ -43,11 +43,16 @@ def pin_skill(
         raise UsageError("history.revisions is 0, so that a pinned revision could not be kept")
     entry = require_entry(graph, skill_id)
     revision = _choose(reader, skill_id, seq)
+    if not revision.is_reviewed:
+        raise UsageError(
+            f"{revision.kept.key} waits for review, which a pin does not replace: approve it with "
+            "`skillbus review approve`"
+        )
     history.keep([revision.kept])
     pin = Pin(skill_id, revision.seq, revision.kept.content_hash, reason.strip(), time.time())
     if not history.set_pin(pin):  # pruned meanwhile: it is older than those that are kept
         raise NotFoundError(f"revision {revision.seq} of {skill_id} is not kept any more")
-    _request_ingest(graph, entry)
+    request_ingest(graph, entry)
     return pin
 
 
@@ -67,7 +72,7 @@ def unpin_skill(graph: SkillGraph, history: RevisionHistory, skill_id: str) -> N
     if not history.remove_pin(skill_id):
         raise not_pinned(skill_id)
     for entry in graph.get_entries([skill_id]):
-        _request_ingest(graph, entry)
+        request_ingest(graph, entry)
 
 
 def list_published_of(graph: SkillGraph, source_id: str) -> list[str]:
@@ -79,8 +84,11 @@ def list_published_of(graph: SkillGraph, source_id: str) -> list[str]:
     return found
 
 
-def _request_ingest(graph: SkillGraph, entry: CatalogEntry) -> None:
-    """The reconciler sends the task. A removed skill is ingested once its source has it again."""
+def request_ingest(graph: SkillGraph, entry: CatalogEntry) -> None:
+    """Have ingest decide again what a skill is published with; the reconciler sends the task.
+
+    A removed skill is ingested once its source has it again.
+    """
     if entry.state is not SkillState.REMOVED:
         seq = graph.allocate_sequence(1)[0]
         graph.request_ingest([(entry.skill_id, entry.source_id, entry.path)], seq)

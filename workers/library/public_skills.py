@@ -49,10 +49,11 @@ class PublicFile(NamedTuple):
 
 @dataclass(slots=True)
 class _Index:
-    """Skills by name at an epoch of the catalog; digests: of what the index links to. next_at: the
-    moment from which it may be made again. hidden: sources that not everyone may see."""
+    """Skills by name. state: epoch of the catalog, and version of the reviews. digests: of what the
+    index links to. next_at: the moment from which it may be made again. hidden: sources that not
+    everyone may see."""
 
-    epoch: int = -1
+    state: tuple[int, int] = (-1, -1)
     next_at: float = 0.0
     hidden: frozenset[str] = frozenset()
     skills: dict[str, ServedSkill] = field(default_factory=dict)
@@ -143,9 +144,9 @@ class PublicSkills:
             started = time.monotonic()
             hidden = self._find_hidden()
             if started >= self._index.next_at or hidden != self._index.hidden:
-                epoch = self._skill_reader.get_epoch()
-                if self._index.epoch != epoch or hidden != self._index.hidden:
-                    self._index = self._make_index(epoch, hidden)
+                state = (self._skill_reader.get_epoch(), self._skill_reader.get_review_version())
+                if self._index.state != state or hidden != self._index.hidden:
+                    self._index = self._make_index(state, hidden)
                     spent = time.monotonic() - started
                     # While a library is filled, most of the time is left for other requests.
                     self._index.next_at = time.monotonic() + _PAUSES * spent
@@ -156,8 +157,8 @@ class PublicSkills:
         visible = self._skill_reader.select_visible(self._sources)
         return frozenset(self._sources).difference(visible)
 
-    def _make_index(self, epoch: int, hidden: frozenset[str]) -> _Index:
-        made = _Index(epoch, hidden=hidden)
+    def _make_index(self, state: tuple[int, int], hidden: frozenset[str]) -> _Index:
+        made = _Index(state, hidden=hidden)
         for source in sorted(hidden):
             log.warning("a public source is not visible to everyone and left out", source=source)
         kept: dict[Fingerprint, str] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +13,7 @@ from config.settings import Settings
 from graph.protocol import SkillGraph
 from graph.visible_graph import VisibleGraph, find_visible_sources, restrict_graph
 from search.protocol import SearchIndex
+from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
 from search.visible_index import VisibleHistory, VisibleIndex
 from skills.access import Reader, parse_groups
@@ -37,10 +37,9 @@ class ReaderViews(ABC):
     def history_store(self) -> RevisionHistory:
         """Superseded revisions of skills."""
 
-    @cached_property
-    def revisions(self) -> RevisionReader:
-        """Reads and compares all revisions of skills."""
-        return RevisionReader(self.settings, self.graph, self.search_index(), self.history_store())
+    @abstractmethod
+    def review_store(self) -> ReviewStore:
+        """What people decided about skills."""
 
     def find_visible_sources(self, reader: Reader) -> frozenset[str] | None:
         """The sources whose skills a reader may see now, None for all."""
@@ -64,14 +63,14 @@ class ReaderViews(ABC):
 
     def revisions_for(self, reader: Reader) -> RevisionReader:
         """Reads and compares the revisions that a reader may see now."""
+        graph, index, history = self.graph, self.search_index(), self.history_store()
         visible = self.find_visible_sources(reader)
-        if visible is None:
-            return self.revisions
-        # They have the methods that read.
-        graph = cast(SkillGraph, VisibleGraph(self.graph, visible))
-        index = cast(SearchIndex, VisibleIndex(self.search_index(), visible))
-        history = cast(RevisionHistory, VisibleHistory(self.history_store(), visible))
-        return RevisionReader(self.settings, graph, index, history)
+        if visible is not None:
+            # They have the methods that read.
+            graph = cast(SkillGraph, VisibleGraph(graph, visible))
+            index = cast(SearchIndex, VisibleIndex(index, visible))
+            history = cast(RevisionHistory, VisibleHistory(history, visible))
+        return RevisionReader(self.settings, graph, index, history, self.review_store())
 
     def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
         """See `Backend`."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from config.errors import NotFoundError, TransientError, UsageError
 from config.settings import Settings
 from graph.protocol import SkillGraph
-from graph.records import CatalogEntry
+from graph.records import CatalogEntry, SkillState
 from search.protocol import SearchIndex
+from search.review_store import ReviewStore
 from search.revision_history import KeptRevision, Pin, RevisionHistory
-from skills.record import ParsedSkill, RevisionKey, SafetyFinding
+from skills.record import ParsedSkill, RevisionKey
+from skills.review import CountedFindings, ReviewRecord
 from skills.revision_diff import RevisionDiff, compare_revisions
 from skills.scanner import rescan
+from skills.skill_policy import is_reviewed_source
+from tasks.ingest.held.reviewed import UPDATE_KINDS, is_reviewed
 from tasks.query.policy_filter import make_policy
+from workers.library.skill_data import finding_data, format_time
 
 _MAX_ATTEMPTS = 3
 
@@ -25,14 +29,19 @@ _MAX_ATTEMPTS = 3
 class Revision:
     """A revision that can be read.
 
-    state: `published`; `held`, as the skill is pinned to another; `superseded` by a newer one, or
-    withdrawn. withheld: why the policy would
-    keep it out of bundles, None if it would not.
+    state: `published`; `held`, as the skill is pinned to another or it waits for review;
+    `superseded` by a newer one, or withdrawn. withheld: why the policy would keep it out of
+    bundles, None if it would not. findings: of the present scanner, with those that count. review:
+    what is recorded of it as an update. is_reviewed: whether it may be sent where updates wait for
+    a person.
     """
 
     kept: KeptRevision
     state: str
     withheld: str | None
+    findings: CountedFindings
+    review: ReviewRecord | None = None
+    is_reviewed: bool = True
 
     @property
     def seq(self) -> int:
@@ -49,12 +58,18 @@ class RevisionReader:
     """Reads revisions: the published one from the index, earlier ones from the history."""
 
     def __init__(
-        self, settings: Settings, graph: SkillGraph, index: SearchIndex, history: RevisionHistory
+        self,
+        settings: Settings,
+        graph: SkillGraph,
+        index: SearchIndex,
+        history: RevisionHistory,
+        review_store: ReviewStore,
     ) -> None:
         self._settings = settings
         self.graph = self._graph = graph
         self._index = index
         self._history = history
+        self._review_store = review_store
 
     def parse_name(self, name: str) -> tuple[str, int | None]:
         """Split `SKILL_ID@SEQ` into both, seq None without one; an id may itself hold an `@`.
@@ -94,7 +109,12 @@ class RevisionReader:
     def _describe(
         self, revisions: Sequence[KeptRevision], entry: CatalogEntry | None
     ) -> list[Revision]:
-        policy = make_policy(self._settings, self._graph.list_sources())
+        if not revisions:
+            return []
+        skill_id = revisions[0].key.skill_id
+        reviews = self._review_store.get([skill_id])
+        policy = make_policy(self._settings, self._graph.list_sources(), reviews)
+        waits = is_reviewed_source(self._settings.policy, skill_id)
         described = []
         newer = ""
         for one in revisions:
@@ -104,11 +124,20 @@ class RevisionReader:
             is_published = entry is not None and one.key.seq == entry.seq
             judgements = entry.judgements if entry is not None and is_published else ()
             rescanned = replace(one, parsed=rescan(one.parsed))
-            violation = policy.find_record_violation(
-                one.key.skill_id, rescanned.parsed.record, judgements
+            place = (skill_id, one.content_hash, rescanned.parsed.record, judgements)
+            violation = policy.find_record_violation(*place)
+            may_be_sent = not waits or is_reviewed(one, entry, reviews)
+            withheld = None if may_be_sent else "it was not approved in a review"
+            described.append(
+                Revision(
+                    rescanned,
+                    _name_state(one, entry),
+                    violation.reason if violation else withheld,
+                    policy.count_findings(*place),
+                    reviews.find(skill_id, one.content_hash, *UPDATE_KINDS),
+                    may_be_sent,
+                )
             )
-            state = _name_state(one.key.seq, entry)
-            described.append(Revision(rescanned, state, violation.reason if violation else None))
         return described
 
     def read_revision(self, skill_id: str, seq: int) -> Revision:
@@ -169,10 +198,12 @@ class RevisionReader:
         return first, second
 
 
-def _name_state(seq: int, entry: CatalogEntry | None) -> str:
-    if entry is None or not entry.seq or seq < entry.seq:
+def _name_state(one: KeptRevision, entry: CatalogEntry | None) -> str:
+    if entry is not None and entry.state is SkillState.HELD:
+        return "superseded" if one.published else "held"
+    if entry is None or not entry.seq or one.key.seq < entry.seq:
         return "superseded"
-    return "published" if seq == entry.seq else "held"
+    return "published" if one.key.seq == entry.seq else "held"
 
 
 def _not_kept(skill_id: str, seq: int, revisions: Sequence[Revision]) -> NotFoundError:
@@ -191,7 +222,7 @@ def pin_data(pin: Pin) -> dict[str, Any]:
         "skill_id": pin.skill_id,
         "seq": pin.seq,
         "reason": pin.reason,
-        "pinned_at": datetime.fromtimestamp(pin.pinned, UTC).isoformat(timespec="seconds"),
+        "pinned_at": format_time(pin.pinned),
     }
 
 
@@ -203,20 +234,17 @@ def revision_row(revision: Revision, *, include_withheld: bool = True) -> dict[s
         "skill_id": kept.key.skill_id,
         "seq": kept.key.seq,
         "state": revision.state,
-        "published_at": (
-            datetime.fromtimestamp(kept.published, UTC).isoformat(timespec="seconds")
-            if kept.published
-            else None
-        ),
+        "published_at": (format_time(kept.published) if kept.published else None),
         "content_hash": kept.content_hash,
         "name": record.name,
         "description": record.description if shown else "",
         "licence": record.licence,
         "version": record.version,
-        "safety_level": record.safety_level,
+        "safety_level": revision.findings.level,
         "lines": len(revision.parsed.lines),
         "tokens": record.tokens,
         "withheld": revision.withheld,
+        "review": revision.review.kind.value if revision.review else None,
     }
 
 
@@ -228,7 +256,10 @@ def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dic
         return row
     record = revision.parsed.record
     return row | {
-        "safety": [finding_data(one) for one in record.safety],
+        "safety": [
+            finding_data(one, revision.findings.exempt.get(one))
+            for one in revision.findings.findings
+        ],
         "files": [
             {"path": one.path, "size": one.size, "sha256": one.sha256} for one in record.files
         ],
@@ -236,15 +267,24 @@ def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dic
     }
 
 
-def finding_data(finding: SafetyFinding) -> dict[str, Any]:
-    """A finding of the scanner."""
-    return {
-        "kind": finding.kind,
-        "level": finding.level,
-        "file": finding.file or "SKILL.md",
-        "line": finding.line,
-        "reason": finding.reason,
-    }
+def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> dict[str, Any]:
+    """A revision under review as data, with `change` from the published one, None without one.
+
+    seq: by default of the held revision, or if there is none of the published one.
+    """
+    revisions = reader.list_revisions(skill_id)
+    if seq is not None:
+        chosen = reader.read_revision(skill_id, seq)
+    else:
+        chosen = next(
+            (one for state in ("held", "published") for one in revisions if one.state == state),
+            revisions[0],
+        )
+    published = next((one for one in revisions if one.state == "published"), None)
+    data = revision_detail(chosen)
+    del data["text"]
+    is_update = published is not None and published.seq != chosen.seq
+    return data | {"change": compare(published, chosen) if published and is_update else None}
 
 
 def compare(before: Revision, after: Revision) -> dict[str, Any]:
@@ -266,6 +306,7 @@ def diff_data(diff: RevisionDiff) -> dict[str, Any]:
             "removed": list(diff.files_removed),
             "changed": list(diff.files_changed),
         },
+        "scripts": list(diff.scripts),
         "findings": {
             "added": [finding_data(one) for one in diff.findings_added],
             "removed": [finding_data(one) for one in diff.findings_removed],

@@ -7,11 +7,18 @@ from typing import Any
 
 from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink
-from graph.records import CatalogEntry, DismissedLink, Link, SkillState
+from graph.records import CatalogEntry, DismissedLink, Link
 from search.protocol import StoredRevision
 from skills.record import SafetyFinding, SkillRecord
+from skills.review import (
+    JUDGEMENT_RULE,
+    CountedFindings,
+    Exemption,
+    ReviewRecord,
+    get_rule_id,
+)
 from skills.scanner import find_rule, get_quote
-from skills.skill_policy import SkillPolicy
+from workers.library.entry_policy import Standing
 
 _RECORD = (
     *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
@@ -20,21 +27,11 @@ _RECORD = (
 )
 
 
-def withheld_reason(policy: SkillPolicy, entry: CatalogEntry) -> str | None:
-    """Why the policy keeps a published skill out of bundles, None if it does not."""
-    if entry.state is not SkillState.PUBLISHED:
-        return None
-    violation = policy.find_violation(
-        entry.source_id, entry.safety_level, entry.licence, entry.judgements
-    )
-    return violation.reason if violation else None
-
-
 def entry_data(
-    entry: CatalogEntry, policy: SkillPolicy, *, include_withheld: bool = True
+    entry: CatalogEntry, standing: Standing, *, include_withheld: bool = True
 ) -> dict[str, Any]:
     """A catalog entry. include_withheld: whether a withheld skill has its description."""
-    violation = withheld_reason(policy, entry)
+    withheld = standing.withheld
     return {
         "skill_id": entry.skill_id,
         "name": entry.name,
@@ -44,16 +41,16 @@ def entry_data(
         "reason": entry.reason or None,
         "source_id": entry.source_id,
         "path": entry.path,
-        "description": entry.description if include_withheld or violation is None else "",
+        "description": entry.description if include_withheld or withheld is None else "",
         "warnings": entry.warnings,
-        "safety_level": policy.raise_level(entry.safety_level, entry.judgements),
+        "safety_level": standing.level,
         "tokens": entry.tokens,
         "language": entry.language,
         "licence": entry.licence,
         "has_vectors": entry.has_vectors,
         "embedded": entry.embedded,
         "paged": entry.embedded,  # the name before 0.2; remove it after that version
-        "withheld": violation,
+        "withheld": withheld,
     }
 
 
@@ -77,9 +74,7 @@ def dismissal_data(dismissed: DismissedLink) -> dict[str, Any]:
         "target": dismissed.target,
         "type": dismissed.type.value,
         "reason": dismissed.reason,
-        "dismissed_at": datetime.fromtimestamp(dismissed.dismissed, UTC).isoformat(
-            timespec="seconds"
-        ),
+        "dismissed_at": format_time(dismissed.dismissed),
     }
 
 
@@ -94,12 +89,13 @@ def passage_link_data(link: PassageLink) -> dict[str, Any]:
     }
 
 
-def finding_data(finding: SafetyFinding) -> dict[str, Any]:
-    """A finding with its rule; rule and remedy are "" for a second opinion and for findings of
-    older scanners."""
-    rule = find_rule(finding)
+def finding_data(finding: SafetyFinding, exemption: Exemption | None = None) -> dict[str, Any]:
+    """A finding with its rule, which is `judgement` for a second opinion; "" for those of older
+    scanners. exemption: why it does not count, None if it does."""
+    rule, rule_id = find_rule(finding), get_rule_id(finding)
+    waiver = exemption.waiver if exemption else None
     return {
-        "rule": rule.id if rule else "",
+        "rule": rule_id if rule or rule_id == JUDGEMENT_RULE else "",
         "kind": finding.kind,
         "level": finding.level,
         "file": finding.file or "SKILL.md",
@@ -107,11 +103,25 @@ def finding_data(finding: SafetyFinding) -> dict[str, Any]:
         "reason": finding.reason,
         "quote": get_quote(finding) if rule else "",
         "remedy": rule.remedy if rule else "",
+        "waived": decision_data(waiver) if waiver else None,
+        "suppressed": exemption is not None and waiver is None,
     }
 
 
-def revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
-    """A revision: its record, files, safety marks, warnings and passages.
+def decision_data(record: ReviewRecord) -> dict[str, Any]:
+    """Who decided something, when, and why."""
+    return {"by": record.principal, "at": format_time(record.recorded), "reason": record.reason}
+
+
+def format_time(seconds: float) -> str:
+    """Seconds since the epoch as RFC 3339, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def revision_data(
+    revision: StoredRevision, findings: CountedFindings, text: bool
+) -> dict[str, Any]:
+    """A revision: its record, files, findings, warnings and passages.
 
     text: whether passages hold their text.
     """
@@ -120,7 +130,7 @@ def revision_data(revision: StoredRevision, text: bool) -> dict[str, Any]:
         **{name: getattr(record, name) for name in _RECORD},
         **_completed_fields(record),
         "files": [{"path": file.path, "size": file.size} for file in record.files],
-        "safety": [finding_data(mark) for mark in record.safety],
+        "safety": [finding_data(one, findings.exempt.get(one)) for one in findings.findings],
         "warnings": [
             {"code": warning.code, "line": warning.line, "message": warning.message}
             for warning in parsed.warnings

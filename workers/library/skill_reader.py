@@ -20,26 +20,28 @@ from search.visible_index import VisibleIndex
 from skills.access import UNRESTRICTED, Reader
 from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey
+from skills.review import CountedFindings
 from skills.skill_policy import SkillPolicy, get_source_id
 from tasks.language_model.answer_store import AnswerStore
-from tasks.query.policy_filter import add_judgement, make_policy, rescan_revision
+from tasks.query.policy_filter import rescan_revision, settle_revision
+from tasks.query.process_state.review_cache import ReviewCache
 from tasks.refine.completion.completions import keep_used
 from tasks.refine.roles.role_overlay import overlay_roles
 from tasks.sources.readers import get_skill_location
+from workers.library.entry_policy import EntryPolicy, Standing
 from workers.library.skill_data import (
     dismissal_data,
     entry_data,
     link_data,
     passage_link_data,
     revision_data,
-    withheld_reason,
 )
 
 _MAX_ATTEMPTS = 3
 _BATCH_SIZE = 2_000
 _READ_AT_ONCE = 200
 
-Stores = tuple[SkillGraph, SearchIndex, AnswerStore | None]
+Stores = tuple[SkillGraph, SearchIndex, AnswerStore | None, ReviewCache]
 
 
 class PublishedSkill(NamedTuple):
@@ -55,8 +57,8 @@ class SkillReader:
     A skill is looked up in the catalog by its whole id and read from the index: no part of an id
     ever becomes a path.
 
-    open_stores: opens catalog, index and the answers of the language model (None without one) on
-    first use; the stack is closed by `close`. reader: whose skills are read.
+    open_stores: opens catalog, index, the answers of the language model (None without one) and the
+    reviews on first use; the stack is closed by `close`. reader: whose skills are read.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class SkillReader:
         stores = self._open()
         if self._reader.sees_everything:
             return stores
-        graph, index, answers = stores
+        graph, index, answers, reviews = stores
         default_groups = self._settings.access.default_groups
         visible = find_visible_sources(graph.read_access(), self._reader, default_groups)
         if visible is None:
@@ -105,7 +107,13 @@ class SkillReader:
             cast(SkillGraph, VisibleGraph(graph, visible)),
             cast(SearchIndex, VisibleIndex(index, visible)),
             answers,
+            reviews,
         )
+
+    def get_policy(self) -> EntryPolicy:
+        """The present policy."""
+        graph, index, _, reviews = self._get_stores()
+        return EntryPolicy.of_catalog(self._settings, graph, index.get_revisions, reviews.get())
 
     def close(self) -> None:
         """Close the stores that this reader has opened."""
@@ -117,11 +125,12 @@ class SkillReader:
         """The published skills that follow an id, in the order of their ids, without those that the
         policy withholds."""
         graph, *_ = self._get_stores()
-        policy = make_policy(self._settings, graph.list_sources())
+        policy = self.get_policy()
         found: list[CatalogEntry] = []
         while len(found) < limit:
             batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, limit)
-            found += (entry for entry in batch if withheld_reason(policy, entry) is None)
+            standings = policy.judge(batch)
+            found += (one for one in batch if standings[one.skill_id].violation is None)
             if len(batch) < limit:
                 break
             after_id = batch[-1].skill_id
@@ -136,16 +145,17 @@ class SkillReader:
         graph, *_ = self._get_stores()
         published = _require_published(require_entry(graph, skill_id))
         entry, revision = self._read_revision(published)
-        sources = graph.list_sources()
-        policy = make_policy(self._settings, sources)
-        violation = policy.find_record_violation(skill_id, revision.parsed.record, entry.judgements)
+        policy = self.get_policy().policy
+        violation = policy.find_record_violation(
+            skill_id, revision.content_hash, revision.parsed.record, entry.judgements
+        )
         if violation is not None:
             raise PermanentError(
                 f"{skill_id} is withheld by policy: {escape_inline(violation.reason)}; "
                 "go on without it"
             )
-        revision = add_judgement(revision, entry.judgements, policy.judge)
-        return PublishedSkill(revision, get_skill_location(sources, skill_id))
+        revision = settle_revision(policy, revision, entry.judgements)
+        return PublishedSkill(revision, get_skill_location(graph.list_sources(), skill_id))
 
     def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
         """By id, the published revisions of those of the skills that the policy does not withhold.
@@ -155,12 +165,14 @@ class SkillReader:
         """
         if not skill_ids:
             return {}
-        graph, index, _ = self._get_stores()
-        policy = make_policy(self._settings, graph.list_sources())
+        graph, index, *_ = self._get_stores()
+        entry_policy = self.get_policy()
+        policy, asked = entry_policy.policy, graph.get_entries(list(dict.fromkeys(skill_ids)))
+        standings = entry_policy.judge(asked)
         entries = [
-            entry
-            for entry in graph.get_entries(list(dict.fromkeys(skill_ids)))
-            if entry.state is SkillState.PUBLISHED and withheld_reason(policy, entry) is None
+            one
+            for one in asked
+            if one.state is SkillState.PUBLISHED and standings[one.skill_id].violation is None
         ]
         stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in entries])
         allowed: dict[str, StoredRevision] = {}
@@ -170,21 +182,22 @@ class SkillReader:
                 entry, revision = self._read_revision(entry)
             revision = rescan_revision(revision)
             record, judged = revision.parsed.record, entry.judgements
-            if policy.find_record_violation(entry.skill_id, record, judged) is None:
-                allowed[entry.skill_id] = add_judgement(revision, judged, policy.judge)
+            place = (entry.skill_id, revision.content_hash, record, judged)
+            if policy.find_record_violation(*place) is None:
+                allowed[entry.skill_id] = settle_revision(policy, revision, judged)
         return allowed
 
     def iterate_with_findings(
         self, source_id: str | None = None
-    ) -> Iterator[tuple[CatalogEntry, StoredRevision]]:
+    ) -> Iterator[tuple[CatalogEntry, StoredRevision, CountedFindings]]:
         """The published skills with findings of the present scanner or a second opinion, in the
         order of their ids; withheld skills too.
 
         A skill whose level the catalog has from an older scanner that found nothing is left out
         until the reconciler has scanned it again.
         """
-        graph, index, _ = self._get_stores()
-        judge = make_policy(self._settings, graph.list_sources()).judge
+        graph, index, *_ = self._get_stores()
+        policy = self.get_policy().policy
         selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
         marked = (one for one in iterate_entries(graph, selection) if _may_have_findings(one))
         while some := list(islice(marked, _READ_AT_ONCE)):
@@ -193,17 +206,30 @@ class SkillReader:
                 # One that is superseded meanwhile is left out, like one that is published later.
                 found = stored.get(RevisionKey(entry.skill_id, entry.seq))
                 if found is not None:
-                    yield entry, add_judgement(rescan_revision(found), entry.judgements, judge)
+                    found = rescan_revision(found)
+                    yield entry, found, _count_findings(policy, entry, found)
 
     def get_epoch(self) -> int:
         """The present epoch of the catalog, for `get_changes_since`."""
         graph, *_ = self._get_stores()
         return graph.get_epoch()
 
+    def get_review_version(self) -> int:
+        """A number that changes with what people decided about skills."""
+        return self._get_stores()[3].get().version
+
     def get_changes_since(self, epoch: int) -> CatalogChanges:
         """See `graph.protocol.Catalog`."""
         graph, *_ = self._get_stores()
         return graph.get_changes_since(epoch)
+
+    def sees_all(self) -> bool:
+        """Whether no source is hidden from the reader now."""
+        default_groups, reader = self._settings.access.default_groups, self._reader
+        if reader.sees_everything:
+            return True
+        graph, *_ = self._open()
+        return find_visible_sources(graph.read_access(), reader, default_groups) is None
 
     def select_visible(self, skill_ids: Iterable[str]) -> set[str]:
         """Those of the ids that are of a source whose groups the reader shares, which may have been
@@ -236,13 +262,15 @@ class SkillReader:
         policy withholds has nothing that its author wrote, and no link names one. Raises
         NotFoundError if the catalog has none of this id.
         """
-        graph, index, _ = self._get_stores()
+        graph, index, *_ = self._get_stores()
         entry = require_entry(graph, skill_id)
-        policy = make_policy(self._settings, graph.list_sources())
-        data = entry_data(entry, policy, include_withheld=include_withheld)
+        entry_policy = self.get_policy()
+        policy = entry_policy.policy
+        standing = entry_policy.judge_one(entry)
+        data = entry_data(entry, standing, include_withheld=include_withheld)
         links = graph.get_links([skill_id])[skill_id]
         if not include_withheld:
-            links = _without_withheld(graph, policy, links)
+            links = _without_withheld(graph, entry_policy, links)
         data |= {"links": [link_data(link) for link in links], "warnings": []}
         if include_withheld:
             data["dismissed_links"] = [
@@ -255,14 +283,16 @@ class SkillReader:
         if data["withheld"] is not None and not include_withheld:
             return data
         entry, revision = self._read_revision(entry)
+        counted = _count_findings(policy, entry, revision)
         violation = policy.find_record_violation(
-            entry.skill_id, revision.parsed.record, entry.judgements
+            entry.skill_id, revision.content_hash, revision.parsed.record, entry.judgements
         )
         if violation is not None and not include_withheld:
             return data | {"withheld": violation.reason, "description": "", "links": []}
         vectors = index.get_section_vectors([revision.key]).get(revision.key)
-        data |= entry_data(entry, policy, include_withheld=include_withheld)
-        data |= revision_data(add_judgement(revision, entry.judgements, policy.judge), text)
+        standing = Standing(counted.level, violation)
+        data |= entry_data(entry, standing, include_withheld=include_withheld)
+        data |= revision_data(revision, counted, text)
         passage_links = link_passages(revision.parsed, vectors)
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
 
@@ -271,7 +301,7 @@ class SkillReader:
 
         A revision that is superseded meanwhile is deleted; then the next one is read.
         """
-        graph, index, answers = self._get_stores()
+        graph, index, answers, _ = self._get_stores()
         for _ in range(_MAX_ATTEMPTS):
             key = RevisionKey(entry.skill_id, entry.seq)
             stored = index.get_revisions([key]).get(key)
@@ -316,13 +346,23 @@ def _require_published(entry: CatalogEntry) -> CatalogEntry:
         raise TransientError(f"{entry.skill_id} is not indexed yet; try again in a moment")
     if entry.state is SkillState.FAILED:
         raise PermanentError(f"{entry.skill_id} could not be read: {entry.reason}")
+    if entry.state is SkillState.HELD:
+        raise PermanentError(f"{entry.skill_id} waits for review")
     return entry
 
 
-def _without_withheld(graph: Catalog, policy: SkillPolicy, links: Iterable[Link]) -> list[Link]:
+def _count_findings(
+    policy: SkillPolicy, entry: CatalogEntry, revision: StoredRevision
+) -> CountedFindings:
+    return policy.count_findings(
+        entry.skill_id, revision.content_hash, revision.parsed.record, entry.judgements
+    )
+
+
+def _without_withheld(graph: Catalog, policy: EntryPolicy, links: Iterable[Link]) -> list[Link]:
     """The links that neither belong to a withheld skill nor lead to one."""
     links = list(links)
     ends = {end for link in links for end in (link.owner, link.source, link.target)}
-    entries = () if policy.allows_all or not ends else graph.get_entries(sorted(ends))
-    hidden = {entry.skill_id for entry in entries if withheld_reason(policy, entry) is not None}
+    entries = () if policy.policy.allows_all or not ends else graph.get_entries(sorted(ends))
+    hidden = {name for name, one in policy.judge(entries).items() if one.violation is not None}
     return [link for link in links if not hidden & {link.owner, link.source, link.target}]

@@ -56,6 +56,7 @@ class CatalogEvents(InMemorySubscriptionBus):
         self._readers: dict[Listener, Reader] = {}
         self._streams = 0
         self._epoch: int | None = None
+        self._reviewed = 0
         self._polling: asyncio.Task[None] | None = None
 
     @property
@@ -77,7 +78,9 @@ class CatalogEvents(InMemorySubscriptionBus):
         try:
             if self._epoch is None:
                 epoch = await self._run_in_thread(self._skill_reader.get_epoch, True)
-                self._epoch = epoch if self._epoch is None else self._epoch
+                reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
+                if self._epoch is None:
+                    self._epoch, self._reviewed = epoch, reviewed
             if self._polling is None:
                 self._polling = asyncio.create_task(self._poll(), name="skillbus-mcp-changes")
             yield
@@ -123,11 +126,13 @@ class CatalogEvents(InMemorySubscriptionBus):
             partial(self._skill_reader.get_changes_since, self._epoch or 0), True
         )
         self._epoch = changes.epoch
-        if not changes.pointers:
+        reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
+        is_reviewed, self._reviewed = reviewed != self._reviewed, reviewed
+        if not changes.pointers and not is_reviewed:
             return
         for reader in set(self._readers.values()):
             watched = sorted(uri for one, uri in self._watched if one == reader)
-            find = partial(self._find_events, reader, watched, changes.pointers)
+            find = partial(self._find_events, reader, watched, changes.pointers, is_reviewed)
             for event in await self._run_in_thread(find, True):
                 self._send(reader, event)
                 await checkpoint()  # so that streams can send one event before the next
@@ -138,14 +143,17 @@ class CatalogEvents(InMemorySubscriptionBus):
                 listener(event)
 
     def _find_events(
-        self, reader: Reader, uris: list[str], pointers: Mapping[str, int]
+        self, reader: Reader, uris: list[str], pointers: Mapping[str, int], is_reviewed: bool
     ) -> list[ServerEvent]:
         """What the streams of a reader are notified of: nothing that it may not see, or that the
-        policy withholds."""
+        policy withholds.
+
+        Which skill was reviewed is not known, so that only those who see all sources are notified.
+        """
         skills = self._skill_reader.for_reader(reader)
         visible = skills.select_visible(pointers)
         if not visible:
-            return []
+            return [ResourcesListChanged()] if is_reviewed and skills.sees_all() else []
         concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, visible))}
         alive = {one for ids in concerned.values() for one in ids if pointers[one]}
         allowed = skills.read_allowed(sorted(alive))

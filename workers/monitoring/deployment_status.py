@@ -25,9 +25,12 @@ from tasks.services import Lazy
 from workers.backend.stores import (
     open_answers,
     open_coordinator,
+    open_index,
     open_journal,
     open_outcomes,
+    open_review_store,
 )
+from workers.library.review.review_list import ReviewLister
 from workers.monitoring.parallel_probes import ParallelProbes
 from workers.monitoring.status import (
     catalog_status,
@@ -97,6 +100,8 @@ class DeploymentStatus:
         self._oldest_seq = 0
         self._refined = RefinedSubjects()
         self._refine_probe = ParallelProbes({"refinement": self._read_refinement})
+        self._review_lister = Lazy(self._open_review_lister)
+        self._review_probe = ParallelProbes({"reviews": lambda: self._review_lister.get().count()})
         self._request_probe = ParallelProbes({"requests": self._read_request_age})
 
     def prepare(self) -> None:
@@ -123,6 +128,7 @@ class DeploymentStatus:
             "encoder": self._settings.encoder.model,
             "servers": [self._server_status(name, answers[name]) for name in SERVERS],
             **status,
+            "reviews": self._review_counts(status, seconds),
             "problem": status["problem"] or "",
             "trouble": status["problem"] or "",  # the name before 0.2; remove it after that
             "oldest_waiting_seconds": self._oldest_waiting_seconds(
@@ -157,7 +163,22 @@ class DeploymentStatus:
         found = self._request_probe.run(seconds)["requests"]
         return None if isinstance(found, SkillbusError) else found
 
+    def _review_counts(self, status: StatusPart, seconds: float) -> dict[str, int] | None:
+        """What waits for a person; None if the servers do not say so in time."""
+        if status["skills"] is None:
+            return None
+        found = self._review_probe.run(seconds)["reviews"]
+        return None if isinstance(found, SkillbusError) else found
+
     # -- probes
+    def _open_review_lister(self) -> ReviewLister:
+        settings, stack = self._settings, self._stack
+        index = Lazy(lambda: open_index(settings, stack, writable=False))
+        store = open_review_store(settings, stack)
+        return ReviewLister(
+            settings, self._graph.get(), lambda keys: index.get().get_revisions(keys), store
+        )
+
     def _open_liveness(self) -> LivenessProbe:
         liveness = LivenessProbe(self._settings.servers)
         self._stack.callback(liveness.close)

@@ -14,9 +14,11 @@ from search.local.index import LocalSearchIndex
 from search.models.load_models import encoder_identity, load_encoder, load_reranker
 from search.scoring.ranker_factors import load_factors
 from skills.record import RevisionKey
+from skills.skill_policy import check_rule_ids
 from tasks.journal.protocol import DeadLetterStore
 from tasks.journal.sqlite import SqliteJournal
 from tasks.sources.git import process
+from workers.backend.factory import open_review_lister
 from workers.backend.stores import open_graph
 from workers.monitoring.parallel_probes import ParallelProbes
 
@@ -65,7 +67,15 @@ def machine_checks(settings: Settings) -> dict[str, Check]:
         checks["oidc"] = lambda: _check_oidc(settings)
     if settings.language_model.base_url:
         checks["language model"] = lambda: _check_language_model(settings)
+    if settings.policy.suppressed_rules:
+        checks["suppressed rules"] = lambda: _check_suppressed_rules(settings)
     return checks
+
+
+def _check_suppressed_rules(settings: Settings) -> str:
+    rules = settings.policy.suppressed_rules
+    check_rule_ids(rules, "policy.suppressed_rules")
+    return f"findings of {', '.join(rules)} do not count (policy.suppressed_rules)"
 
 
 def _check_oidc(settings: Settings) -> str:
@@ -90,7 +100,17 @@ def library_checks(settings: Settings) -> dict[str, Check]:
         "journal": lambda: _check_journal(settings),
         "index": lambda: _check_index(settings),
         "sources": lambda: _check_sources(settings),
+        "reviews": lambda: check_reviews(settings),
     }
+
+
+def check_reviews(settings: Settings) -> str:
+    """What waits for a person."""
+    with open_review_lister(settings) as lister:
+        counts = lister.count()
+    waiting = f"{counts['withheld']} withheld skills and {counts['updates']} updates wait"
+    hint = "; see `skillbus review list`" if counts["withheld"] or counts["updates"] else ""
+    return waiting + hint
 
 
 def _check_disk(settings: Settings) -> str:

@@ -126,7 +126,15 @@ DEPLOYMENT_METRICS = (
         "skillbus_skills",
         "gauge",
         ("state",),
-        "skills by state: published, failed, removed; waiting (also counted in another state)",
+        "skills by state: published, failed, held for review, removed; waiting (also counted in "
+        "another state)",
+    ),
+    MetricSpec(
+        "skillbus_reviews",
+        "gauge",
+        ("state",),
+        "skills by state of their review: withheld and updates wait for a person; released, "
+        "confirmed and rejected were decided; up to half a minute old",
     ),
     MetricSpec(
         "skillbus_index_lag_seconds",

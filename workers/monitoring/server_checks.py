@@ -23,7 +23,12 @@ from tasks.broker.rabbitmq_status import inspect_rabbitmq
 from tasks.policies import REFINE
 from workers.backend.distributed import create_client_app
 from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
-from workers.monitoring.local_checks import Check, check_dead_letters, fetch_failures
+from workers.monitoring.local_checks import (
+    Check,
+    check_dead_letters,
+    check_reviews,
+    fetch_failures,
+)
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
@@ -45,6 +50,7 @@ def server_checks(settings: Settings) -> dict[str, Check]:
         "journal": lambda: _check_journal(settings),
         "dead letters": lambda: _check_dead_letters(settings),
         "sources": lambda: _check_sources(settings),
+        "reviews": lambda: check_reviews(settings),
     }
 
 

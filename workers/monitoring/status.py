@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from config.errors import SkillbusError
 from config.language_model_settings import LanguageModelSettings
 from config.settings import Settings
 from graph.protocol import Catalog
@@ -17,6 +18,7 @@ from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore, utc_day
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.refine.refined_subjects import RefinedSubjects
+from workers.library.review.review_list import ReviewLister
 from workers.queue.status_reporter import read_consumer_statuses
 
 
@@ -29,11 +31,13 @@ def home_status(
     answers: AnswerStore | None = None,
     refined: RefinedSubjects | None = None,
     outcomes: OutcomeStore | None = None,
+    reviews: ReviewLister | None = None,
 ) -> dict[str, Any]:
     """Status of an embedded library.
 
     problem: why processing is stalled, "" when it is not. answers: of the language model, None if
     none is in use. refined: what is known of its refinements. outcomes: None leaves usage out.
+    reviews: None leaves out what waits for a person.
     """
     model: dict[str, Any] = {}
     if answers is not None:
@@ -55,6 +59,7 @@ def home_status(
         "sources": [source_status(source) for source in graph.list_sources()],
         "submissions": read_consumer_statuses(settings.home),
         **({} if outcomes is None else usage_status(outcomes)),
+        **({} if reviews is None else {"reviews": _count_reviews(reviews)}),
         **model,
     }
 
@@ -66,7 +71,7 @@ def visible_status(graph: Catalog, problem: str) -> dict[str, Any]:
     """
     sources = graph.list_sources()
     counted = graph.count_states_by_source([source.source_id for source in sources]).values()
-    states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING)
+    states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING, SkillState.HELD)
     return {
         "problem": problem,
         "skills": {
@@ -74,6 +79,14 @@ def visible_status(graph: Catalog, problem: str) -> dict[str, Any]:
         },
         "sources": [source_status(source) for source in sources],
     }
+
+
+def _count_reviews(reviews: ReviewLister) -> dict[str, int] | None:
+    """None while the index cannot be read, as before a reindex."""
+    try:
+        return reviews.count()
+    except SkillbusError:
+        return None
 
 
 def language_model_status(
@@ -110,6 +123,7 @@ def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
         "skills": {
             "published": published,
             "failed": counts.get("failed", 0),
+            "held": counts.get("held", 0),
             "removed": counts.get("removed", 0),
             "waiting": counts.get("waiting", 0),
         },

@@ -76,6 +76,8 @@ def gauge_values(status: Status) -> Values:
     put("stalled", bool(status.get("problem")))
     for state, count in (status.get("skills") or {}).items():
         put("skills", count, state)
+    for state, count in (status.get("reviews") or {}).items():
+        put("reviews", count, state)
     if status.get("skills"):
         put("skills_without_vectors", status["skills"]["published"] - status["with_vectors"])
         put("unembedded_skills", status["skills"]["published"] - status["embedded"])

@@ -174,6 +174,12 @@ MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
 WHERE s.state = $state AND s.skill_id > $after AND s.skill_id < $end
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
+// name: list_entries_above_level
+MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+WHERE s.state = 'published' AND s.skill_id > $after AND s.skill_id < $end
+    AND (coalesce(s.safety_level, 0) > $level OR s.judgements IS NOT NULL)
+WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
+
 // name: list_entries_by_name
 MATCH (s:Skill) USING INDEX s:Skill(name_key, source_id)
 WHERE s.name_key = $name_key AND s.source_id IS NOT NULL

@@ -30,6 +30,6 @@ MATCH (p:Passage) WHERE p.skill_id = $skill_id AND p.seq <> $seq AND p.place IS 
 WITH p LIMIT $limit DETACH DELETE p RETURN count(*)
 
 // name: orphaned_passages
-UNWIND ['failed', 'removed'] AS state
+UNWIND ['failed', 'held', 'removed'] AS state
 MATCH (s:Skill)-[:HAS_PASSAGE]->() WHERE s.state = state AND s.skill_id IS NOT NULL
 RETURN DISTINCT s.skill_id AS skill_id ORDER BY skill_id LIMIT $limit

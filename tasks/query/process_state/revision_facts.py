@@ -27,6 +27,14 @@ class RevisionFact(NamedTuple):
     is_of_catalog: bool = True
 
 
+class ContestedRevision(NamedTuple):
+    """A revision of which more than its level decides, by the findings of the present scanner."""
+
+    seq: int
+    content_hash: str
+    record: SkillRecord
+
+
 class RevisionFactCache:
     """Facts of revisions that were candidates of a query; thread-safe.
 
@@ -40,6 +48,7 @@ class RevisionFactCache:
         self._facts: dict[str, RevisionFact] = {}
         self.version = 0
         self._licences: dict[str, tuple[str, ...]] = {}
+        self._contested: dict[str, ContestedRevision] = {}
 
     def get(self, skill_id: str) -> RevisionFact | None:
         """The facts of a skill, of whichever revision was cached last."""
@@ -85,6 +94,22 @@ class RevisionFactCache:
             if known is not None and known.seq == key.seq:
                 fact = fact._replace(judgements=known.judgements, is_of_catalog=known.is_of_catalog)
             self._facts[key.skill_id] = fact
+
+    def get_contested(self, key: RevisionKey) -> ContestedRevision | None:
+        """A contested revision that was read before, None if it was not."""
+        found = self._contested.get(key.skill_id)
+        return found if found is not None and found.seq == key.seq else None
+
+    def add_contested(self, key: RevisionKey, content_hash: str, record: SkillRecord) -> None:
+        """Keep what the policy asks of a contested revision."""
+        kept = SkillRecord(
+            *(record.name, "", ""),
+            licence=record.licence,
+            safety_level=record.safety_level,
+            safety=record.safety,
+            scanner=record.scanner,
+        )
+        self._contested[key.skill_id] = ContestedRevision(key.seq, content_hash, kept)
 
     def forget(self, skill_ids: Collection[str]) -> None:
         """Drop the facts of skills whose judgements may have changed."""

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from config.passage_settings import PassageSettings
+from config.bundle_settings import PassageSettings
 from tests.support.program.program import ROOT, ForkServer, Skillbus
 
 EXAMPLES = ROOT / "examples"

@@ -48,6 +48,8 @@ RUNS = {
     "findings": (["findings"], {}),
     "failures": (["failures"], {}),
     "pins": (["pins", "list"], {}),
+    "review": (["review", "list"], {}),
+    "waivers": (["waivers", "list"], {}),
     "audit": (["audit"], {}),
     "hook": (["hook", "status"], {}),
     "refine": (["refine"], MODEL),

@@ -76,7 +76,7 @@ def test_a_home_is_moved_to_another_model(
 def test_it_copies_while_a_process_writes_and_switches_afterwards(
     library: Skillbus, model: Path
 ) -> None:
-    from workers.backend.writer_lock import WriterLock
+    from workers.backend.home import WriterLock
 
     moved = with_model(library, model)
     lock = WriterLock(library.home)

@@ -436,6 +436,9 @@ def test_dead_letters_are_for_admins(clients: Clients) -> None:
 
 
 # -- access
+ADMIN_PATHS = ("/v1/letters", "/v1/links", "/v1/pins/drift", "/v1/review", "/v1/waivers")
+
+
 def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port: int) -> None:
     """All that the document names, with every scope and with none."""
     document = clients["read"].get("/v1/openapi.json").json()
@@ -447,7 +450,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
                 asks = path.startswith(("/v1/queries", "/v1/otlp"))
                 wanted = "read" if method == "get" or asks else "write"
                 is_purge = method == "delete" and path.endswith("/revisions")
-                if is_purge or path.startswith(("/v1/letters", "/v1/links", "/v1/pins/drift")):
+                if is_purge or path.startswith(ADMIN_PATHS):
                     wanted = "admin"
                 asked = (method, re.sub(r"\{.*?\}", "none", path))
                 body: dict[str, str] | None = {} if method == "post" else None

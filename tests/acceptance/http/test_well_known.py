@@ -199,3 +199,18 @@ def test_the_index_follows_changes(fork_server: ForkServer, tmp_path: Path) -> N
             return len(texts) == 9 and texts["kiln-firing"] == "Fire a kiln slowly"
 
         wait_for(changed)
+
+
+def test_the_index_follows_what_people_decide(fork_server: ForkServer, tmp_path: Path) -> None:
+    home = Skillbus(fork_server, tmp_path / "home", SKILLBUS_POLICY__PUBLIC='["crafts"]')
+    home("sync", str(write_topics(tmp_path / "crafts")), "--until", "words")
+    with home.serving(), home.client() as client:
+
+        def names() -> set[str]:
+            return {one["name"] for one in client.get(INDEX).json()["skills"]}
+
+        assert "bee-keeping" in names()
+        home("review", "confirm", "crafts:bee-keeping", "--reason", "stings")
+        wait_for(lambda: "bee-keeping" not in names())
+        home("review", "reopen", "crafts:bee-keeping")
+        wait_for(lambda: "bee-keeping" in names())

@@ -24,7 +24,6 @@ from skills.record import RevisionKey
 from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.policies import Deadline
-from tasks.query.policy_filter import make_policy
 from tasks.refine.judging.judge_stage import JudgeStage
 from tasks.refine.stage import RefineContext
 from tests.support.samples.hostile_skills import HOSTILE_SKILLS, TASK
@@ -110,9 +109,12 @@ def ask(backend: EmbeddedBackend, **policy: Any) -> Bundle:
 def levels(backend: EmbeddedBackend) -> dict[str, int]:
     """Level of every skill, as `skills list` and HTTP show it."""
     graph = backend.services.graph
-    policy = make_policy(backend.services.settings, graph.list_sources())
     entries = graph.list_entries(EntryFilter(), "", 1_000)
-    return {entry.skill_id: entry_data(entry, policy)["safety_level"] for entry in entries}
+    standings = backend.skills.get_policy().judge(entries)
+    return {
+        entry.skill_id: entry_data(entry, standings[entry.skill_id])["safety_level"]
+        for entry in entries
+    }
 
 
 def shown(bundle: Bundle) -> list[tuple[str, float, int]]:

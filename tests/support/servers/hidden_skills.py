@@ -275,7 +275,7 @@ class HttpWalk:
         scopes = [scope for one in operation["security"] for scope in one.get("token", ())]
         named = [one["name"] for one in operation.get("parameters", ())]
         unlisted = set(named) - VISIBLE_VALUES.keys() - INERT - {"query_id", "event_id", "path"}
-        unlisted -= {"target", "type"} if "admin" in scopes else set()
+        unlisted -= {"target", "type", "rule"} if "admin" in scopes else set()
         assert not unlisted, f"{method} {path}: say what {unlisted} may name"
         if method != "GET" and "admin" not in scopes:
             assert (method, path) in make_bodies(self.ids, KILN), f"{method} {path}: add a body"
@@ -397,6 +397,15 @@ def walk_queries(walked: Walked) -> str:
             walked.note(f"markdown {body}", _all_of(marked))
             with client.stream("GET", f"/v1/queries/{own}/events") as stream:
                 walked.note(f"stream {body}", "".join(stream.iter_text()))
+        for skill_id in HIDDEN:
+            pinned = [
+                client.post("/v1/queries", json={"task": "x", "pins": {one: 1}}, headers=wait)
+                for one in (skill_id, skill_id.replace(MARK, UNKNOWN))
+            ]
+            walked.compare(
+                f"pins {skill_id}",
+                *(VARYING.sub("", f"{one.status_code} {one.text}") for one in pinned),
+            )
     with walked.client("insider") as client:
         answer = client.post("/v1/queries", json={"task": LEDGER_TASK}, headers=wait)
         assert HIDDEN[0] in answer.text, "those who share the group see it"

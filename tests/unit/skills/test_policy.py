@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from config.settings import PolicySettings
+from config.bundle_settings import PolicySettings
 from graph.records import CatalogEntry, SafetyRecord, SkillState
 from search.protocol import Filters, PassageTerms, StoredRevision
 from skills.judgement import Judgement
 from skills.parsing.parse_skill import parse_skill
-from skills.record import RevisionKey
+from skills.record import RevisionKey, SkillRecord
 from skills.scanner import SCANNER_VERSION
 from skills.skill_policy import PolicyViolation, SkillPolicy
 from tasks.query.bundle_parts import build_withheld, filter_considered, warn_of_best
@@ -165,7 +165,7 @@ def test_what_a_revision_itself_says_is_remembered() -> None:
     assert policy_filter.find_violations([key]) == {}
     now = policy_filter.rescan(stored)
     assert now.parsed.record.safety == parsed.record.safety
-    violation = policy_filter.check_revision(key, now.parsed.record)
+    violation = policy_filter.check_revision(now)
     assert violation is not None
     assert policy_filter.find_violations([key]) == {"a:x": violation}
     facts.add_safety_records([record_of(entry("a:x", 1, 0))])
@@ -216,9 +216,15 @@ def test_a_judgement_counts_from_the_next_change_on() -> None:
     facts.forget({"a:x"})
     assert policy_filter.find_violations([key]).keys() == {"a:x"}
     record = parse_skill("x", b"# X\n\nWash the rind.\n").record
-    assert policy_filter.check_revision(key, record) is not None
+    assert policy_filter.check_revision(stored(key, record)) is not None
     assert policy_filter.find_violations([key]).keys() == {"a:x"}
     assert len(catalog.asked) == 2
+
+
+def stored(key: RevisionKey, record: SkillRecord) -> StoredRevision:
+    terms = PassageTerms(np.zeros(1, np.int32), np.zeros(0, np.uint64), np.zeros(0, np.uint16))
+    parsed = parse_skill("x", b"# X\n\nWash the rind.\n")
+    return StoredRevision(key, "", replace(parsed, record=record), terms, ())
 
 
 def test_records_that_were_read_before_a_change_are_read_again() -> None:
@@ -243,7 +249,7 @@ def test_a_revision_that_was_only_read_is_looked_up_for_its_judgement() -> None:
     facts.add_record(key, record)
     policy_filter = PolicyFilter(PolicySettings(), facts, catalog, (), "judge-model")
     policy_filter.load_judgements([key])
-    assert policy_filter.check_revision(key, record) is not None
+    assert policy_filter.check_revision(stored(key, record)) is not None
     PolicyFilter(PolicySettings(), RevisionFactCache(), catalog).load_judgements([key])
     assert len(catalog.asked) == 1  # nothing to look up where no model judges
 

@@ -82,6 +82,7 @@ def test_files_fields_and_findings_are_compared() -> None:
     diff = compare_revisions(before, after)
     assert ("licence", "MIT", "Apache-2.0") in diff.fields
     assert (diff.files_added, diff.files_changed, diff.files_removed) == (("b.sh",), ("a.sh",), ())
+    assert diff.scripts == ("a.sh", "b.sh")
     assert compare_revisions(after, before).files_removed == ("b.sh",)
     assert diff.findings_added
     assert diff.findings_removed == ()

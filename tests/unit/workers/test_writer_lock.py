@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
-from workers.backend.writer_lock import WriterLock
+from workers.backend.home import WriterLock
 
 
 def test_one_holder_at_a_time_and_it_is_named(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_killed_holder_frees_the_lock(tmp_path: Path) -> None:
         """
         import sys
         from pathlib import Path
-        from workers.backend.writer_lock import WriterLock
+        from workers.backend.home import WriterLock
 
         lock = WriterLock(Path(sys.argv[1]))
         lock.acquire()

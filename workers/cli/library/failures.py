@@ -9,8 +9,8 @@ import click
 from config.settings import Settings
 from graph.records import EntryFilter, SkillState
 from skills.bundle.escaping import escape_terminal_line
-from tasks.query.policy_filter import make_policy
 from workers.cli.common import json_option, open_catalog, print_json, read_settings
+from workers.library.entry_policy import Standing
 from workers.library.skill_data import entry_data
 from workers.library.skill_reader import iterate_entries
 
@@ -31,9 +31,8 @@ def failures(ctx: click.Context, refinement: bool, as_json: bool) -> None:
         return
     with open_catalog(settings) as graph:
         failed = list(iterate_entries(graph, EntryFilter(state=SkillState.FAILED)))
-        policy = make_policy(settings, graph.list_sources())
     if as_json:
-        print_json([entry_data(entry, policy) for entry in failed])
+        print_json([entry_data(entry, Standing(0, None)) for entry in failed])
         return
     for entry in failed:
         click.echo(f"{entry.skill_id}: {entry.reason}")

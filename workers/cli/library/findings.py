@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from importlib.metadata import version
+from typing import Any
 
 import click
 
@@ -44,13 +45,12 @@ def findings(
       skillbus findings --level 2
       skillbus findings --source team --sarif > findings.sarif
     """
-    from skills.scanner import list_rules  # slow to import
+    from skills.skill_policy import check_rule_ids  # slow to import
     from workers.library.findings import FindingFilter, find_findings, to_sarif
 
     if sarif and as_json:
         raise UsageError("--sarif is JSON already: leave out --json")
-    if rule and rule not in list_rules():
-        raise UsageError(f"no rule {rule!r}; the rules are {', '.join(sorted(list_rules()))}")
+    check_rule_ids([rule] if rule else [], "--rule")
     if skill_id:
         source_id = source_id or skill_id.partition(":")[0]
     with closing(open_skill_reader(read_settings(ctx))) as reader:
@@ -75,9 +75,15 @@ def findings(
                     row["rule"] or row["kind"],
                     row["skill_id"],
                     f"{row['file']}:{row['line']}",
-                    row["reason"],
+                    row["reason"] + _describe_exemption(row),
                 )
                 for row in (one.describe() for one in found)
             ],
             ("level", "rule", "skill id", "line", "reason"),
         )
+
+
+def _describe_exemption(row: dict[str, Any]) -> str:
+    if (waived := row["waived"]) is not None:
+        return f" (waived by {waived['by']}: {waived['reason']})"
+    return " (suppressed)" if row["suppressed"] else ""

@@ -60,7 +60,7 @@ def add(
             wanted = [(one, None) for one in list_published_of(reader.graph, str(source_id))]
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         added = [backend.pin_skill(skill_id, seq, reason) for skill_id, seq in wanted]
-        _wait_until_ingested(backend, [skill_id for skill_id, _ in wanted])
+        wait_until_ingested(backend, [skill_id for skill_id, _ in wanted])
     if as_json:
         print_json(added)
         return
@@ -68,15 +68,18 @@ def add(
         click.echo(f"pinned: {escape_terminal_line(one['skill_id'])}@{one['seq']}")
 
 
-def _wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
-    """Wait until what a pin requests is done; raises TransientError if it is stalled."""
+def wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
+    """Wait until what a pin or an approval requests is done.
+
+    Raises TransientError if it is stalled.
+    """
     from tasks.ingest.ingest import needs_ingest  # slow to import
 
     backend.run_maintenance()
     while any(needs_ingest(entry) for entry in backend.graph.get_entries(skill_ids)):
         if problem := backend.get_problem():
             raise TransientError(
-                f"{problem}; the pin is stored, and takes effect with the next run"
+                f"{problem}; the decision is stored, and takes effect with the next run"
             )
         time.sleep(_POLL_SECONDS)
 
@@ -127,6 +130,7 @@ def _summarize(change: dict[str, Any] | None) -> str:
         return "nothing is held back"
     parts = [f"+{change['added_lines']} -{change['removed_lines']} lines"]
     parts += [f"{len(paths)} files {kind}" for kind, paths in change["files"].items() if paths]
+    parts += [f"{len(change['scripts'])} scripts"] if change["scripts"] else []
     parts += [
         f"{len(found)} findings {kind}" for kind, found in change["findings"].items() if found
     ]
@@ -147,5 +151,5 @@ def remove(ctx: click.Context, skill_id: str) -> None:
     """
     with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
         backend.unpin_skill(skill_id)
-        _wait_until_ingested(backend, [skill_id])
+        wait_until_ingested(backend, [skill_id])
     click.echo(f"unpinned: {escape_terminal_line(skill_id)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,13 @@ FILTERS = tuple(QueryFilters.model_fields)
     is_flag=True,
     help="Introduce skills; more of them follows when later queries of the session need it.",
 )
+@click.option(
+    "--pin",
+    "pins",
+    multiple=True,
+    metavar="SKILL_ID@SEQ",
+    help="If the skill is chosen, send this revision of it (`skillbus skills history`).",
+)
 @click.pass_context
 def query(
     ctx: click.Context,
@@ -94,6 +102,7 @@ def query(
     resend: bool,
     obstacle: str,
     brief: bool,
+    pins: tuple[str, ...],
 ) -> None:
     """Answer a task with the skills, and the passages of each, that it needs.
 
@@ -121,6 +130,7 @@ def query(
         resend=resend,
         obstacle=obstacle,
         brief=brief,
+        pins=_pins(pins),
     )
     with open_backend(settings, writable=False) as backend:
         data = backend.answer_query(request, ORIGIN)
@@ -158,6 +168,17 @@ def _filters(pairs: tuple[str, ...]) -> QueryFilters:
             raise UsageError(f"--filter {pair}: write NAME=VALUE, NAME one of {', '.join(FILTERS)}")
         values.setdefault(name, []).append(value)
     return QueryFilters(**{name: tuple(found) for name, found in values.items()})
+
+
+def _pins(names: tuple[str, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for name in names:
+        skill_id, _, seq = name.rpartition("@")
+        if not (seq.isascii() and seq.isdigit() and int(seq) and re.match(r"[^:]+:.", skill_id)):
+            raise UsageError(f"--pin {name}: write SKILL_ID@SEQ, as `skillbus skills history` does")
+        if found.setdefault(skill_id, int(seq)) != int(seq):
+            raise UsageError(f"--pin {name}: {skill_id} is pinned to two revisions")
+    return found
 
 
 def _print(data: dict[str, Any], output_format: str) -> None:

@@ -130,7 +130,8 @@ def print_diff(data: dict[str, Any]) -> None:
         click.echo(f"{one['field']}: {_shorten(one['before'])} -> {_shorten(one['after'])}")
     for change, paths in data["files"].items():
         for path in paths:
-            click.echo(f"file {change}: {escape_terminal_line(path)}")
+            kind = "script" if change != "removed" and path in data["scripts"] else "file"
+            click.echo(f"{kind} {change}: {escape_terminal_line(path)}")
     for change, findings in data["findings"].items():
         for one in findings:
             line = f"level {one['level']}, {one['kind']}, {one['file']} line {one['line']}"

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from typing import Any
 
 import click
 
+from config.settings import Settings
+from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SkillRemoved
-from skills.skill_policy import SkillPolicy
-from tasks.query.policy_filter import make_policy
 from workers.backend.factory import open_skill_reader
 from workers.cli.audited import audited
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.revisions import print_revision, purge, show_diff, show_history
-from workers.library.skill_data import entry_data, withheld_reason
+from workers.library.entry_policy import EntryPolicy, Standing
+from workers.library.skill_data import entry_data
 from workers.library.skill_reader import iterate_entries, require_entry
 
 
@@ -52,9 +54,9 @@ def list_skills(
     selection = EntryFilter(source_id, None if state is None else SkillState(state), name)
     with open_catalog(settings) as graph:
         entries = list(iterate_entries(graph, selection))
-        policy = make_policy(settings, graph.list_sources())
+        standings = _judge(settings, graph, entries)
     if as_json:
-        print_json([entry_data(entry, policy) for entry in entries])
+        print_json([entry_data(entry, standings[entry.skill_id]) for entry in entries])
         return
     print_table(
         [
@@ -63,7 +65,7 @@ def list_skills(
                 entry.state.value,
                 str(entry.seq or "-"),
                 entry.name,
-                _withheld_text(policy, entry) or entry.reason,
+                _withheld_text(standings[entry.skill_id]) or entry.reason,
             )
             for entry in entries
         ],
@@ -71,9 +73,25 @@ def list_skills(
     )
 
 
-def _withheld_text(policy: SkillPolicy, entry: CatalogEntry) -> str:
-    reason = withheld_reason(policy, entry)
-    return "" if reason is None else f"withheld: {reason}"
+def _judge(
+    settings: Settings, graph: SkillGraph, entries: Sequence[CatalogEntry]
+) -> dict[str, Standing]:
+    """What the policy says of entries. The index is opened for those alone that need it."""
+    from workers.backend.stores import open_index, open_review_cache, open_review_store
+
+    with ExitStack() as stack:
+        reviews = open_review_cache(settings, open_review_store(settings, stack)).get()
+        policy = EntryPolicy.of_catalog(
+            settings,
+            graph,
+            lambda keys: open_index(settings, stack, writable=False).get_revisions(keys),
+            reviews,
+        )
+        return policy.judge(entries)
+
+
+def _withheld_text(standing: Standing) -> str:
+    return "" if standing.withheld is None else f"withheld: {standing.withheld}"
 
 
 @skills.command("show")

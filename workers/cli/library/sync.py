@@ -201,7 +201,7 @@ def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, 
         if until == EMBEDDED:
             backend.run_maintenance()
     counts = backend.graph.get_counts()
-    report |= {name: counts[name] for name in ("published", "failed", "links")}
+    report |= {name: counts[name] for name in ("published", "failed", "held", "links")}
     report["with_vectors"], report["embedded"] = counts["with_vectors"], counts["paged"]
     if not report.get("found") and not report.get("removed"):
         raise UsageError(
@@ -240,6 +240,7 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
     click.echo(
         f"library: {report['published']} skills ({report['embedded']} embedded), "
         f"{report['links']} links, {report['failed']} failed"
+        + (f", {report['held']} held for review" if report["held"] else "")
     )
     for skill_id, reason in newly_failed:
         click.echo(f"failed: {skill_id}: {reason}", err=True)

@@ -82,12 +82,16 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
         lag = report.get("oldest_waiting_seconds")
         pending = f"{counts['waiting']} pending" + (f" (oldest {lag:.0f} s)" if lag else "")
         skills = f"{counts['published']} published, {pending}, {counts['failed']} failed"
+        skills += f", {counts['held']} held for review" if counts.get("held") else ""
         lines += [
             _line("skills", skills),
             _line("with vectors", f"{report['with_vectors']} ({report['with_vectors_share']:.1%})"),
             _line("embedded", f"{report['embedded']} ({report['embedded_share']:.1%})"),
             _line("links", f"{report['links']} ({report['unlinked']} skills to link)"),
         ]
+    if (reviews := report.get("reviews")) and (reviews["withheld"] or reviews["updates"]):
+        what = f"{reviews['withheld']} withheld skills, {reviews['updates']} updates wait"
+        lines.append(_line("reviews", f"{what}; see `skillbus review list`"))
     if report["open_events"] is not None:
         oldest = max(report["oldest_event_seconds"], report["oldest_query_seconds"])
         since = f" (oldest {oldest:.0f} s)" if oldest else ""

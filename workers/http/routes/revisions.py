@@ -25,7 +25,7 @@ class _Revision(BaseModel):
 
     skill_id: str
     seq: int
-    state: str = Field(description="`published` or `superseded`")
+    state: str = Field(description="`published`, `superseded`, or `held` by a pin or for review")
     published_at: str | None = Field(description="RFC 3339; null if it is not known")
     content_hash: str
     name: str
@@ -38,6 +38,11 @@ class _Revision(BaseModel):
     withheld: str | None = Field(
         description="why the policy would exclude it from bundles; only admins then see the "
         "author's texts"
+    )
+    review: str | None = Field(
+        None,
+        description="of an update under review: `waiting`, `approval` or `rejection`; null if "
+        "nothing is recorded",
     )
 
 
@@ -74,7 +79,8 @@ class ChangedField(BaseModel):
 
 
 class RevisionComparison(BaseModel):
-    """What changed between two revisions. diff: lines of a unified diff without its header, from
+    """What changed between two revisions. scripts: those of the added and changed files that are
+    programs. diff: lines of a unified diff without its header, from
     `offset` on. next: path of the further lines, null if there are none. withheld: why there is
     nothing else, for callers that are no admins."""
 
@@ -85,6 +91,7 @@ class RevisionComparison(BaseModel):
     to: int
     fields: list[ChangedField] = []
     files: dict[str, list[str]] = {}
+    scripts: list[str] = []
     findings: dict[str, list[dict[str, Any]]] = {}
     added_lines: int = 0
     removed_lines: int = 0

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, EntryFilter, SkillState
 from skills.events import SkillRemoved
-from tasks.query.policy_filter import make_policy
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
@@ -140,12 +139,15 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         response: Response, caller: CurrentCaller, query: Annotated[SkillListQuery, Query()]
     ) -> dict[str, Any]:
         """List skills by id; `next` and the `Link` header are the path of the next page."""
-        page, next_path = _list_entries(graph := backend.graph_for(caller.reader), query)
+        page, next_path = _list_entries(backend.graph_for(caller.reader), query)
         if next_path is not None:
             response.headers["Link"] = f'<{next_path}>; rel="next"'
         is_admin = caller.scope >= TokenScope.ADMIN
-        policy = make_policy(backend.settings, graph.list_sources())
-        rows = [entry_data(entry, policy, include_withheld=is_admin) for entry in page]
+        standings = backend.skills.for_reader(caller.reader).get_policy().judge(page)
+        rows = [
+            entry_data(entry, standings[entry.skill_id], include_withheld=is_admin)
+            for entry in page
+        ]
         return {"skills": rows, "next": next_path}
 
     @router.get(

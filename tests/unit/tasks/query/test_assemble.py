@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.bundle_settings import PassageSettings
 from config.errors import UsageError
-from config.passage_settings import PassageSettings
 from graph.records import Link, LinkType
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -35,7 +36,7 @@ def ranking_of(scores: Iterable[float], named_format: Mapping[str, str] | None =
         RankedSkill(RevisionKey(name, 1), score, {}, ("matches",), formats.get(name, ""))
         for name, score in zip(NAMES, sorted(scores, reverse=True), strict=False)
     )
-    return Ranking(understand("plan a trip"), None, hits)
+    return Ranking(understand("plan a trip"), None, hits, least_score=hits[-1].score if hits else 0)
 
 
 def run(
@@ -117,6 +118,13 @@ def test_what_search_did_not_find_enters_over_links_when_it_is_published() -> No
     entered = [hit for hit in found.hits if hit.key.skill_id not in NAMES]
     assert [hit.key for hit in entered] == [RevisionKey("lib:new", 7)]
     assert entered[0].score == 1.0 + entered[0].parts["diffusion"]
+
+
+def test_what_enters_over_links_starts_with_the_lowest_score_of_any_candidate() -> None:
+    ranking = replace(ranking_of([9.0, 8.0, 5.0, 4.0]), least_score=0.5)
+    found = run(ranking, [(NAMES[0], "lib:new", LinkType.DEPENDENCY, 1.0)], pointers={"lib:new": 7})
+    (entered,) = (hit for hit in found.hits if hit.key.skill_id == "lib:new")
+    assert entered.score == 0.5 + entered.parts["diffusion"]
 
 
 def test_owners_of_named_formats_keep_their_place() -> None:

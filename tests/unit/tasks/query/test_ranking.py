@@ -24,13 +24,17 @@ RECORDS = MemoryRecords(cast(SearchIndex, None))
 VECTOR = np.array([1.0, 0.0], dtype=np.float32)
 
 
-def rank(nearness: tuple[float, float], scores: tuple[float, float] = (2.0, 1.0)) -> Ranking:
+def rank(
+    nearness: tuple[float, float],
+    scores: tuple[float, float] = (2.0, 1.0),
+    limit: int | None = None,
+) -> Ranking:
     keys = (RevisionKey("home:a", 1), RevisionKey("home:b", 1))
     values = np.array(scores)
     scored = ScoredCandidates(keys, values, {"bm25f": values}, values / 2, np.array(nearness))
     snapshot = LibrarySnapshot(Pointers({"home:a": 1, "home:b": 1}), LibraryStatistics())
     query = TaskQuery(snapshot, understand("mend the net"), VECTOR)
-    return build_ranking(query, scored)
+    return build_ranking(query, scored, limit)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,12 @@ def test_nearness_is_unknown_where_a_candidate_has_no_cosine(
 
 def test_a_candidate_without_evidence_is_no_hit() -> None:
     assert len(rank((0.0, 0.0), (2.0, 0.0)).hits) == 1
+
+
+def test_a_limit_leaves_the_best_hits_and_the_lowest_score_of_all() -> None:
+    ranking = rank((0.0, 0.0), (2.0, 1.0), limit=1)
+    assert [hit.key.skill_id for hit in ranking.hits] == ["home:a"]
+    assert ranking.least_score == 1.0
 
 
 def test_the_first_candidates_and_the_library_get_probabilities() -> None:

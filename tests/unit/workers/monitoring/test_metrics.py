@@ -42,6 +42,7 @@ REPORT: dict[str, Any] = {
     "dead_letters": 2,
     "problem": "no room",
     "skills": {"published": 9, "failed": 1, "removed": 0, "waiting": 2},
+    "reviews": {"withheld": 2, "updates": 1, "released": 0, "confirmed": 0, "rejected": 0},
     "with_vectors": 7,
     "embedded": 5,
     "unlinked": 1,

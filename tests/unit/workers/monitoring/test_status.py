@@ -25,7 +25,7 @@ def test_an_empty_library_is_all_done(tmp_path: Path) -> None:
         SqliteJournal(":memory:"),
     )
     report = home_status(Settings(home=tmp_path), graph, journal, serving=False)
-    assert report["skills"] == {"published": 0, "failed": 0, "removed": 0, "waiting": 0}
+    assert report["skills"] == {"published": 0, "failed": 0, "held": 0, "removed": 0, "waiting": 0}
     assert report["paging_done"] == 1.0
     assert report["serving"] is False
     assert "language_model" not in report
@@ -50,7 +50,9 @@ def test_status_counts_what_is_there_and_under_way(tmp_path: Path) -> None:
     journal.add_job(new_event(SourceChanged(source_id="team", root="/skills"), "test"), "event")
     journal.add_job(new_event(QueryAsked(task="x"), "test"), "query")
     report = home_status(Settings(home=tmp_path), graph, journal, serving=True)
-    assert report["skills"] == {"published": 2, "failed": 1, "removed": 0, "waiting": 1}
+    assert report["skills"] == {
+        **{"published": 2, "failed": 1, "held": 0, "removed": 0, "waiting": 1}
+    }
     assert (report["embedded"], report["embedded_share"]) == (1, 0.5)
     assert (report["paged"], report["paging_done"]) == (1, 0.5)  # the names before 0.2
     assert (report["open_events"], report["open_queries"]) == (1, 1)

@@ -26,9 +26,14 @@ from tasks.sources.protocol import SkillFolder
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """The pinned skills of a batch. kept: their revisions, by skill_id."""
+    """The skills of a batch that stay at a revision, by skill_id: pinned ones, and others whose
+    updates wait for review."""
 
     kept: Mapping[str, KeptRevision] = field(default_factory=dict)
+
+    def with_kept(self, kept: Mapping[str, KeptRevision]) -> Pins:
+        """These pins and others."""
+        return Pins({**self.kept, **kept})
 
     def holds(self, skill_id: str, content_hash: str) -> bool:
         """Whether a skill is pinned to another content."""
@@ -55,20 +60,22 @@ def _find(history: RevisionHistory, pin: Pin) -> KeptRevision | None:
 
 def hold_back(
     services: Services, entry: CatalogEntry, folder: SkillFolder, settings: PreparationSettings
-) -> None:
-    """Keep what the source of a pinned skill has; content that is held already, or cannot be
-    parsed, is left out."""
+) -> KeptRevision | UnreadableSkill:
+    """Keep what the source of a skill has, which is not published; returns what is kept.
+
+    Content that is held already is not kept twice.
+    """
     history = services.history
-    if history is None:
-        return
-    newest = next(iter(history.list_revisions(entry.skill_id)), None)
+    newest = next(iter(history.list_revisions(entry.skill_id)), None) if history else None
     is_known = newest is not None and newest.content_hash == folder.content_hash
     if newest is not None and is_known and newest.key.seq > entry.seq:
-        return
+        return newest
     prepared = prepare_skill(PreparationRequest(entry.path, folder), settings)
     if isinstance(prepared, UnreadableSkill):
-        return
+        return prepared
     # Above that of the ingest, under which the pinned content may be published.
     seq = services.graph.allocate_sequence(1)[0]
-    key = RevisionKey(entry.skill_id, seq)
-    history.keep([KeptRevision(key, folder.content_hash, prepared.parsed)])
+    held = KeptRevision(RevisionKey(entry.skill_id, seq), folder.content_hash, prepared.parsed)
+    if history is not None:
+        history.keep([held])
+    return held

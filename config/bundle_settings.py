@@ -1,0 +1,81 @@
+"""Settings of what a bundle holds: which skills may be sent, and which passages of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from config.settings_group import SettingsGroup
+
+
+class PassageSettings(SettingsGroup):
+    """Which passages of a chosen skill are sent."""
+
+    method: Literal["f", "mmr", "full"] = "f"
+    miss: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="share of needed passages that may be missed in method `f` where a budget is "
+        "short; 0: nothing less than the whole skill is enough",
+    )
+    milliseconds: int = Field(
+        100,
+        ge=0,
+        description="time limit for embedding sections, or passages for `mmr`, without vectors",
+    )
+    mmr_lambda: float = Field(
+        0.7, ge=0, le=1, description="weight of relevance against redundancy in `mmr`"
+    )
+    mmr_passages: int = Field(20, ge=1, description="most passages of a skill in `mmr`")
+    mmr_passages_long: int = Field(
+        60, ge=1, description="the same for a skill of more than 100 passages"
+    )
+
+
+class PolicySettings(SettingsGroup):
+    """Which skills may be sent. A withheld skill stays in the library; bundles leave it out and
+    count it.
+    """
+
+    highest_level: int = Field(
+        1,
+        ge=0,
+        le=3,
+        description="scanner level up to which skills are sent; 0: only without findings, 3: all",
+    )
+    licences: tuple[str, ...] = Field(
+        (),
+        description="licences whose skills are sent, as SPDX identifiers or as the skills state "
+        "them; `unknown`: skills that state none; empty: any",
+    )
+    sources: dict[str, Literal["send", "withhold"]] = Field(
+        {},
+        description="by source: `send` sends all of its skills regardless of level and licence, "
+        "`withhold` none",
+    )
+    public: tuple[str, ...] = Field(
+        (),
+        description="sources whose skills the gateway also serves under `/.well-known/`, without a "
+        "token, as far as the policy sends them; empty: none",
+    )
+    name_withheld: bool = Field(
+        True, description="name withheld skills in bundles; off: only their number and the reasons"
+    )
+    suppressed_rules: tuple[str, ...] = Field(
+        (),
+        description="ids of scanner rules whose findings do not count for the level of any skill; "
+        "they stay listed. `judgement`: second opinions of a language model",
+    )
+    review: tuple[str, ...] = Field(
+        (),
+        description="sources whose new and changed skills wait for a person before they are "
+        "published; patterns with `*` match several, and with a colon whole skill ids, as "
+        "`team:drafts/*`",
+    )
+    indicators: str = Field(
+        "",
+        description="file with further indicators of campaigns (hosts, names, hashes) for the "
+        "scanner, as JSON; empty: those that ship with skillbus",
+    )

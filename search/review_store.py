@@ -1,0 +1,52 @@
+"""The protocol of the review store: what people decided about skills, which nothing else knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from skills.review import ReviewRecord, Reviews, ReviewSlot
+
+
+class ReviewStore(Protocol):
+    """Records of reviews by skill; shared by threads and processes.
+
+    Every implementation passes the contract suite in `tests/contract/test_review_store.py`. Methods
+    raise TransientError when the store is busy, full or unreachable, PermanentError when it is
+    damaged.
+    """
+
+    def save(self, records: Sequence[ReviewRecord], *, only_new: bool = False) -> None:
+        """Store records durably, each in place of that in its slot.
+
+        only_new: leaves slots that have a record as they are.
+        """
+        ...
+
+    def remove(self, skill_id: str, slots: Sequence[ReviewSlot]) -> list[ReviewRecord]:
+        """Delete the records in these slots of a skill; returns those that there were."""
+        ...
+
+    def get(self, skill_ids: Sequence[str]) -> Reviews:
+        """The records of these skills, by skill in the order of their slots."""
+        ...
+
+    def get_all(self) -> Reviews:
+        """All records, by skill, as of the version of the result or later."""
+        ...
+
+    def get_version(self) -> int:
+        """A number that changes of `POLICY_KINDS` raise. Cheap: queries ask for it."""
+        ...
+
+    def forget(self, skill_ids: Sequence[str]) -> None:
+        """Delete all records of these skills."""
+        ...
+
+    def overwrite_deleted(self) -> None:
+        """Leave nothing readable of what was deleted; may take time in proportion to the store."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...

@@ -1,0 +1,171 @@
+"""Updates that wait for a person, in ingest: a skill stays at what was approved.
+
+The sources of `policy.review` work like pins. What is published follows from the source's content
+if that was approved, else from the newest approved revision above the published one, else nothing
+changes; so neither order nor repetition of events matters. An approval requests an ingest, and
+is read after the ingest took its seq, so that none is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from graph.records import CatalogEntry, SkillState
+from search.revision_history import KeptRevision
+from skills.record import RevisionKey
+from skills.review import ReviewKind, ReviewRecord, Reviews
+from skills.scanner import rescan
+from skills.skill_policy import is_reviewed_source
+from tasks.ingest.held.pinned import hold_back
+from tasks.ingest.preparation.prepare import PreparationSettings
+from tasks.services import Services
+from tasks.sources.protocol import SkillFolder
+
+UPDATE_KINDS = (ReviewKind.WAITING, ReviewKind.APPROVAL, ReviewKind.REJECTION)
+
+HELD_REASON = "waits for review; `skillbus review list` lists what does"
+
+_Place = tuple[RevisionKey, CatalogEntry]
+
+
+@dataclass(slots=True)
+class ReviewedSkills:
+    """Skills of a batch that are not published with what their source has.
+
+    kept: those that stay at a revision, or get one that was approved. new: those that have none.
+    unreadable: new ones that cannot be parsed, each with the reason.
+    """
+
+    kept: dict[str, KeptRevision] = field(default_factory=dict)
+    new: list[_Place] = field(default_factory=list)
+    unreadable: dict[_Place, str] = field(default_factory=dict)
+
+
+def is_reviewed(revision: KeptRevision, entry: CatalogEntry | None, reviews: Reviews) -> bool:
+    """Whether a revision was approved, or published before its source was reviewed."""
+    skill_id, content_hash = revision.key.skill_id, revision.content_hash
+    decided = reviews.find(skill_id, content_hash, ReviewKind.APPROVAL, ReviewKind.REJECTION)
+    if decided is not None:
+        return decided.kind is ReviewKind.APPROVAL
+    return revision.published > 0 or (entry is not None and entry.content_hash == content_hash)
+
+
+def hold_for_review(
+    services: Services,
+    folders: Mapping[_Place, SkillFolder],
+    pinned: Mapping[str, KeptRevision],
+    settings: PreparationSettings,
+) -> ReviewedSkills:
+    """Hold back what was not approved of these folders; pinned skills are left to their pins."""
+    found, store = ReviewedSkills(), services.review_store
+    policy = services.settings.policy
+    concerned = {
+        place: folder
+        for place, folder in folders.items()
+        if place[1].skill_id not in pinned and is_reviewed_source(policy, place[1].skill_id)
+    }
+    if store is None or not concerned:
+        return found
+    reviews = store.get([entry.skill_id for _, entry in concerned])
+    for place, folder in concerned.items():
+        entry = place[1]
+        if _may_publish(entry, folder, reviews):
+            _end_waiting(services, entry.skill_id, reviews)
+            continue
+        held = hold_back(services, entry, folder, settings)
+        if isinstance(held, KeptRevision):
+            _end_waiting(services, entry.skill_id, reviews, but=held.content_hash)
+            waiting = ReviewRecord(
+                *(entry.skill_id, held.content_hash, ReviewKind.WAITING), seq=held.key.seq
+            )
+            store.save([waiting], only_new=True)
+        kept = _find_kept(services, entry, reviews)
+        if kept is not None:
+            found.kept[entry.skill_id] = kept
+        elif isinstance(held, KeptRevision):
+            found.new.append(place)
+        else:
+            found.unreadable[place] = held.reason
+    return found
+
+
+def keep_reviewed(services: Services, entry: CatalogEntry) -> KeptRevision | None:
+    """What a skill of a reviewed source stays at while the source cannot be read; None where
+    updates are not reviewed."""
+    store = services.review_store
+    if store is None or not is_reviewed_source(services.settings.policy, entry.skill_id):
+        return None
+    return _find_kept(services, entry, store.get([entry.skill_id]))
+
+
+def request_decided(services: Services) -> int:
+    """Request ingest of skills that are not published as their reviews say; returns how many.
+
+    These are approved ones whose approval was recorded without a request, as in a crash, and all
+    whose sources are not reviewed any more.
+    """
+    store, history, policy = services.review_store, services.history, services.settings.policy
+    if store is None or history is None:
+        return 0
+    newest = {
+        skill_id: max(found, key=lambda one: one.seq)
+        for skill_id, records in store.get_all().by_skill.items()
+        if (found := [one for one in records if one.kind in UPDATE_KINDS])
+    }
+    pinned = history.get_pins() if newest else {}
+    wanted = []
+    for entry in services.graph.get_entries(sorted(newest.keys() - pinned.keys())):
+        record = newest[entry.skill_id]
+        is_open = entry.requested_seq > entry.seq or record.seq <= entry.seq
+        if is_open or entry.state not in (SkillState.PUBLISHED, SkillState.HELD):
+            continue
+        if not is_reviewed_source(policy, entry.skill_id):
+            wanted.append(entry)
+        elif record.kind is ReviewKind.APPROVAL:
+            key = RevisionKey(entry.skill_id, record.seq)
+            wanted += [entry] if history.find_kept([key]) else []
+    if wanted:
+        seq = services.graph.allocate_sequence(1)[0]
+        places = [(one.skill_id, one.source_id, one.path) for one in wanted]
+        services.graph.request_ingest(places, seq)
+    return len(wanted)
+
+
+def _may_publish(entry: CatalogEntry, folder: SkillFolder, reviews: Reviews) -> bool:
+    if entry.seq and entry.content_hash == folder.content_hash:
+        return True
+    approval = reviews.find(entry.skill_id, folder.content_hash, ReviewKind.APPROVAL)
+    return approval is not None
+
+
+def _end_waiting(services: Services, skill_id: str, reviews: Reviews, but: str = "") -> None:
+    """Delete what says that other contents wait, which the source does not have any more."""
+    slots = [
+        one.slot
+        for one in reviews.by_skill.get(skill_id, ())
+        if one.kind is ReviewKind.WAITING and one.content_hash != but
+    ]
+    if slots and services.review_store is not None:
+        services.review_store.remove(skill_id, slots)
+
+
+def _find_kept(services: Services, entry: CatalogEntry, reviews: Reviews) -> KeptRevision | None:
+    """The newest approved revision above the published one, else the published one."""
+    history = services.history.list_revisions(entry.skill_id) if services.history else []
+    for one in history:
+        approval = reviews.find(entry.skill_id, one.content_hash, ReviewKind.APPROVAL)
+        if one.key.seq > entry.seq and approval is not None:
+            return _rescan(one)
+    if not entry.seq:
+        return None
+    key = RevisionKey(entry.skill_id, entry.seq)
+    stored = services.index.get_revisions([key]).get(key)
+    if stored is not None:
+        return _rescan(KeptRevision(key, stored.content_hash, stored.parsed, entry.updated))
+    same = (one for one in history if one.content_hash == entry.content_hash)
+    return next(map(_rescan, same), None)
+
+
+def _rescan(one: KeptRevision) -> KeptRevision:
+    return KeptRevision(one.key, one.content_hash, rescan(one.parsed), one.published)

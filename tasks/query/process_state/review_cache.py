@@ -1,0 +1,87 @@
+"""Cache of the reviews of this process, which asks the store whether they have changed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+
+from config.errors import TransientError
+from search.review_store import ReviewStore
+from skills.review import NO_REVIEWS, POLICY_KINDS, ReviewRecord, Reviews
+
+log = structlog.get_logger()
+
+CHECK_SECONDS = 0.5
+"""How long the reviews of a server may be old; those of a file are asked for each time."""
+_PAUSE_SECONDS = 3.0
+
+
+class ReviewCache:
+    """The reviews that the policy asks for: waivers and confirmations; thread-safe.
+
+    store: None where there are none. check_seconds: how long the version is not asked for.
+    """
+
+    def __init__(
+        self,
+        store: ReviewStore | None = None,
+        check_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._check_seconds = check_seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._reviews: Reviews | None = None
+        self._ask_at = float("-inf")
+
+    def get(self) -> Reviews:
+        """The present reviews. While another thread asks the store, those that were read last.
+
+        While the store does not answer, those that were read last, and it is not asked for 3
+        seconds. Raises TransientError if none were: without them, what a person confirmed as
+        harmful would be sent.
+        """
+        known = self._reviews
+        if self._store is None:
+            return NO_REVIEWS
+        if known is not None and self._clock() < self._ask_at:
+            return known
+        if not self._lock.acquire(blocking=known is None):
+            return known or NO_REVIEWS
+        try:
+            return self._ask(self._store)
+        finally:
+            self._lock.release()
+
+    def _ask(self, store: ReviewStore) -> Reviews:
+        known, seconds = self._reviews, self._check_seconds
+        self._ask_at = float("-inf")
+        try:
+            if known is None or store.get_version() != known.version:
+                known = _keep_for_policy(store.get_all())
+        except TransientError as error:
+            if known is None:
+                raise
+            log.warning("the reviews are those that were read last", reason=str(error))
+            seconds = _PAUSE_SECONDS
+        self._reviews, self._ask_at = known, self._clock() + seconds
+        return known
+
+    def expire(self) -> None:
+        """Have the next call ask the store, whatever it asked before."""
+        with self._lock:
+            self._ask_at = float("-inf")
+
+
+def _keep_for_policy(reviews: Reviews) -> Reviews:
+    """Without those about updates, of which there may be one for each skill of a source."""
+
+    def keep(records: tuple[ReviewRecord, ...]) -> tuple[ReviewRecord, ...]:
+        return tuple(one for one in records if one.kind in POLICY_KINDS)
+
+    kept = {skill_id: keep(records) for skill_id, records in reviews.by_skill.items()}
+    return Reviews(reviews.version, {skill_id: found for skill_id, found in kept.items() if found})

@@ -1,0 +1,246 @@
+"""`review`: skills that are withheld and updates that wait, and what people decide about them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from config.errors import UsageError
+from skills.bundle.escaping import escape_terminal_line
+from workers.audit.log import get_local_principal
+from workers.backend.factory import open_backend, open_review_lister, open_revision_reader
+from workers.cli.audited import audited
+from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.library.pins import wait_until_ingested
+from workers.cli.library.revisions import print_diff
+
+if TYPE_CHECKING:
+    from config.settings import Settings
+
+_STATES = ("waiting", "released", "confirmed", "rejected")
+
+_revision = click.argument("revision", metavar="SKILL_ID[@SEQ]")
+_reason = click.option("--reason", required=True, help="Why; shown in `review list`.")
+
+
+@click.group()
+def review() -> None:
+    """Decide about skills that the policy withholds, and about updates that wait.
+
+    Every decision is about one content of a skill, and ends when any of its files changes.
+    """
+
+
+@review.command("list")
+@click.option("--state", type=click.Choice(_STATES), help="Only this state.")
+@click.option("--source", "source_id", help="Only skills of this source.")
+@json_option
+@click.pass_context
+def list_reviews(
+    ctx: click.Context, state: str | None, source_id: str | None, as_json: bool
+) -> None:
+    """List skills that are withheld for their findings and updates that wait, each with its state.
+
+    \b
+    Example:
+      skillbus review list --state waiting
+    """
+    with open_review_lister(read_settings(ctx)) as lister:
+        rows = [
+            one.describe()
+            for one in lister.list_items(source_id)
+            if state in (None, one.state.value)
+        ]
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        click.echo("nothing to review")
+    else:
+        print_table(
+            [
+                (
+                    row["state"],
+                    row["about"],
+                    f"{row['skill_id']}@{row['seq']}",
+                    str(row["level"] or "-"),
+                    _describe(row),
+                )
+                for row in rows
+            ],
+            ("state", "about", "revision", "level", "why"),
+        )
+
+
+def _describe(row: dict[str, Any]) -> str:
+    if (decision := row["decision"]) is not None:
+        return f"{decision['by']}, {decision['at']}: {decision['reason']}"
+    if row["about"] == "findings":
+        return ", ".join(row["rules"])
+    published = row["published_seq"]
+    return f"in place of revision {published}" if published else "not published yet"
+
+
+@review.command("show")
+@_revision
+@json_option
+@click.pass_context
+def show_review(ctx: click.Context, revision: str, as_json: bool) -> None:
+    """Show what is to be decided: the findings, and how an update differs from what is published.
+
+    \b
+    Example:
+      skillbus review show team:deploy@13
+    """
+    data = _read(read_settings(ctx), revision)
+    if as_json:
+        print_json(data)
+        return
+    click.echo(escape_terminal_line(f"{data['skill_id']}@{data['seq']}: {data['state']}"))
+    for one in data["safety"]:
+        mark = " (waived)" if one["waived"] else " (suppressed)" if one["suppressed"] else ""
+        rule = one["rule"] or one["kind"]
+        line = f"level {one['level']}, {rule}, {one['file']} line {one['line']}: {one['reason']}"
+        click.echo(escape_terminal_line(f"finding{mark}: {line}"))
+    if data["withheld"]:
+        click.echo(escape_terminal_line(f"withheld: {data['withheld']}"))
+    if data["change"] is not None:
+        print_diff(data["change"])
+    else:
+        click.echo("no revision is published: `skillbus skills show` shows the whole text")
+
+
+def _read(settings: Settings, name: str) -> dict[str, Any]:
+    from workers.library.revisions import describe_review  # slow to import
+
+    with open_revision_reader(settings) as reader:
+        return describe_review(reader, *reader.parse_name(name))
+
+
+@review.command("release")
+@_revision
+@_reason
+@json_option
+@click.pass_context
+@audited("review.release", "revision")
+def release(ctx: click.Context, revision: str, reason: str, as_json: bool) -> None:
+    """Waive all findings of a withheld skill, so that it is sent.
+
+    \b
+    Example:
+      skillbus review release team:deploy --reason "read by the platform team"
+    """
+    _decide(ctx, "release", revision, reason, as_json)
+
+
+@review.command("confirm")
+@_revision
+@_reason
+@json_option
+@click.pass_context
+@audited("review.confirm", "revision")
+def confirm(ctx: click.Context, revision: str, reason: str, as_json: bool) -> None:
+    """Withhold this content of a skill, whatever the settings send and the scanner finds.
+
+    \b
+    Example:
+      skillbus review confirm hub:free-tokens --reason "sends the environment away"
+    """
+    _decide(ctx, "confirm", revision, reason, as_json)
+
+
+@review.command("approve")
+@_revision
+@click.option("--reason", default="reviewed", show_default=True, help="Why; kept with it.")
+@click.option("--yes", is_flag=True, help="Do not show the difference and ask.")
+@json_option
+@click.pass_context
+@audited("review.approve", "revision")
+def approve(ctx: click.Context, revision: str, reason: str, yes: bool, as_json: bool) -> None:
+    """Publish an update of a source in `policy.review`.
+
+    Without SEQ, the newest update is shown and you are asked.
+
+    \b
+    Example:
+      skillbus review approve untrusted:deploy@13
+    """
+    settings = read_settings(ctx)
+    data = _read(settings, revision)
+    name = f"{data['skill_id']}@{data['seq']}"
+    if revision != name and not yes:
+        _ask_about(name, data)
+    _decide(ctx, "approve", name, reason, as_json, wait_for=data["skill_id"])
+
+
+def _ask_about(name: str, data: dict[str, Any]) -> None:
+    if data["change"] is not None:
+        print_diff(data["change"])
+    try:
+        agreed = click.confirm(f"Publish {escape_terminal_line(name)}?")
+    except click.Abort:  # no answer to be had
+        agreed = False
+    if not agreed:
+        raise UsageError(f"nothing was approved; `skillbus review approve {name}` does not ask")
+
+
+@review.command("reject")
+@click.argument("revision", metavar="SKILL_ID@SEQ")
+@_reason
+@json_option
+@click.pass_context
+@audited("review.reject", "revision")
+def reject(ctx: click.Context, revision: str, reason: str, as_json: bool) -> None:
+    """Keep an update of a source in `policy.review` from being published.
+
+    \b
+    Example:
+      skillbus review reject untrusted:deploy@13 --reason "the new script reads ~/.aws"
+    """
+    _decide(ctx, "reject", revision, reason, as_json)
+
+
+@review.command("reopen")
+@click.argument("skill_id")
+@click.pass_context
+@audited("review.reopen", "skill_id")
+def reopen(ctx: click.Context, skill_id: str) -> None:
+    """Take back what was decided about a skill as it is now; it waits again.
+
+    \b
+    Example:
+      skillbus review reopen team:deploy
+    """
+    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
+        backend.reopen_review(skill_id)
+    click.echo(f"reopened: {escape_terminal_line(skill_id)}")
+
+
+def _decide(
+    ctx: click.Context, decision: str, name: str, reason: str, as_json: bool, wait_for: str = ""
+) -> None:
+    """wait_for: the skill whose ingest the decision requests."""
+    from workers.library.review.decisions import ReviewDecision  # slow to import
+
+    settings = read_settings(ctx)
+    with open_revision_reader(settings) as reader:
+        skill_id, seq = reader.parse_name(name)
+    with open_backend(settings, writable=True, embeds="nothing") as backend:
+        principal = get_local_principal()
+        data = backend.review_skill(ReviewDecision(decision), skill_id, seq, principal, reason)
+        if wait_for:
+            wait_until_ingested(backend, [wait_for])
+    if as_json:
+        print_json(data)
+        return
+    click.echo(escape_terminal_line(f"{_DONE[decision]}: {data['skill_id']}@{data['seq']}"))
+    if data["withheld"]:
+        click.echo(escape_terminal_line(f"withheld: {data['withheld']}"))
+
+
+_DONE = {
+    "release": "released",
+    "confirm": "confirmed",
+    "approve": "approved",
+    "reject": "rejected",
+}

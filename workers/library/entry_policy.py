@@ -1,0 +1,81 @@
+"""The policy applied to catalog entries: their levels, and why they are withheld."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from config.settings import Settings
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, SkillState
+from search.protocol import StoredRevision
+from skills.record import RevisionKey
+from skills.review import Reviews
+from skills.skill_policy import PolicyViolation, SkillPolicy
+from tasks.query.policy_filter import ReadRevisions, make_policy, rescan_revision
+
+
+class Standing(NamedTuple):
+    """What the policy says of an entry. level: of the findings that count. violation: None while
+    the skill is not published, or may be sent."""
+
+    level: int
+    violation: PolicyViolation | None
+
+    @property
+    def withheld(self) -> str | None:
+        """Why it is kept out of bundles, None if it is not."""
+        return self.violation.reason if self.violation else None
+
+
+class EntryPolicy:
+    """The policy on the entries of a catalog.
+
+    What the catalog knows is enough for most. The revisions of the others, which people decided
+    about or which suppressed rules may concern, are read from the index by `read_revisions`.
+    """
+
+    def __init__(self, policy: SkillPolicy, read_revisions: ReadRevisions) -> None:
+        self.policy = policy
+        self._read_revisions = read_revisions
+
+    @classmethod
+    def of_catalog(
+        cls, settings: Settings, catalog: Catalog, read_revisions: ReadRevisions, reviews: Reviews
+    ) -> EntryPolicy:
+        """The policy of the settings, and of the sources in a catalog."""
+        return cls(make_policy(settings, catalog.list_sources(), reviews), read_revisions)
+
+    def judge(self, entries: Iterable[CatalogEntry]) -> dict[str, Standing]:
+        """The standing of entries by skill."""
+        found, contested = {}, {}
+        for entry in entries:
+            standing = self._judge_by_catalog(entry)
+            found[entry.skill_id] = standing
+            known = (entry.skill_id, standing.violation, entry.content_hash)
+            if entry.state is SkillState.PUBLISHED and self.policy.needs_record(*known):
+                contested[RevisionKey(entry.skill_id, entry.seq)] = entry
+        stored = self._read_revisions(list(contested)) if contested else {}
+        for key, revision in stored.items():
+            found[key.skill_id] = self._judge_revision(contested[key], revision)
+        return found
+
+    def judge_one(self, entry: CatalogEntry) -> Standing:
+        """The standing of one entry."""
+        return self.judge([entry])[entry.skill_id]
+
+    def _judge_by_catalog(self, entry: CatalogEntry) -> Standing:
+        level = self.policy.raise_level(entry.safety_level, entry.judgements)
+        if entry.state is not SkillState.PUBLISHED:
+            return Standing(level, None)
+        violation = self.policy.find_violation(
+            entry.source_id, entry.safety_level, entry.licence, entry.judgements
+        )
+        return Standing(level, violation)
+
+    def _judge_revision(self, entry: CatalogEntry, revision: StoredRevision) -> Standing:
+        record, given = rescan_revision(revision).parsed.record, entry.judgements
+        place = (entry.skill_id, revision.content_hash, record, given)
+        return Standing(
+            self.policy.count_findings(*place).level, self.policy.find_record_violation(*place)
+        )

@@ -1,0 +1,1 @@
+"""Reviews of skills by people: what waits, and what they decide."""

@@ -1,0 +1,295 @@
+"""Decisions of people about skills: waivers of findings, quarantine, and updates under review.
+
+Every decision is about one content of a skill. It is recorded first; what follows from it (an
+ingest, of an approval) is requested then, and by the reconciler if that did not happen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from config.errors import NotFoundError, UsageError
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from search.review_store import ReviewStore
+from skills.record import SafetyFinding
+from skills.review import ReviewKind, ReviewRecord, fingerprint, get_rule_id
+from skills.skill_policy import check_rule_ids, is_reviewed_source
+from tasks.query.process_state.review_cache import ReviewCache
+from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.pins import request_ingest
+from workers.library.revisions import Revision, RevisionReader
+from workers.library.skill_data import decision_data
+from workers.library.skill_reader import require_entry
+
+_SAFETY_KINDS = (ReviewKind.WAIVER, ReviewKind.CONFIRMATION)
+
+
+class ReviewDecision(StrEnum):
+    """What a person decides. The first two are about findings, the others about an update."""
+
+    RELEASE = "release"
+    CONFIRM = "confirm"
+    APPROVE = "approve"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewer:
+    """A person who decides, with the reason. principal: as the audit log names it."""
+
+    principal: str
+    reason: str
+
+
+def check_review_reason(reason: str) -> None:
+    """Raise UsageError for a reason that is empty, too long or holds control characters."""
+    if not reason.strip():
+        raise UsageError("a decision needs a reason, for those who look at the skill later")
+    if len(reason) > MAX_REASON_CHARACTERS or not reason.isprintable():
+        raise UsageError(
+            f"the reason has more than {MAX_REASON_CHARACTERS} characters, or control characters"
+        )
+
+
+class SkillReviews:
+    """Makes decisions, and takes them back. cache: of this process, which sees them at once."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        graph: SkillGraph,
+        store: ReviewStore,
+        revisions: RevisionReader,
+        cache: ReviewCache,
+    ) -> None:
+        self._settings = settings
+        self._graph = graph
+        self._store = store
+        self._revisions = revisions
+        self._cache = cache
+
+    # -- waivers
+
+    def waive(self, skill_id: str, seq: int | None, rule: str, reviewer: Reviewer) -> ReviewRecord:
+        """Waive what a rule finds in a revision, by default the published one.
+
+        A waiver of the same rule and content is replaced. Raises NotFoundError if there is no such
+        skill or revision, UsageError for an invalid reason, an unknown rule, and one that finds
+        nothing there.
+        """
+        check_review_reason(reviewer.reason)
+        check_rule_ids([rule], "a waiver")
+        revision = self._choose_published(skill_id, seq)
+        found = [one for one in revision.findings.findings if get_rule_id(one) == rule]
+        if not found:
+            others = ", ".join(sorted(map(get_rule_id, revision.findings.findings))) or "none"
+            raise UsageError(
+                f"{rule} finds nothing in {skill_id}@{revision.seq}; its findings are of: {others}"
+            )
+        record = _make_waiver(revision, rule, found, reviewer)
+        self._save([record])
+        return record
+
+    def remove_waiver(self, skill_id: str, rule: str) -> list[ReviewRecord]:
+        """Take back the waivers of a rule for all contents of a skill; NotFoundError if none."""
+        removed = self._remove(
+            skill_id,
+            (
+                one
+                for one in self._read(skill_id)
+                if one.kind is ReviewKind.WAIVER and one.rule == rule
+            ),
+        )
+        if not removed:
+            raise NotFoundError(
+                f"{rule} is not waived for {skill_id}; `skillbus waivers list` names what is"
+            )
+        return removed
+
+    # -- decisions
+
+    def decide(
+        self, decision: ReviewDecision, skill_id: str, seq: int | None, reviewer: Reviewer
+    ) -> dict[str, Any]:
+        """Carry out a decision; returns it as data. Making it again changes its reason alone.
+
+        seq: of the revision; by default the published one, but an approval and a rejection need it.
+        Raises NotFoundError if there is no such skill or revision, UsageError for an invalid reason
+        and where there is nothing to decide.
+        """
+        check_review_reason(reviewer.reason)
+        if decision in (ReviewDecision.APPROVE, ReviewDecision.REJECT):
+            revision = self._choose_update(skill_id, seq)
+            self._decide_update(revision, decision, reviewer)
+        else:
+            revision = self._choose_published(skill_id, seq)
+            if decision is ReviewDecision.RELEASE:
+                self._release(revision, reviewer)
+            else:
+                self._confirm(revision, reviewer)
+        # An approved content may be published by now, under another seq.
+        withheld = [
+            one.withheld
+            for one in self._revisions.list_revisions(skill_id)
+            if one.kept.content_hash == revision.kept.content_hash
+        ]
+        return {
+            "skill_id": skill_id,
+            "seq": revision.seq,
+            "decision": decision.value,
+            "reason": reviewer.reason.strip(),
+            "by": reviewer.principal,
+            "withheld": withheld[0] if withheld else None,
+        }
+
+    def reopen(self, skill_id: str) -> list[ReviewRecord]:
+        """Take back what was decided about the present contents of a skill, which waits again.
+
+        Of the published one, waivers and the confirmation; of the held one, the rejection. Raises
+        NotFoundError if there is nothing.
+        """
+        revisions = self._revisions.list_revisions(skill_id)
+        present = {one.kept.content_hash for one in revisions if one.state != "superseded"}
+        kinds = (*_SAFETY_KINDS, ReviewKind.REJECTION)
+        decided = [
+            one for one in self._read(skill_id) if one.content_hash in present and one.kind in kinds
+        ]
+        if not decided:
+            raise NotFoundError(
+                f"nothing was decided about {skill_id}; `skillbus review list` names what was"
+            )
+        waiting = [
+            ReviewRecord(skill_id, one.content_hash, ReviewKind.WAITING, seq=one.seq)
+            for one in decided
+            if one.kind is ReviewKind.REJECTION
+        ]
+        self._remove(skill_id, (one for one in decided if one.kind is not ReviewKind.REJECTION))
+        self._save(waiting)
+        return decided
+
+    def _release(self, revision: Revision, reviewer: Reviewer) -> None:
+        """Waive all findings, then end the confirmation, so that a crash leaves it withheld."""
+        findings = revision.findings.findings
+        by_rule: dict[str, list[SafetyFinding]] = {}
+        for one in findings:
+            by_rule.setdefault(get_rule_id(one), []).append(one)
+        confirmed = self._find(revision, ReviewKind.CONFIRMATION)
+        if not by_rule and not confirmed:
+            raise UsageError(f"{revision.kept.key} has no findings: there is nothing to release")
+        self._save(
+            [_make_waiver(revision, rule, found, reviewer) for rule, found in by_rule.items()]
+        )
+        self._remove(revision.kept.key.skill_id, confirmed)
+
+    def _confirm(self, revision: Revision, reviewer: Reviewer) -> None:
+        """Record the confirmation, then end the waivers, so that a crash leaves it withheld."""
+        self._save([_make_record(revision, ReviewKind.CONFIRMATION, reviewer)])
+        waivers = self._find(revision, ReviewKind.WAIVER)
+        self._remove(revision.kept.key.skill_id, waivers)
+
+    def _decide_update(
+        self, revision: Revision, decision: ReviewDecision, reviewer: Reviewer
+    ) -> None:
+        key = revision.kept.key
+        entry = require_entry(self._graph, key.skill_id)
+        is_published = entry.content_hash == revision.kept.content_hash
+        if decision is ReviewDecision.REJECT:
+            if is_published:
+                raise UsageError(
+                    f"{key} is published: pin the skill to an earlier revision, or have it "
+                    "withheld with `skillbus review confirm`"
+                )
+            self._save([_make_record(revision, ReviewKind.REJECTION, reviewer)])
+            return
+        if key.seq < entry.seq and not is_published:
+            raise UsageError(
+                f"{key} is older than the published revision {entry.seq}: `skillbus pins add` "
+                "goes back to one"
+            )
+        self._save([_make_record(revision, ReviewKind.APPROVAL, reviewer)])
+        request_ingest(self._graph, entry)
+
+    # -- reading
+
+    def _choose_published(self, skill_id: str, seq: int | None) -> Revision:
+        if seq is not None:
+            return self._revisions.read_revision(skill_id, seq)
+        revisions = self._revisions.list_revisions(skill_id)
+        found = next((one for one in revisions if one.state == "published"), None)
+        if found is None:
+            raise UsageError(f"{skill_id} is not published: name the revision, as {skill_id}@SEQ")
+        return found
+
+    def _choose_update(self, skill_id: str, seq: int | None) -> Revision:
+        if not is_reviewed_source(self._settings.policy, skill_id):
+            raise UsageError(f"updates of {skill_id} are not reviewed (policy.review)")
+        if seq is None:
+            raise UsageError(
+                f"name the revision that was looked at, as {skill_id}@SEQ: another may have come"
+            )
+        # What was approved is published under another seq, which the same decision is about.
+        decided = {one.content_hash for one in self._read(skill_id) if one.seq == seq}
+        revisions = self._revisions.list_revisions(skill_id)
+        same = [one for one in revisions if one.kept.content_hash in decided]
+        is_listed = any(one.seq == seq for one in revisions)
+        return same[0] if same and not is_listed else self._revisions.read_revision(skill_id, seq)
+
+    def _read(self, skill_id: str) -> tuple[ReviewRecord, ...]:
+        return self._store.get([skill_id]).by_skill.get(skill_id, ())
+
+    def _find(self, revision: Revision, kind: ReviewKind) -> list[ReviewRecord]:
+        return [
+            one
+            for one in self._read(revision.kept.key.skill_id)
+            if one.kind is kind and one.content_hash == revision.kept.content_hash
+        ]
+
+    # -- writing
+
+    def _save(self, records: list[ReviewRecord]) -> None:
+        self._store.save(records)
+        self._cache.expire()
+
+    def _remove(self, skill_id: str, records: Iterable[ReviewRecord]) -> list[ReviewRecord]:
+        removed = self._store.remove(skill_id, [one.slot for one in records])
+        self._cache.expire()
+        return removed
+
+
+def _make_waiver(
+    revision: Revision, rule: str, found: Iterable[SafetyFinding], reviewer: Reviewer
+) -> ReviewRecord:
+    marks = tuple(sorted(map(fingerprint, found)))
+    return _make_record(revision, ReviewKind.WAIVER, reviewer, rule, marks)
+
+
+def _make_record(
+    revision: Revision,
+    kind: ReviewKind,
+    reviewer: Reviewer,
+    rule: str = "",
+    findings: tuple[str, ...] = (),
+) -> ReviewRecord:
+    key, content_hash = revision.kept.key, revision.kept.content_hash
+    return ReviewRecord(
+        *(key.skill_id, content_hash, kind, rule, findings, key.seq),
+        *(reviewer.principal, reviewer.reason.strip(), time.time()),
+    )
+
+
+def waiver_data(record: ReviewRecord, state: str) -> dict[str, Any]:
+    """A waiver as data. state: `in force`, or `ended` as the skill has another content."""
+    return {
+        "skill_id": record.skill_id,
+        "rule": record.rule,
+        "seq": record.seq,
+        "content_hash": record.content_hash,
+        "findings": len(record.findings),
+        "state": state,
+        **decision_data(record),
+    }

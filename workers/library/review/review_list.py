@@ -1,0 +1,265 @@
+"""Lists what waits for a person, and what people decided: withheld skills, updates and waivers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import chain, islice
+from typing import Any
+
+from config.settings import Settings
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, EntryFilter, SkillState
+from search.review_store import ReviewStore
+from skills.judgement import find_judgement, with_judgement
+from skills.record import RevisionKey
+from skills.review import ReviewKind, ReviewRecord, Reviews, get_rule_id
+from skills.skill_policy import is_reviewed_source
+from tasks.ingest.held.reviewed import UPDATE_KINDS
+from tasks.query.policy_filter import ReadRevisions, rescan_revision
+from workers.library.entry_policy import EntryPolicy
+from workers.library.review.decisions import waiver_data
+from workers.library.skill_data import decision_data
+from workers.library.skill_reader import iterate_entries
+
+_READ_AT_ONCE = 200
+_COUNT_SECONDS = 30.0
+
+
+class ReviewState(StrEnum):
+    """What came of a review."""
+
+    WAITING = "waiting"
+    RELEASED = "released"
+    CONFIRMED = "confirmed"
+    REJECTED = "rejected"
+
+
+_DECIDED = (
+    *(ReviewState.RELEASED.value, ReviewState.CONFIRMED.value),
+    ReviewState.REJECTED.value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewItem:
+    """A skill that waits for a person, or about which one has decided.
+
+    about: `findings` that withhold it, or an `update`. seq: of the revision. level: of all its
+    findings. rules: by which it has findings. decision: the newest, None while it waits.
+    published_seq: 0 while no revision is published.
+    """
+
+    skill_id: str
+    about: str
+    state: ReviewState
+    seq: int
+    published_seq: int = 0
+    level: int = 0
+    rules: tuple[str, ...] = ()
+    decision: ReviewRecord | None = None
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {
+            "skill_id": self.skill_id,
+            "about": self.about,
+            "state": self.state.value,
+            "seq": self.seq,
+            "published_seq": self.published_seq or None,
+            "level": self.level,
+            "rules": list(self.rules),
+            "decision": decision_data(self.decision) if self.decision else None,
+        }
+
+
+class ReviewLister:
+    """Lists reviews of a library. source_id, skill_id: only of that one.
+
+    read_revisions: reads revisions of the index; a count seldom needs any.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        graph: Catalog,
+        read_revisions: ReadRevisions,
+        store: ReviewStore,
+    ) -> None:
+        self._settings = settings
+        self._graph = graph
+        self._read_revisions = read_revisions
+        self._store = store
+        self._clock = time.monotonic
+        self._lock = threading.Lock()
+        self._counts: dict[str, int] | None = None
+        self._counted_at = 0.0
+
+    def list_items(
+        self, source_id: str | None = None, skill_id: str | None = None
+    ) -> Iterator[ReviewItem]:
+        """What waits and what was decided, by skill; first those about findings."""
+        reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
+        yield from self._list_withheld(reviews, source_id, skill_id)
+        yield from self._list_updates(reviews, source_id)
+
+    def count(self) -> dict[str, int]:
+        """How many there are: `withheld` skills and `updates` that wait, and decided ones by state.
+
+        At most half a minute old, unless `expire` was called.
+        """
+        with self._lock:
+            if self._counts is None or self._clock() > self._counted_at + _COUNT_SECONDS:
+                self._counts, self._counted_at = self._count(), self._clock()
+            return self._counts
+
+    def expire(self) -> None:
+        """Have the next call count again."""
+        with self._lock:
+            self._counts = None
+
+    def _count(self) -> dict[str, int]:
+        reviews = self._store.get_all()
+        counts = dict.fromkeys(("withheld", "updates", *_DECIDED), 0)
+        items = chain(self._list_contested(reviews, counts), self._list_updates(reviews, None))
+        for one in items:
+            waiting = "withheld" if one.about == "findings" else "updates"
+            counts[waiting if one.state is ReviewState.WAITING else one.state.value] += 1
+        return counts
+
+    def _list_contested(self, reviews: Reviews, counts: dict[str, int]) -> Iterator[ReviewItem]:
+        """Those about findings of which more than the catalog decides; the others, whose revisions
+        need not be read, are added to the counts."""
+        policy = self._get_policy(reviews)
+        entries = self._find_suspects(policy, reviews, None, None)
+        while batch := list(islice(entries, _READ_AT_ONCE)):
+            contested = [
+                one
+                for one in batch
+                if policy.policy.suppressed_rules or one.skill_id in reviews.by_skill
+            ]
+            counts["withheld"] += len(batch) - len(contested)
+            yield from self._judge(policy, contested)
+
+    def list_waivers(
+        self, source_id: str | None = None, skill_id: str | None = None
+    ) -> list[dict[str, Any]]:
+        """The waivers by skill as data; those of contents that the skill does not have any more
+        have ended."""
+        reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
+        waivers = [
+            one
+            for records in reviews.by_skill.values()
+            for one in records
+            if one.kind is ReviewKind.WAIVER and _is_of(one.skill_id, source_id)
+        ]
+        entries = self._graph.get_entries(sorted({one.skill_id for one in waivers}))
+        contents = {entry.skill_id: entry.content_hash for entry in entries}
+        return [
+            waiver_data(
+                one,
+                "in force" if contents.get(one.skill_id) == one.content_hash else "ended",
+            )
+            for one in waivers
+        ]
+
+    # -- findings
+
+    def _list_withheld(
+        self, reviews: Reviews, source_id: str | None, skill_id: str | None
+    ) -> Iterator[ReviewItem]:
+        policy = self._get_policy(reviews)
+        entries = self._find_suspects(policy, reviews, source_id, skill_id)
+        while batch := list(islice(entries, _READ_AT_ONCE)):
+            yield from self._judge(policy, batch)
+
+    def _get_policy(self, reviews: Reviews) -> EntryPolicy:
+        return EntryPolicy.of_catalog(self._settings, self._graph, self._read_revisions, reviews)
+
+    def _find_suspects(
+        self, policy: EntryPolicy, reviews: Reviews, source_id: str | None, skill_id: str | None
+    ) -> Iterator[CatalogEntry]:
+        """Published skills that are withheld for their level, or that a person confirmed."""
+        confirmed = {
+            name
+            for name, records in reviews.by_skill.items()
+            if _is_of(name, source_id)
+            and any(one.kind is ReviewKind.CONFIRMATION for one in records)
+        }
+        if skill_id is not None:
+            entries: Iterator[CatalogEntry] = iter(self._graph.get_entries([skill_id]))
+            entries = (one for one in entries if one.state is SkillState.PUBLISHED)
+        else:
+            highest = policy.policy.highest_level
+            entries = iterate_entries(self._graph, EntryFilter(source_id, above_level=highest))
+        for entry in entries:
+            raw = policy.policy.find_violation(
+                entry.source_id, entry.safety_level, entry.licence, entry.judgements
+            )
+            if raw is not None and raw.kind == "safety" and entry.skill_id not in confirmed:
+                yield entry
+        for entry in self._graph.get_entries(sorted(confirmed)):
+            if entry.state is SkillState.PUBLISHED:
+                yield entry
+
+    def _judge(self, policy: EntryPolicy, entries: Sequence[CatalogEntry]) -> Iterator[ReviewItem]:
+        rules = policy.policy
+        keys = [RevisionKey(one.skill_id, one.seq) for one in entries]
+        stored = self._read_revisions(keys) if keys else {}
+        for entry in entries:
+            revision = stored.get(RevisionKey(entry.skill_id, entry.seq))
+            if revision is None:  # superseded meanwhile
+                continue
+            record = rescan_revision(revision).parsed.record
+            place = (entry.skill_id, revision.content_hash, record, entry.judgements)
+            violation = rules.find_record_violation(*place)
+            records = rules.reviews.get(*place[:2])
+            confirmed = [one for one in records if one.kind is ReviewKind.CONFIRMATION]
+            waivers = [one for one in records if one.kind is ReviewKind.WAIVER]
+            if confirmed:
+                state, decision = ReviewState.CONFIRMED, confirmed[0]
+            elif violation is not None and violation.kind == "safety":
+                state, decision = ReviewState.WAITING, None
+            elif waivers:
+                state, decision = ReviewState.RELEASED, max(waivers, key=lambda one: one.recorded)
+            else:  # its rules are suppressed, or a newer scanner finds less
+                continue
+            all_of = with_judgement(record, find_judgement(entry.judgements, rules.judge))
+            found = tuple(sorted({get_rule_id(one) for one in all_of.safety}))
+            yield ReviewItem(
+                *(entry.skill_id, "findings", state, entry.seq, entry.seq),
+                *(all_of.safety_level, found, decision),
+            )
+
+    # -- updates
+
+    def _list_updates(self, reviews: Reviews, source_id: str | None) -> Iterator[ReviewItem]:
+        records = {
+            name: max(held, key=lambda one: one.seq)
+            for name, found in reviews.by_skill.items()
+            if _is_of(name, source_id)
+            and is_reviewed_source(self._settings.policy, name)
+            and (held := [one for one in found if one.kind in UPDATE_KINDS])
+        }
+        for entry in self._graph.get_entries(sorted(records)):
+            record = records[entry.skill_id]
+            if entry.state is SkillState.REMOVED or record.seq <= entry.seq:
+                continue
+            if record.kind is ReviewKind.APPROVAL:  # about to be published
+                continue
+            is_rejected = record.kind is ReviewKind.REJECTION
+            yield ReviewItem(
+                entry.skill_id,
+                "update",
+                ReviewState.REJECTED if is_rejected else ReviewState.WAITING,
+                record.seq,
+                entry.seq,
+                decision=record if is_rejected else None,
+            )
+
+
+def _is_of(skill_id: str, source_id: str | None) -> bool:
+    return source_id is None or skill_id.startswith(f"{source_id}:")
