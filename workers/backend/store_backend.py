@@ -41,7 +41,7 @@ from workers.backend.decision_backend import DecisionBackend
 from workers.backend.model_stores import check_no_replaced_index, open_model_stores
 from workers.backend.protocol import EventStatus, QueryStatus
 from workers.library import dead_letters
-from workers.library.reader_views import ReaderViews
+from workers.library.access.reader_views import ReaderViews
 
 log = structlog.get_logger()
 

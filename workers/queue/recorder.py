@@ -20,7 +20,7 @@ from skills.events import (
 )
 from tasks.journal.protocol import MAX_BODY_CHARACTERS, DeadLetter, job_id, new_dead_letter_id
 from workers.backend.store_backend import StoreBackend
-from workers.library.allowed_roots import resolve_root
+from workers.library.access.allowed_roots import resolve_root
 from workers.queue.protocol import Message
 
 log = structlog.get_logger()

@@ -100,7 +100,9 @@ class Walked:
     def client(self, name: str) -> httpx.Client:
         """A client with the token of this name."""
         headers = {"Authorization": f"Bearer {self.secrets[name]}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=120)
+        # A connection that is used again may just be closed by the server.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return httpx.Client(base_url=self.url, headers=headers, timeout=120, limits=limits)
 
     def note(self, what: str, text: str) -> None:
         """Look for the mark in an answer."""

@@ -25,7 +25,7 @@ from workers.cli.common import (
 )
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
-from workers.library.reader_views import check_new_source_id
+from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
 
 
