@@ -4,13 +4,23 @@ submissions, git sources, watched directories."""
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from config.settings_group import SettingsGroup
+
+EVERYONE = "everyone"
+"""The group of all readers, those without a token included."""
+
+ALL_GROUPS = "*"
+"""In place of groups: a reader who sees everything."""
+
+GROUP_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._@:/+-]{0,99}"
+"""The form of the name of a group."""
 
 
 class GatewaySettings(SettingsGroup):
@@ -68,6 +78,29 @@ class GatewaySettings(SettingsGroup):
         return proxies
 
 
+class AccessSettings(SettingsGroup):
+    """Who may see the skills of which sources. Every process of a deployment needs the same."""
+
+    default_groups: tuple[str, ...] = Field(
+        (EVERYONE,),
+        description="groups of the sources that have none of their own; empty: only admins and "
+        "the user of the machine see these sources",
+    )
+    message_groups: tuple[str, ...] = Field(
+        (ALL_GROUPS,),
+        description="groups with which queries of a queue read; `*`: they see all skills",
+    )
+
+    @field_validator("default_groups", "message_groups")
+    @classmethod
+    def _check_groups(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        is_all = names == (ALL_GROUPS,) and info.field_name == "message_groups"
+        for name in names:
+            if not is_all and not re.fullmatch(GROUP_PATTERN, name):
+                raise ValueError(f"{name[:100]!r} is no name of a group")
+        return names
+
+
 class OidcSettings(SettingsGroup):
     """Bearer tokens of an OpenID Connect issuer, in addition to those of `skillbus tokens`.
 
@@ -86,7 +119,8 @@ class OidcSettings(SettingsGroup):
     groups_claim: str = Field(
         "groups",
         min_length=1,
-        description="claim with the values that grant scopes: a list, or words as in `scope`; "
+        description="claim with the values that grant scopes and are the groups with which a "
+        "token reads: a list, or words as in `scope`; "
         "with dots for one in another, such as `realm_access.roles`",
     )
     scopes: dict[str, Literal["read", "write", "admin"]] = Field(

@@ -20,6 +20,7 @@ from pydantic_settings import (
 
 from config.bundle_settings import PassageSettings, PolicySettings
 from config.inbound_settings import (
+    AccessSettings,
     AuditSettings,
     GatewaySettings,
     GitSettings,
@@ -335,6 +336,7 @@ class Settings(BaseSettings):
     hook: HookSettings = HookSettings()
     gateway: GatewaySettings = GatewaySettings()
     oidc: OidcSettings = OidcSettings()
+    access: AccessSettings = AccessSettings()
     audit: AuditSettings = AuditSettings()
     tracing: TracingSettings = TracingSettings()
 

@@ -21,7 +21,8 @@ class AdjacencyCache:
     def __init__(self, max_rows: int) -> None:
         self._max_rows = max_rows
         self._lock = threading.Lock()
-        self._rows: OrderedDict[str, tuple[int, Adjacency]] = OrderedDict()
+        self._rows: OrderedDict[tuple[str, int], Adjacency] = OrderedDict()
+        self._fan_outs: set[int] = set()
         self._epoch = 0
         self._version = 0
 
@@ -38,10 +39,10 @@ class AdjacencyCache:
         found = {}
         with self._lock:
             for skill_id in skill_ids:
-                kept = self._rows.get(skill_id)
-                if kept is not None and kept[0] == fan_out:
-                    self._rows.move_to_end(skill_id)
-                    found[skill_id] = kept[1]
+                row = self._rows.get((skill_id, fan_out))
+                if row is not None:
+                    self._rows.move_to_end((skill_id, fan_out))
+                    found[skill_id] = row
             return found, self._version
 
     def put_many(self, rows: Mapping[str, Adjacency], fan_out: int, version: int) -> None:
@@ -49,9 +50,10 @@ class AdjacencyCache:
         with self._lock:
             if version != self._version:
                 return
+            self._fan_outs.add(fan_out)
             for skill_id, row in rows.items():
-                self._rows[skill_id] = (fan_out, row)
-                self._rows.move_to_end(skill_id)
+                self._rows[skill_id, fan_out] = row
+                self._rows.move_to_end((skill_id, fan_out))
             while len(self._rows) > self._max_rows:
                 self._rows.popitem(last=False)
 
@@ -73,5 +75,6 @@ class AdjacencyCache:
     def _drop(self, skill_ids: Iterable[str]) -> None:
         gone = list(skill_ids)
         self._version += bool(gone)
-        for skill_id in gone:
-            self._rows.pop(skill_id, None)
+        for fan_out in self._fan_outs:
+            for skill_id in gone:
+                self._rows.pop((skill_id, fan_out), None)

@@ -26,6 +26,7 @@ from graph.records import (
     SafetyRecord,
     SkillState,
     Source,
+    SourceAccess,
 )
 from skills.judgement import Judgement
 from skills.record import ParsedSkill, RevisionKey
@@ -51,9 +52,18 @@ class Catalog(Protocol):
         """All sources, by id."""
         ...
 
+    def read_access(self) -> SourceAccess:
+        """All sources, by id, and the groups of those that have some. One round trip."""
+        ...
+
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        """Set the groups of a source, whether or not it is there; without groups it has those of
+        the settings. The epoch moves on, so that those who poll it read the groups again."""
+        ...
+
     def delete_source(self, source_id: str) -> None:
-        """Delete a source and its file signatures; raises UsageError while it has published
-        skills."""
+        """Delete a source and its file signatures, but not its groups; raises UsageError while it
+        has published skills."""
         ...
 
     def get_file_signatures(self, source_id: str) -> dict[str, str]:

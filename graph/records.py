@@ -66,6 +66,17 @@ class Source:
     last_error: str = ""
 
 
+class SourceAccess(NamedTuple):
+    """All sources, and by the id of a source the groups that it has, if it has its own.
+
+    Groups are kept apart from sources: they can be given to one before it is added, and stay when
+    it is removed.
+    """
+
+    sources: list[Source]
+    groups: Mapping[str, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
     """A skill's row in the catalog.

@@ -27,6 +27,7 @@ from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.circuit_breaker import CircuitBreakers
+from tasks.query.process_state.last_access import LastAccess
 from tasks.query.process_state.passage_vectors import PassageVectorCache
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
@@ -121,6 +122,7 @@ class Services:
     throughputs: Throughputs = field(default_factory=Throughputs)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
+    last_access: LastAccess = field(default_factory=LastAccess)
     passage_vectors: PassageVectorCache = field(default_factory=PassageVectorCache)
     refined: RefinedSubjects = field(default_factory=RefinedSubjects)
     stopping: threading.Event = field(default_factory=threading.Event)

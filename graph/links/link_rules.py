@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from config.errors import UsageError
+from graph.links.audiences import ONE_AUDIENCE, Audiences
 from graph.links.mentions import SEQUENCE_STRIDE
 from graph.records import Link, LinkFeatures, LinkType, Mention
 from graph.skill_names import lookup_keys
@@ -40,7 +41,7 @@ class LinkSettings:
     alternative_*: minimum cosines of an alternative. Skills with the same name need one of the
     two, others both, because siblings made from one template are similar.
     complement_*: minimum cosine of bodies and maximum of descriptions for a semantic link.
-    max_*: K, the most links of the type that one skill owns.
+    max_*: K, the most links of the type that one skill owns to each audience.
     cross_collection_factor: multiplies the weight of an undeclared mention of a skill in another
     collection.
     """
@@ -177,14 +178,16 @@ def build_links(
     scored: Iterable[ScoredLink],
     resolve: ResolvedNames,
     settings: LinkSettings = DEFAULT_LINK_SETTINGS,
+    audiences: Audiences = ONE_AUDIENCE,
 ) -> list[Link]:
     """All links that one skill owns, sorted by source, target and type.
 
-    scored: its pairs with other skills, at least those that can be among its best K. Where
-    several mentions give the same link, the heaviest is kept, of these the first in the text.
+    scored: its pairs with other skills, at least those that can be among its best K of an
+    audience. Where several mentions give the same link, the heaviest is kept, of these the first
+    in the text.
     """
     found: dict[tuple[str, str, LinkType], Link] = {}
-    best = select_top_links(scored, settings)
+    best = select_top_links(scored, settings, audiences)
     for link in (
         *as_owned_links(features.skill_id, best),
         *_mentioned(features, resolve, settings),
@@ -195,14 +198,21 @@ def build_links(
     return [found[place] for place in sorted(found)]
 
 
-def select_top_links(scored: Iterable[ScoredLink], settings: LinkSettings) -> list[ScoredLink]:
-    """The K heaviest of each type, heaviest first, ties by skill_id."""
+def select_top_links(
+    scored: Iterable[ScoredLink], settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE
+) -> list[ScoredLink]:
+    """The K heaviest of each type to each audience, heaviest first, ties by skill_id."""
     ordered = sorted(scored, key=rank_key)
-    return [
-        one
-        for kind in SIMILARITY_LINK_TYPES
-        for one in [other for other in ordered if other.type is kind][: settings.max_links(kind)]
-    ]
+    best: list[ScoredLink] = []
+    for kind in SIMILARITY_LINK_TYPES:
+        found = [one for one in ordered if one.type is kind]
+        places = [
+            place
+            for members in audiences.split([one.skill_id for one in found])
+            for place in members[: settings.max_links(kind)]
+        ]
+        best += [found[place] for place in sorted(places)]
+    return best
 
 
 def rank_key(scored: ScoredLink) -> tuple[float, str]:

@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
+from graph.links.audiences import Audiences
 from graph.links.dismissed_links import DismissedLinks
 from graph.links.learned_links import (
     LearnedLinks,
@@ -32,6 +33,7 @@ from graph.links.link_rules import (
     rank_key,
     select_top_links,
 )
+from graph.links.similarity_block import ListKey
 from graph.links.similarity_index import SimilarityIndex, SimilarityScores
 from graph.protocol import SkillGraph
 from graph.records import Link, LinkFeatures, LinkType
@@ -102,7 +104,7 @@ class Linker:
     def _relink(
         self, marks: Sequence[tuple[str, int]], before_skill: Callable[[], None]
     ) -> LinkReport:
-        self._index.refresh(self._graph)
+        self._refresh_index()
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
         pending = {
             skill_id for skill_id, _ in self._graph.list_awaiting_linking(_NO_LIMIT)
@@ -118,7 +120,11 @@ class Linker:
             scores = self._index.score(features)
             listed = _lists_with(skill_id, current_links[skill_id], pending)
             own = build_links(
-                features, self._best(skill_id, scores), resolve[features.source_id], self._settings
+                features,
+                self._best(skill_id, scores),
+                resolve[features.source_id],
+                self._settings,
+                self._index.audiences,
             )
             links[skill_id] = self._adapt(own)
             links[skill_id] += (one for one in found[skill_id] if one.owner == skill_id)
@@ -138,13 +144,19 @@ class Linker:
             links=dict(Counter(link.type for owned in links.values() for link in owned)),
         )
 
+    def _refresh_index(self) -> None:
+        audiences = Audiences(self._graph.read_access().groups)
+        if audiences != self._index.audiences:
+            self._index = SimilarityIndex(self._settings, audiences)
+        self._index.refresh(self._graph)
+
     def find_alike(self, skill_id: str, limit: int) -> list[str]:
         """The published skills whose texts are most alike, best first, ties by skill_id.
 
         Only those alike enough for a semantic link. Empty for a skill that is not published.
         """
         with self._lock:
-            self._index.refresh(self._graph)
+            self._refresh_index()
             features = self._graph.get_link_features([skill_id]).get(skill_id)
             if features is None:
                 return []
@@ -200,12 +212,16 @@ class Linker:
             named, scored = _split_by_origin(links)
             # The weights of adapted links do not say how alike the texts are.
             is_adapted = any(get_note(link) for link in links if _is_scored(link))
-            now = None if is_adapted else _move_in_lists(scored, moves[owner], self._settings)
+            now = None
+            if not is_adapted:
+                audiences = self._index.audiences
+                now = _move_in_lists(scored, moves[owner], self._settings, audiences)
             moved[owner] = [*named, *self._adapt(as_owned_links(owner, now or ()))]
             if now is None:
                 beyond.append(owner)
         for owner, features in (self._graph.get_link_features(beyond) if beyond else {}).items():
-            best = select_top_links(self._best(owner, self._index.score(features)), self._settings)
+            candidates = self._best(owner, self._index.score(features))
+            best = select_top_links(candidates, self._settings, self._index.audiences)
             moved[owner] += self._adapt(as_owned_links(owner, best))
         return moved
 
@@ -311,22 +327,30 @@ def _split_by_origin(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink
 
 
 def _move_in_lists(
-    listed: Sequence[ScoredLink], moves: _Moves, settings: LinkSettings
+    listed: Sequence[ScoredLink], moves: _Moves, settings: LinkSettings, audiences: Audiences
 ) -> list[ScoredLink] | None:
     """The lists after these moves; None if a skill that is not listed might move up.
 
     All skills that a full list left out rank below its last entry, so that the list is known as
     long as no entry falls below that.
     """
+
+    def by_list(links: Iterable[ScoredLink]) -> dict[ListKey, list[ScoredLink]]:
+        lists: dict[ListKey, list[ScoredLink]] = {}
+        for one in links:
+            lists.setdefault((one.type, audiences.of(one.skill_id)), []).append(one)
+        return lists
+
+    before = by_list(listed)
+    kept = [one for one in listed if one.skill_id not in moves]
+    after = by_list([*kept, *(one for one in moves.values() if one is not None)])
     best: list[ScoredLink] = []
-    for kind in SIMILARITY_LINK_TYPES:
-        before = [one for one in listed if one.type is kind]
-        kept = [one for one in before if one.skill_id not in moves]
-        came = [one for one in moves.values() if one is not None and one.type is kind]
-        after = sorted([*kept, *came], key=rank_key)[: settings.max_links(kind)]
-        if len(before) >= settings.max_links(kind):
-            last = max(map(rank_key, before))
-            if len(after) < len(before) or rank_key(after[-1]) > last:
+    for key in sorted(before.keys() | after.keys()):
+        limit = settings.max_links(key[0])
+        now, then = sorted(after.get(key, ()), key=rank_key)[:limit], before.get(key, ())
+        if len(then) >= limit:
+            last = max(map(rank_key, then))
+            if len(now) < len(then) or rank_key(now[-1]) > last:
                 return None
-        best += after
+        best += now
     return best

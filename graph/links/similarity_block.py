@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from graph.links.link_rules import (
-    SIMILARITY_LINK_TYPES,
     WEIGHT_STEPS,
     Booleans,
     Floats,
@@ -25,6 +24,9 @@ from graph.skill_names import normalise_name
 
 Rows = npt.NDArray[np.int64]
 """Rows of a block."""
+
+ListKey = tuple[LinkType, str]
+"""Names a list of links of a skill: by their type, and by the audience of the skills in it."""
 
 Texts = npt.NDArray[np.object_]
 """Strings, one a row."""
@@ -83,15 +85,15 @@ class _Terms:
 class Block:
     """Names and vectors of some skills, one a row; a dropped row is not found any more.
 
-    entry_weights: by type, what a link must weigh to enter the list of the skill of each row,
-    float64 (rows,); 0 while the list has room.
+    What a link must weigh to enter a list of the skill of each row is kept by list: 0 while it has
+    room.
     """
 
     def __init__(
         self, ids: Sequence[str], names: Sequence[str], bodies: _Terms, descriptions: _Terms
     ) -> None:
         self.ids, self.names = np.array(ids, dtype=object), np.array(names, dtype=object)
-        self.entry_weights = {kind: np.zeros(len(ids)) for kind in SIMILARITY_LINK_TYPES}
+        self._entry_weights: dict[ListKey, Floats] = {}
         self.alive = np.ones(len(ids), dtype=bool)
         self.live = len(ids)
         self._rows = {skill_id: row for row, skill_id in enumerate(ids)}
@@ -126,16 +128,23 @@ class Block:
             bodies.append(block._bodies.read().moved(rows))
             descriptions.append(block._descriptions.read().moved(rows))
         merged = Block(ids, names, _Terms.join(bodies), _Terms.join(descriptions))
-        for kind in SIMILARITY_LINK_TYPES:
-            left_weights = [block.entry_weights[kind][block.alive] for block in blocks]
-            merged.entry_weights[kind] = np.concatenate(left_weights)
+        for key in {key for block in blocks for key in block._entry_weights}:
+            left_weights = [block.get_entry_weights(key)[block.alive] for block in blocks]
+            merged._entry_weights[key] = np.concatenate(left_weights)
         return merged
 
-    def set_entry_weight(self, kind: LinkType, skill_id: str, weight: float) -> None:
-        """Set what a link must weigh to enter the skill's list, if the skill is in this block."""
+    def get_entry_weights(self, key: ListKey) -> Floats:
+        """What a link must weigh to enter this list of the skill of each row, float64 (rows,)."""
+        weights = self._entry_weights.get(key)
+        return np.zeros(len(self.ids)) if weights is None else weights
+
+    def set_entry_weight(self, key: ListKey, skill_id: str, weight: float) -> None:
+        """Set what a link must weigh to enter a list of the skill, if that is in this block."""
         row = self._rows.get(skill_id)
         if row is not None:
-            self.entry_weights[kind][row] = weight
+            if key not in self._entry_weights:
+                self._entry_weights[key] = np.zeros(len(self.ids))
+            self._entry_weights[key][row] = weight
 
     def place_in(self, rows: Rows, skill_id: str) -> int | None:
         """The place of the skill's row in ascending rows; None if it is not among them."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graph.links.audiences import ONE_AUDIENCE, Audiences
 from graph.links.link_rules import (
     SIMILARITY_LINK_TYPES,
     Booleans,
@@ -19,7 +20,7 @@ from graph.links.link_rules import (
     score_pairs,
     similarity_evidence,
 )
-from graph.links.similarity_block import MAX_ROWS, Block, Member, Rows, Texts
+from graph.links.similarity_block import MAX_ROWS, Block, ListKey, Member, Rows, Texts
 from graph.protocol import LinkStore, SkillGraph
 from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill
@@ -36,14 +37,13 @@ class SimilarityIndex:
     `_GROWTH` times as large, so that blocks are few, and each skill is merged a few times.
     """
 
-    def __init__(self, settings: LinkSettings) -> None:
+    def __init__(self, settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE) -> None:
         self._settings = settings
+        self.audiences = audiences
         self._least = min(settings.complement_body_cosine, settings.alternative_body_cosine)
         self._epoch = 0
         self._blocks: list[Block] = []
-        self._entry_weights: dict[LinkType, dict[str, float]] = {
-            kind: {} for kind in SIMILARITY_LINK_TYPES
-        }
+        self._entry_weights: dict[ListKey, dict[str, float]] = {}
 
     def refresh(self, graph: SkillGraph) -> None:
         """Apply the catalog's changes: read what was published, drop what was withdrawn."""
@@ -60,9 +60,9 @@ class SimilarityIndex:
                 block.drop(skill_id)
         read = graph.get_link_features(changed)
         new = Block.of([Member(features) for features in read.values()])
-        for kind, entry_weights in self._entry_weights.items():
+        for key, entry_weights in self._entry_weights.items():
             for skill_id in entry_weights.keys() & read.keys():
-                new.set_entry_weight(kind, skill_id, entry_weights[skill_id])
+                new.set_entry_weight(key, skill_id, entry_weights[skill_id])
         self._blocks.append(new)
         self._merge_blocks()
 
@@ -83,6 +83,7 @@ class SimilarityIndex:
         """Score this skill against every other one; those with which it has no link of any type
         may be left out."""
         asked = Member(features)
+        audience = self.audiences.of(features.skill_id)
         found: list[tuple[Block, Rows]] = []
         none = np.zeros(0)
         parts: list[tuple[Floats, Floats, Booleans]] = [(none, none, none > 0)]
@@ -96,7 +97,10 @@ class SimilarityIndex:
         names = np.concatenate([no_text, *(block.names[rows] for block, rows in found)])
         entry_weights = {
             kind: np.concatenate(
-                [none, *(block.entry_weights[kind][rows] for block, rows in found)]
+                [
+                    none,
+                    *(block.get_entry_weights((kind, audience))[rows] for block, rows in found),
+                ]
             )
             for kind in SIMILARITY_LINK_TYPES
         }
@@ -106,20 +110,49 @@ class SimilarityIndex:
 
         weights = score_pairs(body, description, namesake, is_kin, self._settings)
         return SimilarityScores(
-            ids, body, description, weights, entry_weights, self._settings, found
+            ids,
+            body,
+            description,
+            weights,
+            entry_weights,
+            self._settings,
+            found,
+            self.audiences,
         )
 
     def _read_entry_weights(self, graph: LinkStore, skill_ids: Sequence[str]) -> None:
         """Read the weights that a link must have to enter the lists of these skills; there is
         none while a list has room."""
-        for kind, entry_weights in self._entry_weights.items():
-            limit = self._settings.max_links(kind)
-            read = graph.min_link_weight(kind, limit, skill_ids)
+        read = self._find_entry_weights(graph, skill_ids)
+        for key in read.keys() | self._entry_weights.keys():
+            known, now = self._entry_weights.setdefault(key, {}), read.get(key, {})
             for skill_id in skill_ids:
-                entry_weights.pop(skill_id, None)
+                known.pop(skill_id, None)
                 for block in self._blocks:
-                    block.set_entry_weight(kind, skill_id, read.get(skill_id, 0.0))
-            entry_weights |= read
+                    block.set_entry_weight(key, skill_id, now.get(skill_id, 0.0))
+            known |= now
+
+    def _find_entry_weights(
+        self, graph: LinkStore, skill_ids: Sequence[str]
+    ) -> dict[ListKey, dict[str, float]]:
+        """By list, the lowest weight in it, by skill; those that have room are left out."""
+        limits = {kind: self._settings.max_links(kind) for kind in SIMILARITY_LINK_TYPES}
+        if not self.audiences:
+            return {
+                (kind, ""): graph.min_link_weight(kind, limit, skill_ids)
+                for kind, limit in limits.items()
+            }
+        found: dict[ListKey, dict[str, float]] = {}
+        for owner, links in graph.get_owned_links(skill_ids).items():
+            lists: dict[ListKey, list[float]] = {}
+            for link in links:
+                if link.type in limits and link.source == owner:
+                    key = (link.type, self.audiences.of(link.target))
+                    lists.setdefault(key, []).append(link.weight)
+            for key, weights in lists.items():
+                if len(weights) >= limits[key[0]]:
+                    found.setdefault(key, {})[owner] = min(weights)
+        return found
 
 
 def _batches(skill_ids: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -131,8 +164,8 @@ def _batches(skill_ids: Sequence[str]) -> Iterable[Sequence[str]]:
 class SimilarityScores:
     """Scores of one skill against others; every array is (skills,), in the order of `ids`.
 
-    entry_weights: by type, what a link must weigh to enter the list of each; 0 while it has room.
-    found: the blocks with their rows, in this order.
+    entry_weights: by type, what a link must weigh to enter the list of each for the audience of the
+    skill; 0 while it has room. found: the blocks with their rows, in this order.
     """
 
     ids: Texts
@@ -142,14 +175,24 @@ class SimilarityScores:
     entry_weights: Mapping[LinkType, Floats]
     settings: LinkSettings
     found: Sequence[tuple[Block, Rows]]
+    audiences: Audiences = ONE_AUDIENCE
 
     def best(self, more: int = 0) -> list[ScoredLink]:
-        """Candidates for the skill's lists: the best K of each type and `more`, with ties."""
+        """Candidates for the skill's lists: of each audience the best K of each type and `more`,
+        with ties."""
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
-            last = _last_place(weights, self.settings.max_links(kind) + more)
-            found += self._scored(kind, np.flatnonzero((weights > 0) & (weights >= last)).tolist())
+            linked = np.flatnonzero(weights > 0)
+            for places in self._split(linked):
+                last = _last_place(weights[places], self.settings.max_links(kind) + more)
+                found += self._scored(kind, places[weights[places] >= last].tolist())
         return found
+
+    def _split(self, places: Rows) -> list[Rows]:
+        """The places by audience."""
+        if not self.audiences:
+            return [places]
+        return [places[some] for some in self.audiences.split(self.ids[places].tolist())]
 
     def most_alike(self, limit: int) -> list[str]:
         """The skills whose bodies have the highest cosines, from that of a complement on, best

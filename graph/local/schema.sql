@@ -20,6 +20,11 @@ CREATE TABLE sources (
     last_error TEXT NOT NULL DEFAULT ''
 ) WITHOUT ROWID;
 
+CREATE TABLE source_groups (
+    source_id TEXT PRIMARY KEY,
+    groups TEXT NOT NULL
+) WITHOUT ROWID;
+
 CREATE TABLE cursor (
     source_id TEXT NOT NULL,
     path TEXT NOT NULL,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -22,8 +21,8 @@ from graph.local.rows import (
     entry_from_row,
     features_from_row,
     link_from_row,
-    source_from_row,
 )
+from graph.local.sources import SqliteSources
 from graph.named_statements import load_statements
 from graph.protocol import SkillGraph
 from graph.records import (
@@ -36,7 +35,6 @@ from graph.records import (
     Publication,
     SafetyRecord,
     SkillState,
-    Source,
     complete_counts,
 )
 from graph.skill_names import normalise_name
@@ -47,7 +45,7 @@ _NO_LATER_EPOCH = 2**62
 """No change has such an epoch; SQLite holds it."""
 
 
-class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
+class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGraph):
     """`graph.protocol.SkillGraph` on SQLite; safe to share among threads.
 
     One process may write; any number may read at the same time with `writable=False`.
@@ -61,7 +59,7 @@ class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
         self._adjacency = AdjacencyCache(CACHED_ROWS)
         self.identity = self._database.read_identity()
 
-    # -- sequence numbers and sources
+    # -- sequence numbers
     @override
     def allocate_sequence(self, count: int) -> range:
         if count < 0:
@@ -75,60 +73,6 @@ class SqliteSkillGraph(SqliteLinkReader, SqliteLinkState, SkillGraph):
         with self._database.read() as db:
             (last,) = db.execute("SELECT value FROM meta WHERE key = 'seq'").fetchone()
         return int(last)
-
-    @override
-    def save_source(self, source: Source) -> None:
-        with self._database.write() as db:
-            taken = db.execute(
-                "SELECT kind, root FROM sources WHERE source_id = ?", (source.source_id,)
-            ).fetchone()
-            if taken is not None and taken != (source.kind, source.root):
-                raise UsageError(
-                    f"source {source.source_id} is already {taken[0]} {taken[1]}: "
-                    "choose another id, or drop that source first"
-                )
-            db.execute(
-                self._sql["save_source"],
-                asdict(source) | {"licences": json.dumps(source.licences)},
-            )
-
-    @override
-    def list_sources(self) -> list[Source]:
-        with self._database.read() as db:
-            rows = db.execute(self._sql["sources"]).fetchall()
-        return [source_from_row(row) for row in rows]
-
-    @override
-    def delete_source(self, source_id: str) -> None:
-        with self._database.write() as db:
-            left = db.execute(
-                "SELECT count(*) FROM skills WHERE source_id = ? AND seq > 0", (source_id,)
-            ).fetchone()[0]
-            if left:
-                raise UsageError(f"source {source_id} still has {left} skills: remove them first")
-            db.execute("DELETE FROM cursor WHERE source_id = ?", (source_id,))
-            db.execute("DELETE FROM sources WHERE source_id = ?", (source_id,))
-
-    @override
-    def get_file_signatures(self, source_id: str) -> dict[str, str]:
-        with self._database.read() as db:
-            return dict(
-                db.execute("SELECT path, signature FROM cursor WHERE source_id = ?", (source_id,))
-            )
-
-    @override
-    def update_file_signatures(
-        self, source_id: str, seen: Mapping[str, str], gone: Iterable[str]
-    ) -> None:
-        with self._database.write() as db:
-            db.executemany(
-                "DELETE FROM cursor WHERE source_id = ? AND path = ?",
-                [(source_id, path) for path in gone],
-            )
-            db.executemany(
-                "INSERT OR REPLACE INTO cursor VALUES (?, ?, ?)",
-                [(source_id, path, signature) for path, signature in seen.items()],
-            )
 
     # -- the catalog
     @override

@@ -36,3 +36,9 @@ CREATE TABLE dismissed_links (
 ALTER TABLE skills ADD COLUMN vectors INTEGER NOT NULL DEFAULT 0;
 UPDATE skills SET vectors = 1 WHERE seq > 0;
 CREATE INDEX skills_without_vectors ON skills (uses DESC, skill_id) WHERE seq > 0 AND vectors = 0;
+
+-- name: 8
+CREATE TABLE source_groups (
+    source_id TEXT PRIMARY KEY,
+    groups TEXT NOT NULL
+) WITHOUT ROWID;

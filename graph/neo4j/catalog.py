@@ -25,6 +25,7 @@ from graph.records import (
     SafetyRecord,
     SkillState,
     Source,
+    SourceAccess,
     complete_counts,
 )
 from graph.skill_names import normalise_name
@@ -67,6 +68,18 @@ class Neo4jCatalog(StatementRunner, Catalog):
     @override
     def list_sources(self) -> list[Source]:
         return [source_from_row(row) for row in self._read("sources")]
+
+    @override
+    def read_access(self) -> SourceAccess:
+        (sources, groups) = self._read("source_access")[0]
+        return SourceAccess(
+            sorted(map(source_from_row, sources), key=lambda one: one.source_id),
+            {source_id: tuple(names) for source_id, names in groups},
+        )
+
+    @override
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        self._write("set_source_groups", source_id=source_id, groups=list(groups))
 
     @override
     def delete_source(self, source_id: str) -> None:

@@ -17,6 +17,7 @@ from graph.neo4j.statements import batches
 NODE_KEYS = {
     "Meta": ("key",),
     "Source": ("source_id",),
+    "SourceGroups": ("source_id",),
     "Seen": ("source_id", "path"),
     "Skill": ("skill_id",),
     "Facts": ("skill_id",),

@@ -120,16 +120,24 @@ class OwnerRules:
 
     trusted: owners without limits. least_owners: how many others must agree. daily_tasks: near
     tasks of such an owner and day that count. contributors: owners by the source to which they
-    contributed; their labels of its skills do not count, unless they are trusted.
+    contributed; their labels of its skills do not count, unless they are trusted. sources: only
+    labels of their skills count; None for all.
     """
 
     trusted: frozenset[str] = TRUSTED_OWNERS
     least_owners: int = 2
     daily_tasks: int = 3
     contributors: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    sources: frozenset[str] | None = None
+
+    def is_about(self, label: SkillLabel) -> bool:
+        """Whether a label is of a skill of the sources that count."""
+        return self.sources is None or label.skill_id.partition(":")[0] in self.sources
 
     def counts(self, label: SkillLabel) -> bool:
         """Whether a label counts at all."""
+        if not self.is_about(label):
+            return False
         if label.owner in self.trusted:
             return True
         source = label.skill_id.partition(":")[0]
@@ -224,7 +232,7 @@ def _count_labels(
     seen: tasks that did so far, by owner and day, and by owner alone. most: tasks of one owner.
     """
     trusted = rules.trusted
-    if all(label.owner in trusted for label in labels):
+    if rules.sources is None and all(label.owner in trusted for label in labels):
         return labels
     found = [label for label in labels if rules.counts(label)]
     days = {(label.owner, label.day) for label in found if label.owner not in trusted}

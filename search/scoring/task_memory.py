@@ -133,7 +133,19 @@ class TaskMemory:
         if not self._places:
             return NOTHING_REMEMBERED
         near = self._iterate_near(words, None if vector is None else to_int8(vector))
-        return weigh_evidence(near, self._order[-1][0], rules, self._weights)
+        return weigh_evidence(near, self._find_newest_day(rules), rules, self._weights)
+
+    def _find_newest_day(self, rules: OwnerRules) -> int:
+        """The day of the newest task with a label of the sources that count."""
+        if rules.sources is None:
+            return self._order[-1][0]
+        newest = -1
+        for day, task_id in reversed(self._order):
+            if day <= newest:
+                break
+            labels = self._tasks[self._places[task_id]].labels
+            newest = max([newest, *(label.day for label in labels if rules.is_about(label))])
+        return newest
 
     def _iterate_near(self, words: TaskWords, vector: Int8Vector | None) -> Iterator[NearTask]:
         """Near tasks, nearest first, ties by id. They are made as they are asked for."""

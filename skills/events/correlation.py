@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from config.errors import UsageError
+from skills.access import Reader
 from skills.events.envelope import Event, get_trace_id, new_event
 from skills.events.problems import describe_validation_error
 from skills.events.replies import MessageRefused, Reply, SkillFailed, SkillPublished
@@ -40,10 +41,12 @@ def check_reply_to(name: str) -> str:
     return name
 
 
-def replace_origin(event: Event, owner: str, reply_to: str = "", correlation_id: str = "") -> Event:
-    """A received event with the owner, reply address and correlation id of its connection.
+def replace_origin(
+    event: Event, owner: str, reader: Reader, reply_to: str = "", correlation_id: str = ""
+) -> Event:
+    """A received event with the sender, reply address and correlation id of its connection.
 
-    owner: always replaces the event's owner, "" included. reply_to, correlation_id: replace those
+    owner, reader: always replace those of the event. reply_to, correlation_id: replace those
     of the event unless empty. Raises UsageError for a value that is not allowed.
     """
     if reply_to:
@@ -51,7 +54,8 @@ def replace_origin(event: Event, owner: str, reply_to: str = "", correlation_id:
     changes = {"replyto": reply_to, "correlationid": correlation_id}
     members = event.model_dump() | {name: value for name, value in changes.items() if value}
     try:
-        return Event.model_validate(members | {"owner": owner})
+        sender = {"owner": owner, "readergroups": reader.to_text()}
+        return Event.model_validate(members | sender)
     except ValidationError as error:
         raise UsageError(f"event {event.id}: {describe_validation_error(error)}") from None
 

@@ -23,6 +23,7 @@ from pydantic import (
 
 from config.errors import UsageError
 from config.tracing import TraceContext, context_headers, parse_context
+from skills.access import UNRESTRICTED, Reader
 from skills.events.problems import MAX_SHOWN_CHARACTERS, describe_validation_error
 from skills.events.replies import REPLIES, Reply
 from skills.events.requests import REQUESTS, Request, SourceChanged
@@ -37,6 +38,9 @@ RESERVED_SOURCE_PREFIX = "skillbus/"
 
 _EXTENSION_NAME = re.compile(r"[a-z0-9]{1,64}")
 _MAX_EXTENSION_CHARACTERS = 2_000
+_MAX_READER_CHARACTERS = 20_000
+"""Tokens of an issuer, which are shorter, may name all these groups."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _VERSIONED = re.compile(r"(.+)\.v([0-9]+)", re.DOTALL)
 
@@ -56,6 +60,10 @@ def _is_empty(value: str) -> bool:
     return not value
 
 
+def _is_unrestricted(value: str) -> bool:
+    return value == UNRESTRICTED.to_text()
+
+
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_require_timestamp_text)]
 
 
@@ -63,9 +71,10 @@ class Event(BaseModel):
     """A CloudEvents 1.0 envelope in structured mode.
 
     Unknown extension attributes are kept; members that are no CloudEvents attributes are dropped.
-    owner: name of the token that sent the event, "" for the local user; set on receipt, whatever
-    the sender wrote. replyto: queue or stream for replies, "" for none. correlationid: copied to
-    replies.
+    owner: name of the token that sent the event, "" for the local user. readergroups: the groups
+    that the sender may read with, `*` for one who sees everything. Both are set on receipt,
+    whatever the sender wrote. replyto: queue or stream for replies, "" for none. correlationid:
+    copied to replies.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -81,6 +90,12 @@ class Event(BaseModel):
     )
     owner: str = Field(
         default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._@:/+-]{0,99})?$", exclude_if=_is_empty
+    )
+    readergroups: str = Field(
+        default=UNRESTRICTED.to_text(),
+        max_length=_MAX_READER_CHARACTERS,
+        pattern=r"^(\*|[A-Za-z0-9._@:/+ -]*)$",
+        exclude_if=_is_unrestricted,
     )
     replyto: str = Field(
         default="",
@@ -114,6 +129,11 @@ class Event(BaseModel):
             except (TypeError, ValueError, RecursionError) as error:
                 raise ValueError(f"cannot be written as JSON ({type(error).__name__})") from None
         return data
+
+    @property
+    def reader(self) -> Reader:
+        """The sender as a reader of skills."""
+        return Reader.parse(self.readergroups)
 
     def parse_data(self) -> EventData:
         """The data as its model; raises UsageError for an unknown type or bad data."""

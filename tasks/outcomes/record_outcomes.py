@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from config.errors import NotFoundError, PermanentError, TransientError
+from graph.visible_graph import restrict_graph
+from skills.access import Reader
 from skills.events import OutcomesReported
 from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.ingest.next_tasks import send_link
@@ -52,7 +54,7 @@ def _record(services: Services, job: Job) -> int:
         raise PermanentError(f"{job.id} does not report outcomes but is {job.event.type}")
     answer = _find_answer(services, reported.query_id, job.event.owner)
     outcomes = build_outcomes(job, reported, answer)
-    _check_skills(services, answer, outcomes)
+    _check_skills(services, job.event.reader, answer, outcomes)
     new = services.outcomes.add_outcomes(outcomes)
     # All of an event are new, or none: its outcomes are stored together.
     for one in outcomes if new else ():
@@ -61,11 +63,16 @@ def _record(services: Services, job: Job) -> int:
     return new
 
 
-def _check_skills(services: Services, answer: AnsweredQuery, outcomes: Sequence[Outcome]) -> None:
-    """Raise NotFoundError for a skill that neither the answer nor the catalog knows."""
+def _check_skills(
+    services: Services, reader: Reader, answer: AnsweredQuery, outcomes: Sequence[Outcome]
+) -> None:
+    """Raise NotFoundError for a skill that neither the answer has nor the reader may see."""
     named = {one for outcome in outcomes for one in (outcome.skill_id, outcome.other) if one}
     unknown = sorted(named - {one.skill_id for one in answer.skills})
-    known = {entry.skill_id for entry in services.graph.get_entries(unknown)} if unknown else set()
+    if not unknown:
+        return
+    graph = restrict_graph(services.graph, reader, services.settings.access.default_groups)
+    known = {entry.skill_id for entry in graph.get_entries(unknown)}
     missing = [skill_id for skill_id in unknown if skill_id not in known]
     if missing:
         raise NotFoundError(

@@ -6,12 +6,18 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import cast
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from config.language_model_settings import ModelStage
 from config.settings import OPTIONAL_STAGES
 from config.tracing import span
-from search.protocol import Filters
+from graph.protocol import SkillGraph
+from graph.records import SourceAccess
+from graph.visible_graph import VisibleGraph, find_visible_sources
+from search.protocol import Filters, SearchIndex
+from search.visible_index import VisibleIndex
+from skills.access import UNRESTRICTED
 from skills.events import QueryAsked
 from tasks.history.query_pins import read_pinned
 from tasks.policies import QUERY, Deadline
@@ -54,7 +60,8 @@ class QueryContext:
     services: with fallbacks for servers that do not answer, each use of which goes into
     `degradations`. filters: those of the request. model_calls: to the language model. session: of
     the request, an empty one without. owner: name of the token that asks, "" for the user of this
-    machine.
+    machine. visible: the sources whose skills the asker may see, None for all; `services` hold the
+    skills of these alone.
     """
 
     request: QueryAsked
@@ -68,6 +75,7 @@ class QueryContext:
     model_calls: ModelCalls
     session: SessionState = NO_SESSION
     owner: str = ""
+    visible: frozenset[str] | None = None
 
     @classmethod
     def create(
@@ -89,19 +97,23 @@ class QueryContext:
         settings withholds. degrade: False makes the stages raise TransientError if a server does
         not answer.
         """
-        degradations, asker = Degradations(), asker or Asker("", time.time())
+        degradations, asker = Degradations(), asker or Asker("", time.time(), UNRESTRICTED)
         if degrade:
             services = with_fallbacks(services, degradations)
         else:
             services = replace(services, circuit_breakers=None)
+        is_needed = apply_policy or not asker.reader.sees_everything
+        access = _read_access(services, asker) if is_needed else SourceAccess([], {})
+        default_groups = services.settings.access.default_groups
+        visible = find_visible_sources(access, asker.reader, default_groups)
+        services = _restrict(services, visible)
         pinned = read_pinned(services, request.pins)
         if apply_policy:
-            sources = services.graph.list_sources()
             policy_filter = PolicyFilter(
                 services.settings.policy,
                 services.fact_cache,
                 services.graph,
-                sources,
+                access.sources,
                 services.settings.language_model.judge,
                 services.reviews.get(),
                 services.index.get_revisions,
@@ -119,8 +131,9 @@ class QueryContext:
             degradations,
             timings or StageTimings(),
             ModelCalls(services.settings.language_model.query_milliseconds / 1000),
-            load_session(services, asker, request, query_id, degradations),
+            load_session(services, asker, request, query_id, degradations).restrict_to(visible),
             asker.owner,
+            visible,
         )
 
     def is_on(self, stage: str) -> bool:
@@ -161,6 +174,35 @@ class QueryContext:
     def top(self) -> int:
         """The largest number of skills in the bundle, dependencies aside."""
         return self.request.top or self.services.settings.choice.top
+
+
+def _restrict(services: Services, visible: frozenset[str] | None) -> Services:
+    """These services with stores that hold the skills of the visible sources alone.
+
+    Whatever a stage reads through them, it cannot meet a hidden skill. Returned unchanged for None,
+    which is all sources.
+    """
+    if visible is None:
+        return services
+    # They have the methods that a query calls, and none that changes the library.
+    return replace(
+        services,
+        graph=cast(SkillGraph, VisibleGraph(services.graph, visible)),
+        index=cast(SearchIndex, VisibleIndex(services.index, visible)),
+        library=services.library.restricted_to(visible),
+    )
+
+
+def _read_access(services: Services, asker: Asker) -> SourceAccess:
+    """Sources and their groups; nothing where the catalog does not answer and the asker sees
+    everything."""
+    try:
+        return services.graph.read_access()
+    except TransientError:
+        # Without servers nothing degrades; and who may see what is never guessed.
+        if services.circuit_breakers is None or not asker.reader.sees_everything:
+            raise
+        return SourceAccess([], {})
 
 
 def check_query(request: QueryAsked, max_characters: int) -> None:

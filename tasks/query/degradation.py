@@ -16,7 +16,7 @@ import structlog
 
 from config.errors import TransientError
 from graph.protocol import SkillGraph
-from graph.records import Adjacency, CatalogEntry, Link, SafetyRecord, SkillState, Source
+from graph.records import Adjacency, CatalogEntry, Link, SafetyRecord, SkillState, SourceAccess
 from search.protocol import (
     Hit,
     PassageTerms,
@@ -28,6 +28,7 @@ from search.protocol import (
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey, SafetyFinding
 from tasks.query.process_state.circuit_breaker import CircuitBreaker
+from tasks.query.process_state.last_access import LastAccess
 from tasks.services import Services
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ def with_fallbacks(services: Services, degradations: Degradations) -> Services:
     if breakers is None:
         return services
     index = DegradingIndex(services.index, breakers.index, degradations)
-    graph = DegradingGraph(services.graph, breakers.graph, degradations)
+    graph = DegradingGraph(services.graph, breakers.graph, degradations, services.last_access)
     # They have the methods that a query calls, and none that changes the library.
     return replace(services, index=cast(SearchIndex, index), graph=cast(SkillGraph, graph))
 
@@ -167,12 +168,17 @@ class DegradingIndex:
 
 
 class DegradingGraph:
-    """A `SkillGraph` for one query: links, sources and entries that cannot be read are left out."""
+    """A `SkillGraph` for one query: links and entries that cannot be read are left out."""
 
     def __init__(
-        self, graph: SkillGraph, breaker: CircuitBreaker, degradations: Degradations
+        self,
+        graph: SkillGraph,
+        breaker: CircuitBreaker,
+        degradations: Degradations,
+        last_access: LastAccess,
     ) -> None:
         self._graph = graph
+        self._last_access = last_access
         self._breaker = breaker
         self._degradations = degradations
 
@@ -184,9 +190,19 @@ class DegradingGraph:
         """Links; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_links_among(skill_ids), [])
 
-    def list_sources(self) -> list[Source]:
-        """Sources; none if the catalog does not answer."""
-        return self._read_or_degrade(self._graph.list_sources, [])
+    def read_access(self) -> SourceAccess:
+        """Sources and their groups as they were read last, if the catalog does not answer.
+
+        Raises TransientError if this process has not read them yet.
+        """
+        try:
+            return self._last_access.remember(self._breaker.call(self._graph.read_access))
+        except TransientError as error:
+            self._degradations.add(_LINKS_UNKNOWN, error)
+            known = self._last_access.get()
+            if known is None:
+                raise
+            return known
 
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Entries; none if the catalog does not answer."""

@@ -54,7 +54,7 @@ def run_query(
     try:
         with services.coordinator.track_query():
             timings = StageTimings(partial(_start_stage, services.journal, job.id))
-            asker = Asker(job.event.owner, job.accepted)
+            asker = Asker(job.event.owner, job.accepted, job.event.reader)
             bundle, vector = answer_query(services, deadline, job.id, request, timings, asker)
     except QueryEndedError:
         return _read_outcome(services.journal.get_job(job.id))

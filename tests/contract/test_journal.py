@@ -15,6 +15,7 @@ import pytest
 
 from config.errors import NotFoundError
 from config.server_settings import ServerSettings
+from skills.access import UNRESTRICTED
 from skills.events import (
     Event,
     QueryAsked,
@@ -121,7 +122,7 @@ def test_foreign_events_are_distinguished_by_source_and_id(journal: Journal) -> 
 
 def test_events_of_different_owners_do_not_collide(journal: Journal) -> None:
     event = changed().model_copy(update={"id": "1", "source": "ci"})
-    owned = [replace_origin(event, owner) for owner in ("", "a", "b")]
+    owned = [replace_origin(event, owner, UNRESTRICTED) for owner in ("", "a", "b")]
     assert all(journal.add_job(one, "event") for one in owned)
     assert not any(journal.add_job(one, "event") for one in owned)
     assert [journal.get_job(job_id(one)).event.owner for one in owned] == ["", "a", "b"]

@@ -30,6 +30,7 @@ from search.protocol import (
 )
 from search.skill_analysis import analyse_skill, section_text_hashes, skill_text_hashes
 from search.text.tokens import tokenize
+from search.visible_index import VisibleIndex
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, RevisionKey
 from tests.support.program.program import wait_for
@@ -514,6 +515,52 @@ class TestSections:
         assert [hit.key for hit in near(reading, query, 1)] == [second.key]
         reading.close()
         writing.close()
+
+
+class TestVisible:
+    """The index as a reader sees it who may not see the source `away`."""
+
+    @staticmethod
+    def fill(index: SearchIndex) -> list[SkillDocument]:
+        documents = [
+            document("pot", "Throw a pot."),
+            *(document(f"pot-{n}", "Throw a pot.", source="away") for n in range(3)),
+        ]
+        index.add(documents)
+        for n, one in enumerate(documents):
+            save_sections(index, one, 100 + n)
+        return documents
+
+    def test_hidden_revisions_take_no_place_among_the_hits(self, index: SearchIndex) -> None:
+        home, *away = self.fill(index)
+        visible = VisibleIndex(index, frozenset({"home"}))
+        for one in away:
+            vector = vectors_of(one)[0]
+            section = towards(index.get_section_vectors([one.key])[one.key])
+            words = dict.fromkeys(tokenize("throw a pot"), 1.0)
+            wait_for(lambda section=section: near(index, section, 1, limit=1))
+            for filters in (ANY, Filters(source=("home", "away"))):
+                found = visible.search_many(
+                    [
+                        LexicalSearch(words, 1, filters),
+                        VectorSearch(vector, 0, 1, filters),
+                        SectionSearch(section, 1, filters),
+                    ]
+                )
+                assert {hit.key for hits in found for hit in hits} <= {home.key}
+                assert [hit.key for hit in found[0]] == [home.key]
+        hidden = Filters(source=("away",))
+        assert visible.search_many([LexicalSearch({"pot": 1.0}, 9, hidden)]) == [[]]
+
+    def test_hidden_revisions_are_not_read(self, index: SearchIndex) -> None:
+        home, *away = self.fill(index)
+        keys = [home.key, *(one.key for one in away)]
+        visible = VisibleIndex(index, frozenset({"home"}))
+        assert visible.get_revisions(keys).keys() == {home.key}
+        assert visible.get_skill_vectors(keys).keys() == {home.key}
+        assert visible.get_section_vectors(keys).keys() == {home.key}
+        assert set(visible.get_section_cosines(keys, unit(7, 1)[0])) <= {home.key}
+        assert visible.get_revisions(keys[1:]) == {}
 
 
 class TestTogether:

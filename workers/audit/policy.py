@@ -10,7 +10,17 @@ from config.settings import Settings
 from workers.audit.log import AuditLog, get_local_principal
 from workers.library.user_files import write_atomically
 
-_GROUPS = ("policy", "gateway", "oidc", "webhooks", "submissions", "git", "uploads", "audit")
+_GROUPS = (
+    "policy",
+    "access",
+    "gateway",
+    "oidc",
+    "webhooks",
+    "submissions",
+    "git",
+    "uploads",
+    "audit",
+)
 
 
 def record_policy_changes(settings: Settings) -> None:

@@ -40,6 +40,7 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
     ("DELETE", "/v1/review/{skill_id}"): ChangingRoute("review.reopen", ("skill_id",)),
     ("POST", "/v1/sources"): ChangingRoute("sources.add"),
     ("POST", "/v1/sources/{source_id}"): ChangingRoute("sources.refresh", ("source_id",)),
+    ("PUT", "/v1/sources/{source_id}/groups"): ChangingRoute("sources.groups", ("source_id",)),
     ("DELETE", "/v1/sources/{source_id}"): ChangingRoute("sources.remove", ("source_id",)),
     ("POST", "/v1/events"): ChangingRoute("events.submit"),
     ("POST", "/v1/queries/{query_id}/outcomes"): ChangingRoute("outcomes.report", ("query_id",)),

@@ -21,6 +21,7 @@ from config.settings import Settings
 from search.protocol import Encoder, SearchIndex
 from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
+from skills.access import UNRESTRICTED, Reader
 from skills.events import QueryAsked
 from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
@@ -310,10 +311,12 @@ class EmbeddedBackend(StoreBackend):
         return self.services.outcomes
 
     @override
-    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+    def submit_query(
+        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
+    ) -> str:
         if not self.writable:  # the journal is in memory, and no reconciler deletes from it
             self.journal.delete_ended_jobs("query", self.settings.workers.query_seconds)
-        return super().submit_query(request, origin, owner)
+        return super().submit_query(request, origin, owner, reader)
 
     @override
     def get_status(self) -> dict[str, Any]:

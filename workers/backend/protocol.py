@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from config.settings import Settings
+from skills.access import UNRESTRICTED, Reader
 from skills.events import Event, EventData, QueryAsked
 from tasks.refine.pauses import RefinePause
 
@@ -107,10 +108,13 @@ class Backend(Protocol):
         ...
 
     # -- queries
-    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+    def submit_query(
+        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
+    ) -> str:
         """Accept a query and return its id.
 
-        owner: name of the token that asks, "" for the user of this machine. Raises UsageError for
+        owner: name of the token that asks, "" for the user of this machine. reader: whose skills
+        the answer may hold. Raises UsageError for
         an invalid query, TransientError if too many are open.
         """
         ...
@@ -129,6 +133,12 @@ class Backend(Protocol):
 
     def cancel_query(self, query_id: str) -> None:
         """Stop work on a query at its next stage; one that has ended is left as it is."""
+        ...
+
+    # -- access
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        """Set the groups of a source, added or not; none: those of the settings. From then on
+        every answer that is begun follows them. Raises UsageError for an invalid id or group."""
         ...
 
     # -- links

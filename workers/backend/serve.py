@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from config.errors import MisconfiguredError, NotFoundError
 from config.settings import Settings
+from skills.access import UNRESTRICTED, Reader
 from skills.events import Event, EventData, QueryAsked, new_event
 from tasks.refine.pauses import RefinePause
 from workers.backend.protocol import Backend, EventStatus, QueryStatus
@@ -96,9 +97,11 @@ class ServeBackend(Backend):
         return EventStatus(data["state"], data["reason"], data["outcome"] or {})
 
     @override
-    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+    def submit_query(
+        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
+    ) -> str:
         """Accept a query; on the socket every query belongs to the user of this machine."""
-        del origin, owner
+        del origin, owner, reader
         accepted = self._client.post("/v1/queries", request.model_dump(mode="json"))
         return str(accepted["id"])
 
@@ -123,6 +126,10 @@ class ServeBackend(Backend):
             self._client.delete(f"/v1/queries/{query_id}")
         except NotFoundError:  # ended, and deleted from the journal since
             return
+
+    @override
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        self._client.put(f"/v1/sources/{quote(source_id)}/groups", {"groups": list(groups)})
 
     @override
     def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:

@@ -55,6 +55,10 @@ class ServeClient:
         """POST JSON data to a path; JSON data."""
         return self._call("POST", path, body)
 
+    def put(self, path: str, body: Any) -> Any:
+        """PUT JSON data to a path; JSON data."""
+        return self._call("PUT", path, body)
+
     def delete(self, path: str, seconds: float = _TIMEOUT_SECONDS) -> Any:
         """DELETE a path; JSON data, None for an empty response. seconds: time limit."""
         return self._call("DELETE", path, None, seconds)

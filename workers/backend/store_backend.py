@@ -16,6 +16,7 @@ from config import tracing
 from config.errors import NotFoundError, PermanentError, SkillbusError, TransientError, UsageError
 from graph.protocol import SkillGraph
 from search.protocol import SearchIndex
+from skills.access import UNRESTRICTED, Reader
 from skills.events import (
     Event,
     EventData,
@@ -40,13 +41,14 @@ from workers.backend.decision_backend import DecisionBackend
 from workers.backend.model_stores import check_no_replaced_index, open_model_stores
 from workers.backend.protocol import EventStatus, QueryStatus
 from workers.library import dead_letters
+from workers.library.access.reader_views import ReaderViews
 
 log = structlog.get_logger()
 
 _POLL_SECONDS = 0.002
 
 
-class StoreBackend(DecisionBackend):
+class StoreBackend(ReaderViews, DecisionBackend):
     """Records events and queries in the journal, sends their tasks and reads the stores.
 
     app: the Celery application that sends tasks. stopping: set once the backend is closing.
@@ -84,6 +86,12 @@ class StoreBackend(DecisionBackend):
         traceback: TracebackType | None,
     ) -> None:
         self.stop()
+
+    # -- access
+    @override
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        super().set_source_groups(source_id, groups)
+        self._send_waiting()  # the reconciler has links made again
 
     # -- events
     @override
@@ -147,16 +155,21 @@ class StoreBackend(DecisionBackend):
 
     # -- queries
     @override
-    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+    def submit_query(
+        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
+    ) -> str:
         check_query(request, self.settings.limits.query_characters)
-        self.check_pins(request)
-        return self.accept(replace_origin(new_event(request, origin), owner))
+        self.check_pins(request, reader)
+        return self.accept(replace_origin(new_event(request, origin), owner, reader))
 
-    def check_pins(self, request: QueryAsked) -> None:
-        """Raise UsageError if a revision that a query wants cannot be read."""
+    def check_pins(self, request: QueryAsked, reader: Reader = UNRESTRICTED) -> None:
+        """Raise UsageError if a revision that a query wants cannot be read by this reader."""
+        if not request.pins:
+            return
+        revisions = self.revisions_for(reader)
         for skill_id, seq in request.pins.items():
             try:
-                revision = self.revisions.read_revision(skill_id, seq)
+                revision = revisions.read_revision(skill_id, seq)
             except NotFoundError as error:
                 raise UsageError(f"pins: {error}") from error
             if not revision.is_reviewed:

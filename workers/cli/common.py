@@ -16,11 +16,29 @@ from config.logging import configure_logging
 from config.settings import Settings
 from config.tracing import parse_context, trace
 from graph.protocol import SkillGraph
+from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+def _parse_groups(
+    ctx: click.Context, option: click.Parameter, names: tuple[str, ...]
+) -> tuple[str, ...]:
+    del ctx, option
+    return parse_groups(names)
+
+
+group_option = click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    callback=_parse_groups,
+    help="A group that sees the skills of the source; repeatable [default: as before, or as "
+    "access.default_groups says].",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 ORIGIN = "skillbus/command-line"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from config.errors import UsageError
+from skills.access import UNRESTRICTED
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from skills.record import RevisionKey
@@ -102,7 +103,7 @@ class SessionRunner:
                 Deadline(QUERY.time_limit),
                 query_id,
                 request,
-                asker=Asker("", self._clock),
+                asker=Asker("", self._clock, UNRESTRICTED),
             ).bundle
         except UsageError as error:
             if not any(reason in str(error) for reason in _TOO_SMALL_BUDGET):

@@ -74,7 +74,7 @@ def create_gateway(
     return CORSMiddleware(
         checked,
         allow_origins=origins,
-        allow_methods=["GET", "POST", "DELETE"],
+        allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=_ALLOWED_HEADERS,
         expose_headers=["Location", "Link", "ETag", "Retry-After", "X-Request-Id"],
     )

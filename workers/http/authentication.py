@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from starlette.exceptions import HTTPException
 
+from skills.access import UNRESTRICTED, Reader
 from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
 
 
@@ -17,12 +18,18 @@ class Caller:
     """The sender of a request.
 
     name: of the token, "" for the user on the home's socket. sources: those that it may change,
-    None for any.
+    None for any. groups: with which it reads; a caller of scope admin sees everything.
     """
 
     name: str
     scope: TokenScope
     sources: frozenset[str] | None = None
+    groups: frozenset[str] = frozenset()
+
+    @property
+    def reader(self) -> Reader:
+        """Whose skills this caller may see."""
+        return UNRESTRICTED if self.scope is TokenScope.ADMIN else Reader.of(self.groups)
 
     def can_see(self, owner: str) -> bool:
         """Return whether this caller may read the jobs of the caller named `owner`."""
@@ -51,7 +58,9 @@ def authenticate(
         return ANONYMOUS_CALLER if allow_anonymous and not tokens.are_configured() else None
     secret = get_bearer(headers)
     found = tokens.find(secret) if secret else None
-    return None if found is None else Caller(found.name, found.granted_scope)
+    if found is None:
+        return None
+    return Caller(found.name, found.granted_scope, groups=frozenset(found.groups))
 
 
 def get_bearer(headers: Mapping[str, str]) -> str:

@@ -43,7 +43,7 @@ def record_job(backend: StoreBackend, caller: Caller, data: EventData, key: str 
     (half of a surrogate pair, which JSON allows).
     """
     try:
-        event = replace_origin(new_event(data, GATEWAY_SOURCE), caller.name)
+        event = replace_origin(new_event(data, GATEWAY_SOURCE), caller.name, caller.reader)
     except ValidationError as error:
         raise HTTPException(422, describe_validation_error(error)) from None
     if key is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import LOCAL_USER, Caller
-from workers.library import allowed_roots
+from workers.library.access import allowed_roots
 
 
 def resolve_root(backend: StoreBackend, caller: Caller, source_id: str, root: str) -> str:

@@ -16,7 +16,7 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from config.errors import MisconfiguredError, NotFoundError, UsageError
 from config.settings import Settings
+from skills.access import parse_groups
 from workers.library.user_files import write_atomically
 
 ANONYMOUS = "anonymous"
@@ -45,13 +46,15 @@ class TokenScope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stored token. created, expires: seconds since the epoch; expires 0: never."""
+    """A stored token. created, expires: seconds since the epoch; expires 0: never. groups: with
+    which it reads, besides that of everyone."""
 
     name: str
     scope: str
     sha256: str
     created: float
     expires: float = 0.0
+    groups: tuple[str, ...] = ()
 
     @property
     def granted_scope(self) -> TokenScope:
@@ -136,10 +139,12 @@ class TokenStore:
                 found = token
         return found
 
-    def add(self, name: str, scope: TokenScope, expires: float = 0.0) -> str:
+    def add(
+        self, name: str, scope: TokenScope, expires: float = 0.0, groups: Sequence[str] = ()
+    ) -> str:
         """Add a token and return its secret, which is not stored.
 
-        Raises UsageError for a name that is malformed or in use.
+        Raises UsageError for a name that is malformed or in use, and a malformed group.
         """
         if not _NAME.fullmatch(name) or name == ANONYMOUS:
             raise UsageError(
@@ -147,7 +152,9 @@ class TokenStore:
                 f"`-`, and not {ANONYMOUS}"
             )
         secret = _PREFIX + secrets.token_urlsafe(32)
-        token = Token(name, scope.name.lower(), _digest(secret), time.time(), expires)
+        token = Token(
+            name, scope.name.lower(), _digest(secret), time.time(), expires, parse_groups(groups)
+        )
         with self._open_for_update() as tokens:
             if any(one.name == name for one in tokens):
                 raise UsageError(

@@ -13,12 +13,14 @@ import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import structlog
 
 from config.errors import NotFoundError, SkillbusError
 from config.settings import Settings
+from skills.access import ANYONE
 from workers.library.served_skills import ServedSkill, ServedSkills
 from workers.library.skill_reader import SkillReader
 
@@ -48,16 +50,19 @@ class PublicFile(NamedTuple):
 @dataclass(slots=True)
 class _Index:
     """Skills by name. state: epoch of the catalog, and version of the reviews. digests: of what the
-    index links to. next_at: the moment from which it may be made again."""
+    index links to. next_at: the moment from which it may be made again. hidden: sources that not
+    everyone may see."""
 
     state: tuple[int, int] = (-1, -1)
     next_at: float = 0.0
+    hidden: frozenset[str] = frozenset()
     skills: dict[str, ServedSkill] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
 
 
 class PublicSkills:
-    """Reads the skills of the sources in `policy.public`; threads may share it.
+    """Reads the skills of those sources in `policy.public` that everyone may see; threads may share
+    it.
 
     The index is made again once the catalog has changed. Of skills that share a name, the one of
     the first source in the setting is listed, within a source the first by id.
@@ -65,12 +70,21 @@ class PublicSkills:
 
     def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
         self._sources = tuple(dict.fromkeys(settings.policy.public))
-        self._skill_reader = skill_reader
-        self._served = ServedSkills(settings, skill_reader)
+        self._settings = settings
+        self._all_skills = skill_reader
         self._lock = threading.Lock()
         self._archives = threading.Semaphore(_MAX_ARCHIVES)
         self._index = _Index()
         self._digests: dict[Fingerprint, str] = {}
+
+    @cached_property
+    def _skill_reader(self) -> SkillReader:
+        """Reads what a caller without a token may see."""
+        return self._all_skills.for_reader(ANYONE)
+
+    @cached_property
+    def _served(self) -> ServedSkills:
+        return ServedSkills(self._settings, self._skill_reader)
 
     def describe(self) -> dict[str, Any]:
         """The index of version 0.2.0; raises NotFoundError if no source is public."""
@@ -128,17 +142,25 @@ class PublicSkills:
             raise NotFoundError("no skills are public here (policy.public)")
         with self._lock:
             started = time.monotonic()
-            if started >= self._index.next_at:
+            hidden = self._find_hidden()
+            if started >= self._index.next_at or hidden != self._index.hidden:
                 state = (self._skill_reader.get_epoch(), self._skill_reader.get_review_version())
-                if self._index.state != state:
-                    self._index = self._make_index(state)
+                if self._index.state != state or hidden != self._index.hidden:
+                    self._index = self._make_index(state, hidden)
                     spent = time.monotonic() - started
                     # While a library is filled, most of the time is left for other requests.
                     self._index.next_at = time.monotonic() + _PAUSES * spent
             return self._index
 
-    def _make_index(self, state: tuple[int, int]) -> _Index:
-        made = _Index(state)
+    def _find_hidden(self) -> frozenset[str]:
+        """The sources of the setting that not everyone may see."""
+        visible = self._skill_reader.select_visible(self._sources)
+        return frozenset(self._sources).difference(visible)
+
+    def _make_index(self, state: tuple[int, int], hidden: frozenset[str]) -> _Index:
+        made = _Index(state, hidden=hidden)
+        for source in sorted(hidden):
+            log.warning("a public source is not visible to everyone and left out", source=source)
         kept: dict[Fingerprint, str] = {}
         for skill in self._iterate():
             if skill.name in made.skills:

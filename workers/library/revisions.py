@@ -148,6 +148,10 @@ class RevisionReader:
             raise _not_kept(skill_id, seq, revisions)
         return found
 
+    def get_pins(self) -> dict[str, Pin]:
+        """All pins, by skill_id."""
+        return self._history.get_pins()
+
     def describe_pins(self) -> list[dict[str, Any]]:
         """All pins as data, by skill."""
         return [pin_data(one) for one in self._history.get_pins().values()]

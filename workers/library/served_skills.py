@@ -17,6 +17,7 @@ from config.errors import NotFoundError, TransientError
 from config.settings import Settings
 from graph.records import CatalogEntry
 from search.protocol import StoredRevision
+from skills.access import Reader
 from skills.parsing.agent_skill import AgentSkill, FormatError, read_agent_skill
 from skills.parsing.json_yaml import JsonValue
 from skills.skill_uri import (
@@ -109,9 +110,19 @@ class DirectoryChild(NamedTuple):
 class ServedSkills:
     """Lists skills and reads their files; threads may share it."""
 
-    def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
+    def __init__(
+        self, settings: Settings, skill_reader: SkillReader, files: SkillFiles | None = None
+    ) -> None:
+        self._settings = settings
         self._skill_reader = skill_reader
-        self._files = SkillFiles(settings, skill_reader)
+        self._files = files or SkillFiles(settings, skill_reader)
+
+    def for_reader(self, reader: Reader) -> ServedSkills:
+        """The skills that a reader may see; it shares what is known of their files."""
+        if reader.sees_everything:
+            return self
+        # Files are read of revisions that the reader was given, so that these need no reader.
+        return ServedSkills(self._settings, self._skill_reader.for_reader(reader), self._files)
 
     def list_page(self, after: str, limit: int) -> SkillPage:
         """At most `limit` skills whose id sorts after `after`; those left out count too."""

@@ -7,18 +7,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
 from graph.links.passage_links import link_passages
 from graph.protocol import Catalog, SkillGraph
 from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Link, SkillState, Source
+from graph.visible_graph import VisibleGraph, find_visible_sources
 from search.protocol import SearchIndex, StoredRevision
+from search.visible_index import VisibleIndex
+from skills.access import UNRESTRICTED, Reader
 from skills.bundle.escaping import escape_inline
 from skills.record import RevisionKey
 from skills.review import CountedFindings
-from skills.skill_policy import SkillPolicy
+from skills.skill_policy import SkillPolicy, get_source_id
 from tasks.language_model.answer_store import AnswerStore
 from tasks.query.policy_filter import rescan_revision, settle_revision
 from tasks.query.process_state.review_cache import ReviewCache
@@ -55,17 +58,32 @@ class SkillReader:
     ever becomes a path.
 
     open_stores: opens catalog, index, the answers of the language model (None without one) and the
-    reviews on first use; the stack is closed by `close`.
+    reviews on first use; the stack is closed by `close`. reader: whose skills are read.
     """
 
-    def __init__(self, settings: Settings, open_stores: Callable[[ExitStack], Stores]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        open_stores: Callable[[ExitStack], Stores],
+        reader: Reader = UNRESTRICTED,
+    ) -> None:
         self._settings = settings
+        self._reader = reader
         self._open_stores = open_stores
         self._lock = threading.Lock()
         self._stack = ExitStack()
         self._stores: Stores | None = None
 
-    def _get_stores(self) -> Stores:
+    def for_reader(self, reader: Reader) -> SkillReader:
+        """The same library as a reader sees it; every call follows the groups of that moment.
+
+        It uses the stores of this one, and is not closed.
+        """
+        if reader.sees_everything:
+            return self
+        return SkillReader(self._settings, lambda _: self._open(), reader)
+
+    def _open(self) -> Stores:
         with self._lock:
             if self._stores is None:
                 with ExitStack() as opening:
@@ -73,6 +91,24 @@ class SkillReader:
                     self._stack = opening.pop_all()
                 self._stores = stores
             return self._stores
+
+    def _get_stores(self) -> Stores:
+        """The stores as the reader sees them now."""
+        stores = self._open()
+        if self._reader.sees_everything:
+            return stores
+        graph, index, answers, reviews = stores
+        default_groups = self._settings.access.default_groups
+        visible = find_visible_sources(graph.read_access(), self._reader, default_groups)
+        if visible is None:
+            return stores
+        # They have the methods that read, and none that changes the library.
+        return (
+            cast(SkillGraph, VisibleGraph(graph, visible)),
+            cast(SearchIndex, VisibleIndex(index, visible)),
+            answers,
+            reviews,
+        )
 
     def get_policy(self) -> EntryPolicy:
         """The present policy."""
@@ -186,6 +222,27 @@ class SkillReader:
         """See `graph.protocol.Catalog`."""
         graph, *_ = self._get_stores()
         return graph.get_changes_since(epoch)
+
+    def sees_all(self) -> bool:
+        """Whether no source is hidden from the reader now."""
+        default_groups, reader = self._settings.access.default_groups, self._reader
+        if reader.sees_everything:
+            return True
+        graph, *_ = self._open()
+        return find_visible_sources(graph.read_access(), reader, default_groups) is None
+
+    def select_visible(self, skill_ids: Iterable[str]) -> set[str]:
+        """Those of the ids that are of a source whose groups the reader shares, which may have been
+        removed."""
+        if self._reader.sees_everything:
+            return set(skill_ids)
+        graph, *_ = self._open()
+        groups, default_groups = graph.read_access().groups, self._settings.access.default_groups
+        return {
+            one
+            for one in skill_ids
+            if self._reader.shares(groups.get(get_source_id(one), default_groups))
+        }
 
     def require(self, skill_id: str) -> CatalogEntry:
         """The catalog entry of a skill; raises NotFoundError if there is none."""

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 
 import structlog
+from anyio.lowlevel import checkpoint
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
     ResourcesListChanged,
     ResourceUpdated,
+    ServerEvent,
 )
+from typing_extensions import override
 
 from config.errors import SkillbusError
-from graph.records import CatalogChanges
+from skills.access import UNRESTRICTED, Reader
 from skills.skill_uri import SKILL_FILE, UriError, get_inner_prefix, parse_skill_uri
 from workers.library.skill_reader import SkillReader
 from workers.mcp.skills_extension import ThreadRunner
@@ -28,6 +32,11 @@ from workers.mcp.skills_extension import ThreadRunner
 log = structlog.get_logger()
 
 POLL_SECONDS = 1.0
+
+Listener = Callable[[ServerEvent], None]
+
+_READER: ContextVar[Reader] = ContextVar("reader", default=UNRESTRICTED)
+"""Of the stream that is being opened: the SDK's handler subscribes without its request."""
 
 
 class CatalogEvents(InMemorySubscriptionBus):
@@ -43,7 +52,8 @@ class CatalogEvents(InMemorySubscriptionBus):
         self._skill_reader = skill_reader
         self._run_in_thread = run_in_thread
         self._poll_seconds = poll_seconds
-        self._watched: Counter[str] = Counter()
+        self._watched: Counter[tuple[Reader, str]] = Counter()
+        self._readers: dict[Listener, Reader] = {}
         self._streams = 0
         self._epoch: int | None = None
         self._reviewed = 0
@@ -55,13 +65,14 @@ class CatalogEvents(InMemorySubscriptionBus):
         return self._streams
 
     @asynccontextmanager
-    async def open_stream(self, uris: Iterable[str]) -> AsyncIterator[None]:
+    async def open_stream(self, reader: Reader, uris: Iterable[str]) -> AsyncIterator[None]:
         """Count a stream and the URIs that it watches, and poll while there is one.
 
-        Every change after the start of the block is published. Raises TransientError if the catalog
-        does not answer.
+        What subscribes in the block is notified of what the reader may see. Every change after the
+        start of the block is published. Raises TransientError if the catalog does not answer.
         """
-        watched = [uri for uri in uris if _is_watchable(uri)]
+        watched = [(reader, uri) for uri in uris if _is_watchable(uri)]
+        token = _READER.set(reader)
         self._streams += 1
         self._watched.update(watched)
         try:
@@ -74,11 +85,24 @@ class CatalogEvents(InMemorySubscriptionBus):
                 self._polling = asyncio.create_task(self._poll(), name="skillbus-mcp-changes")
             yield
         finally:
+            _READER.reset(token)
             self._streams -= 1
             self._watched.subtract(watched)
             self._watched += Counter()  # drops those that are watched no more
             if not self._streams:
                 self._stop_polling()
+
+    @override
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Register a listener for what the reader of its stream may see."""
+        unsubscribe = super().subscribe(listener)
+        self._readers[listener] = _READER.get()
+
+        def forget() -> None:
+            self._readers.pop(listener, None)
+            unsubscribe()
+
+        return forget
 
     def _stop_polling(self) -> None:
         if self._polling is not None:
@@ -104,24 +128,41 @@ class CatalogEvents(InMemorySubscriptionBus):
         self._epoch = changes.epoch
         reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
         is_reviewed, self._reviewed = reviewed != self._reviewed, reviewed
-        if changes.pointers or is_reviewed:
-            await self.publish(ResourcesListChanged())
-        if not changes.pointers:
+        if not changes.pointers and not is_reviewed:
             return
-        watched = sorted(self._watched)
-        for uri in await self._run_in_thread(partial(self._find_changed, watched, changes), True):
-            await self.publish(ResourceUpdated(uri=uri))
+        for reader in set(self._readers.values()):
+            watched = sorted(uri for one, uri in self._watched if one == reader)
+            find = partial(self._find_events, reader, watched, changes.pointers, is_reviewed)
+            for event in await self._run_in_thread(find, True):
+                self._send(reader, event)
+                await checkpoint()  # so that streams can send one event before the next
 
-    def _find_changed(self, uris: list[str], changes: CatalogChanges) -> list[str]:
-        """The URIs of skills that have changed, without those that the policy withholds."""
-        concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, changes.pointers))}
-        alive = {one for ids in concerned.values() for one in ids if changes.pointers[one]}
-        allowed = self._skill_reader.read_allowed(sorted(alive))
-        return [
+    def _send(self, reader: Reader, event: ServerEvent) -> None:
+        for listener, one in list(self._readers.items()):
+            if one == reader:
+                listener(event)
+
+    def _find_events(
+        self, reader: Reader, uris: list[str], pointers: Mapping[str, int], is_reviewed: bool
+    ) -> list[ServerEvent]:
+        """What the streams of a reader are notified of: nothing that it may not see, or that the
+        policy withholds.
+
+        Which skill was reviewed is not known, so that only those who see all sources are notified.
+        """
+        skills = self._skill_reader.for_reader(reader)
+        visible = skills.select_visible(pointers)
+        if not visible:
+            return [ResourcesListChanged()] if is_reviewed and skills.sees_all() else []
+        concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, visible))}
+        alive = {one for ids in concerned.values() for one in ids if pointers[one]}
+        allowed = skills.read_allowed(sorted(alive))
+        changed = (
             uri
             for uri, ids in concerned.items()
-            if any(one in allowed or not changes.pointers[one] for one in ids)
-        ]
+            if any(one in allowed or not pointers[one] for one in ids)
+        )
+        return [ResourcesListChanged(), *(ResourceUpdated(uri=uri) for uri in changed)]
 
 
 def _is_watchable(uri: str) -> bool:

@@ -8,6 +8,7 @@ from functools import partial
 import anyio
 
 from config.tracing import untraced
+from skills.access import Reader
 from skills.events import OutcomesReported, new_event, replace_origin
 from workers.backend.protocol import EventStatus
 from workers.mcp.query_runner import ORIGIN, QueryBackend, ThreadRunner
@@ -23,13 +24,13 @@ class OutcomeReporter:
         self._seconds = seconds
 
     async def report(
-        self, backend: QueryBackend, report: OutcomesReported, owner: str
+        self, backend: QueryBackend, report: OutcomesReported, owner: str, reader: Reader
     ) -> EventStatus:
         """Submit a report and return its last status: `accepted` if it is not stored in time.
 
         It is recorded durably by then. Raises TransientError if too many events are open.
         """
-        event = replace_origin(new_event(report, ORIGIN), owner)
+        event = replace_origin(new_event(report, ORIGIN), owner, reader)
         event_id = await self._run_in_thread(partial(backend.accept, event))
         end = time.monotonic() + self._seconds
         while True:

@@ -12,6 +12,7 @@ import structlog
 
 from config.errors import SkillbusError, TransientError
 from config.tracing import untraced
+from skills.access import UNRESTRICTED, Reader
 from skills.events import Event, QueryAsked
 from workers.backend.protocol import EventStatus, QueryStatus
 
@@ -32,7 +33,9 @@ ProgressReporter = Callable[[int, int | None, str], Awaitable[None]]
 class QueryBackend(Protocol):
     """The part of a `Backend` that queries and reports of outcomes use."""
 
-    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+    def submit_query(
+        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
+    ) -> str:
         """Accept a query and return its id."""
         ...
 
@@ -71,7 +74,9 @@ class QueryRunner:
         self._seconds = seconds
         self._report_progress = report_progress
 
-    async def run(self, backend: QueryBackend, request: QueryAsked, owner: str) -> QueryStatus:
+    async def run(
+        self, backend: QueryBackend, request: QueryAsked, owner: str, reader: Reader
+    ) -> QueryStatus:
         """Submit a query and return its final status; it is cancelled if the caller is.
 
         A query that ends while it is being cancelled is answered: its session counts the answer as
@@ -79,7 +84,8 @@ class QueryRunner:
 
         Raises UsageError for an invalid query, TransientError if there is no answer in time.
         """
-        query_id = await self._run_in_thread(partial(backend.submit_query, request, ORIGIN, owner))
+        submit = partial(backend.submit_query, request, ORIGIN, owner, reader)
+        query_id = await self._run_in_thread(submit)
         try:
             with untraced():
                 return await self._poll_until_ended(backend, query_id)

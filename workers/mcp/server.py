@@ -13,6 +13,7 @@ from config.tracing import parse_context, trace
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
 from workers.mcp.catalog_events import CatalogEvents
+from workers.mcp.requester import get_reader
 from workers.mcp.results import FoundSkills, ReportedOutcome, SkillText
 from workers.mcp.schemas import create_tool
 from workers.mcp.skills_extension import METHODS, SkillsExtension
@@ -65,7 +66,7 @@ def create_server(
         """List resources in pages; the SDK lists all at once, and a library has too many."""
         if ctx.method != "resources/list":
             return await call_next(ctx)
-        return await tools.list_resources((ctx.params or {}).get("cursor"))
+        return await tools.list_resources(get_reader(ctx), (ctx.params or {}).get("cursor"))
 
     async def trace_request(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
         """Make a span of a request, which continues the trace in its `_meta`."""

@@ -19,6 +19,7 @@ from typing_extensions import override
 from config.errors import NotFoundError, SkillbusError
 from skills.skill_uri import SCHEME
 from workers.library.served_skills import ServedSkills
+from workers.mcp.requester import get_reader
 from workers.mcp.schemas import is_possible_id
 from workers.mcp.skill_messages import (
     GetSkillParams,
@@ -112,29 +113,29 @@ class SkillsExtension(Extension):
             return await call_next(ctx)
         if not uri.lower().startswith(SCHEME):
             return await call_next(ctx)
-        return make_read_result(uri, await self._run(uri, partial(self._skills.read, uri)))
+        skills = self._skills.for_reader(get_reader(ctx))
+        return make_read_result(uri, await self._run(uri, partial(skills.read, uri)))
 
     async def _list(
         self, ctx: ServerRequestContext[Any], params: ListSkillsParams
     ) -> dict[str, Any]:
-        del ctx
         after = params.cursor or ""
         if not is_possible_id(after):
             raise MCPError(INVALID_PARAMS, "invalid cursor; use `nextCursor` of a page")
-        page = await self._run("", partial(self._skills.list_page, after, PAGE_SIZE))
+        skills = self._skills.for_reader(get_reader(ctx))
+        page = await self._run("", partial(skills.list_page, after, PAGE_SIZE))
         return make_list_result(page)
 
     async def _get(self, ctx: ServerRequestContext[Any], params: GetSkillParams) -> dict[str, Any]:
-        del ctx
-        skill = await self._run(params.uri, partial(self._skills.get, params.uri))
-        return make_get_result(skill)
+        skills = self._skills.for_reader(get_reader(ctx))
+        return make_get_result(await self._run(params.uri, partial(skills.get, params.uri)))
 
     async def _read_directory(
         self, ctx: ServerRequestContext[Any], params: ReadDirectoryParams
     ) -> dict[str, Any]:
-        del ctx
         uri, after = params.uri, params.cursor or ""
-        children = await self._run(uri, partial(self._skills.list_directory, uri))
+        skills = self._skills.for_reader(get_reader(ctx))
+        children = await self._run(uri, partial(skills.list_directory, uri))
         rest = [child for child in children if child.name > after]
         shown = rest[:DIRECTORY_PAGE_SIZE]
         return make_directory_result(shown, shown[-1].name if len(rest) > len(shown) else "")

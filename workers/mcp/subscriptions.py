@@ -14,6 +14,7 @@ from mcp_types import INTERNAL_ERROR
 
 from config.errors import SkillbusError
 from workers.mcp.catalog_events import CatalogEvents
+from workers.mcp.requester import get_reader
 
 METHOD = "subscriptions/listen"
 
@@ -37,7 +38,7 @@ class Subscriptions:
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         watched = [one for one in uris if isinstance(one, str)] if isinstance(uris, list) else []
         try:
-            async with self._events.open_stream(watched):
+            async with self._events.open_stream(get_reader(ctx), watched):
                 return await _call_until_stopped(ctx, call_next)
         except SkillbusError as error:
             raise MCPError(INTERNAL_ERROR, error.public_message) from error

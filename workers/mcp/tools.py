@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from config.errors import MisconfiguredError, NotFoundError, SkillbusError, TransientError
 from config.settings import Settings
+from skills.access import Reader
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.model import Bundle
 from skills.bundle.rejection import RejectionReason
@@ -36,6 +37,7 @@ from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
 from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
+from workers.mcp.requester import get_reader, get_sender
 from workers.mcp.results import (
     FoundSkills,
     ReportedOutcome,
@@ -135,32 +137,35 @@ class SkillTools:
         )
         try:
             backend = await self.run_in_thread(self._select_backend)
-            status = await query_runner.run(backend, request, _owner(ctx))
+            status = await query_runner.run(backend, request, *get_sender(ctx))
             if status.state != "done" or status.bundle is None:
                 raise ToolError(status.reason or f"the query was {status.state}")
             bundle = Bundle.model_validate(status.bundle)
             return _build_tool_result(
-                fit_to_budget(bundle, max_tokens, await self._find_uris(bundle))
+                fit_to_budget(bundle, max_tokens, await self._find_uris(ctx, bundle))
             )
         except SkillbusError as error:
             raise ToolError(explain_error(error)) from error
 
-    async def _find_uris(self, bundle: Bundle) -> dict[str, str]:
+    async def _find_uris(self, ctx: Context, bundle: Bundle) -> dict[str, str]:
         """The URIs of the skills of a bundle; without them it is still an answer."""
         ids = [skill.skill_id for skill in bundle.skills]
+        served = self._served.for_reader(get_reader(ctx))
         try:
-            return await self.run_in_thread(partial(self._served.find_uris, ids), True)
+            return await self.run_in_thread(partial(served.find_uris, ids), True)
         except SkillbusError as error:
             log.warning("URIs of skills not read", reason=str(error))
             return {}
 
     async def read_skill(
-        self, skill_id: SkillId, lines: Lines = None, budget: Budget = None
+        self, ctx: Context, skill_id: SkillId, lines: Lines = None, budget: Budget = None
     ) -> Annotated[CallToolResult, SkillText]:
         """Read lines of a skill's SKILL.md that a bundle left out, or all of it."""
         max_tokens = budget or self._settings.choice.budget
         try:
-            return _build_tool_result(await self._read_lines(skill_id, lines or "", max_tokens))
+            return _build_tool_result(
+                await self._read_lines(ctx, skill_id, lines or "", max_tokens)
+            )
         except SkillbusError as error:
             raise ToolError(explain_error(error)) from error
 
@@ -195,7 +200,7 @@ class SkillTools:
             with self._record(ctx, query_id):
                 backend = await self.run_in_thread(self._select_backend)
                 status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
-                    backend, report, _owner(ctx)
+                    backend, report, *get_sender(ctx)
                 )
         except SkillbusError as error:
             raise ToolError(explain_error(error)) from error
@@ -212,24 +217,25 @@ class SkillTools:
         note_object(http_request, query_id)
         return nullcontext()
 
-    async def read_resource(self, skill_id: str) -> str:
+    async def read_resource(self, ctx: Context, skill_id: str) -> str:
         """The resource of a skill: its text with its source, up to RESOURCE_TOKENS."""
         try:
-            return (await self._read_lines(skill_id, "", RESOURCE_TOKENS)).text
+            return (await self._read_lines(ctx, skill_id, "", RESOURCE_TOKENS)).text
         except NotFoundError as error:
             raise ResourceNotFoundError(str(error)) from error
         except SkillbusError as error:
             raise ResourceError(explain_error(error)) from error
 
-    async def list_resources(self, cursor: Any) -> ListResourcesResult:
+    async def list_resources(self, reader: Reader, cursor: Any) -> ListResourcesResult:
         """A page of the published skills by id; the cursor is the last id of the page before."""
+        skills = self._skill_reader.for_reader(reader)
         if not isinstance(cursor, str | None):
             raise MCPError(INVALID_PARAMS, "invalid cursor; use `nextCursor` of a page")
         try:
             if cursor:
                 _check_id(cursor)
             entries = await self.run_in_thread(
-                partial(self._skill_reader.list_published, cursor or "", PAGE_SIZE + 1), True
+                partial(skills.list_published, cursor or "", PAGE_SIZE + 1), True
             )
         except SkillbusError as error:
             raise MCPError(INVALID_PARAMS, explain_error(error)) from error
@@ -248,7 +254,9 @@ class SkillTools:
             next_cursor=shown[-1].skill_id if len(entries) > PAGE_SIZE else None,
         )
 
-    async def _read_lines(self, skill_id: str, lines: str, budget: int) -> SkillText:
+    async def _read_lines(self, ctx: Context, skill_id: str, lines: str, budget: int) -> SkillText:
+        skills = self._skill_reader.for_reader(get_reader(ctx))
+
         def read() -> SkillText:
             # Slow to import; agents wait for their servers to start.
             from workers.mcp.line_excerpt import clip_line_ranges, parse_line_ranges, render_lines
@@ -256,7 +264,7 @@ class SkillTools:
             spans = parse_line_ranges(lines) if lines.strip() else []
             _check_id(skill_id)
             try:
-                revision, path = self._skill_reader.read_skill(skill_id)
+                revision, path = skills.read_skill(skill_id)
             except NotFoundError:
                 raise NotFoundError(
                     f"no skill {skill_id!r}; use the exact id from a bundle of find_skills"
@@ -277,12 +285,6 @@ def _create_reporter(ctx: Context) -> ProgressReporter:
         await ctx.report_progress(progress, total, message)
 
     return report_progress
-
-
-def _owner(ctx: Context) -> str:
-    """The name of the token that the gateway has checked, "" on standard streams."""
-    http_request = ctx.request_context.request
-    return "" if http_request is None else str(http_request.state.caller.name)
 
 
 def explain_error(error: SkillbusError) -> str:

@@ -11,7 +11,7 @@ from config.errors import SkillbusError
 from config.language_model_settings import LanguageModelSettings
 from config.settings import Settings
 from graph.protocol import Catalog
-from graph.records import Source
+from graph.records import SkillState, Source
 from skills.outcomes.model import to_day
 from tasks.coordination.protocol import Coordinator
 from tasks.journal.protocol import Journal
@@ -61,6 +61,23 @@ def home_status(
         **({} if outcomes is None else usage_status(outcomes)),
         **({} if reviews is None else {"reviews": _count_reviews(reviews)}),
         **model,
+    }
+
+
+def visible_status(graph: Catalog, problem: str) -> dict[str, Any]:
+    """Status for a reader who may not see all sources: what of it is about those that it may see.
+
+    graph: as that reader sees it. problem: as of `home_status`, without details.
+    """
+    sources = graph.list_sources()
+    counted = graph.count_states_by_source([source.source_id for source in sources]).values()
+    states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING, SkillState.HELD)
+    return {
+        "problem": problem,
+        "skills": {
+            state.value: sum(counts.get(state, 0) for counts in counted) for state in states
+        },
+        "sources": [source_status(source) for source in sources],
     }
 
 

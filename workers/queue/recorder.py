@@ -7,6 +7,7 @@ import time
 import structlog
 
 from config.errors import UsageError
+from skills.access import Reader
 from skills.events import (
     Event,
     MessageSender,
@@ -19,7 +20,7 @@ from skills.events import (
 )
 from tasks.journal.protocol import MAX_BODY_CHARACTERS, DeadLetter, job_id, new_dead_letter_id
 from workers.backend.store_backend import StoreBackend
-from workers.library.allowed_roots import resolve_root
+from workers.library.access.allowed_roots import resolve_root
 from workers.queue.protocol import Message
 
 log = structlog.get_logger()
@@ -51,6 +52,7 @@ class MessageRecorder:
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._settings = backend.settings.submissions
+        self._reader = Reader.parse(" ".join(backend.settings.access.message_groups))
 
     def record(self, message: Message) -> Rejection | None:
         """Record a message; an invalid one becomes a dead letter, and its rejection is returned.
@@ -83,7 +85,8 @@ class MessageRecorder:
         ):
             if from_properties and own and from_properties != own:
                 raise UsageError(f"{name} differs between the message properties and the event")
-        event = replace_origin(event, "", message.reply_to, message.correlation_id)
+        reader = self._reader
+        event = replace_origin(event, "", reader, message.reply_to, message.correlation_id)
         content = event.parse_data()
         after = 0
         if isinstance(content, SourceChanged):

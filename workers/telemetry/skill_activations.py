@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
+from skills.access import Reader
 from skills.events import GATEWAY_SOURCE, OutcomesReported, SkillOutcome, new_event, replace_origin
 from skills.outcomes.model import AnsweredQuery, OutcomeKind, Reporter
 from workers.backend.store_backend import StoreBackend
@@ -21,11 +22,13 @@ class ActivationReporter:
     """Reports the activations of one request.
 
     owner: who sends them, and whose queries they may be about; "" is the user of this machine.
+    reader: what the sender may see.
     """
 
-    def __init__(self, backend: StoreBackend, owner: str) -> None:
+    def __init__(self, backend: StoreBackend, owner: str, reader: Reader) -> None:
         self._backend = backend
         self._owner = owner
+        self._reader = reader
         self._sessions: dict[str, list[AnsweredQuery]] = {}
         self._names: dict[str, str] = {}
 
@@ -85,7 +88,7 @@ class ActivationReporter:
     def _accept(self, query_id: str, skill_id: str, at: float) -> None:
         outcome = SkillOutcome(skill_id=skill_id, outcome=OutcomeKind.USED, by=Reporter.AGENT)
         data = OutcomesReported(query_id=query_id, outcomes=(outcome,))
-        event = replace_origin(new_event(data, GATEWAY_SOURCE), self._owner)
+        event = replace_origin(new_event(data, GATEWAY_SOURCE), self._owner, self._reader)
         text = f"otlp\0{self._owner}\0{query_id}\0{skill_id}"
         changes: dict[str, object] = {"id": hashlib.sha256(text.encode()).hexdigest()[:32]}
         if at:

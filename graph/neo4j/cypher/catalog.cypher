@@ -26,6 +26,25 @@ RETURN s.source_id, s.kind, s.root, s.last_success, s.branch, s.path, s.licences
     s.credential_file, s.poll_seconds, s.commit, s.last_attempt, s.last_error
 ORDER BY s.source_id
 
+// name: source_access
+CALL () {
+    MATCH (s:Source)
+    RETURN collect([s.source_id, s.kind, s.root, s.last_success, s.branch, s.path, s.licences,
+        s.credential_file, s.poll_seconds, s.commit, s.last_attempt, s.last_error]) AS sources
+}
+CALL () {
+    MATCH (g:SourceGroups) WHERE g.source_id IS NOT NULL AND g.groups IS NOT NULL
+    RETURN collect([g.source_id, g.groups]) AS groups
+}
+RETURN sources, groups
+
+// name: set_source_groups
+MERGE (g:SourceGroups {source_id: $source_id}) SET g.groups = $groups
+WITH g
+MATCH (m:Meta {key: 'epoch'}) SET m.value = m.value + 1
+WITH g, size($groups) = 0 AS empty
+FOREACH (_ IN CASE WHEN empty THEN [g] ELSE [] END | DELETE g)
+
 // name: published_of_source
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path IS NOT NULL AND s.seq > 0
 RETURN count(*)

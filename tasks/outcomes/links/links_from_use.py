@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from config.learning_settings import LearningSettings
+from graph.links.audiences import ONE_AUDIENCE, Audiences
 from graph.links.learned_links import LEARNED_EVIDENCE, LearnedLinks, adapt_weight
 from graph.protocol import Catalog
 from graph.records import Link, LinkType
@@ -21,7 +22,7 @@ from tasks.outcomes.links.report_index import Refreshed, ReportIndex
 from tasks.outcomes.protocol import OutcomeStore
 
 MAX_COMPANIONS = 10
-"""Links of the type used_together that one skill owns at most."""
+"""Links of the type used_together that one skill owns at most to each audience."""
 
 LEAST_COMPANION_WEIGHT = 0.1
 CONFLICT_WEIGHT = 0.9
@@ -47,6 +48,7 @@ class LinksFromUse(LearnedLinks):
         self._settings = settings
         self.index = ReportIndex(store, settings.past_tasks)
         self._rules = CountingRules()
+        self._audiences = ONE_AUDIENCE
         self._companions: dict[str, dict[str, Link]] = {}
         self._totals: dict[str, SkillTotals] = {}
         self._pairs: dict[tuple[str, str], PairEvidence] = {}
@@ -65,8 +67,9 @@ class LinksFromUse(LearnedLinks):
             self._companions, self._totals, self._pairs = {}, {}, {}
             raise
         touched = refreshed.skill_ids
-        if rules != known:
-            self._rules = rules
+        audiences = Audiences(self._catalog.read_access().groups)
+        if rules != known or audiences != self._audiences:
+            self._rules, self._audiences = rules, audiences
             touched.update(self.index.skill_ids)
         for skill_id in touched:
             self._companions.pop(skill_id, None)
@@ -89,6 +92,8 @@ class LinksFromUse(LearnedLinks):
             sorted((source, sorted(owners)) for source, owners in rules.contributors.items()),
             self._settings.past_tasks,
         ]
+        audiences = Audiences(self._catalog.read_access().groups).digest()
+        parts += [audiences] if audiences else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def _read_rules(self) -> CountingRules:
@@ -104,8 +109,8 @@ class LinksFromUse(LearnedLinks):
     def find_links(self, skill_ids: Sequence[str]) -> Mapping[str, Sequence[Link]]:
         """See `LearnedLinks`.
 
-        A skill's companions are its MAX_COMPANIONS with the most weight, ties by skill_id, whether
-        they are published or not.
+        A skill's companions are its MAX_COMPANIONS of each audience with the most weight, ties by
+        skill_id, whether they are published or not.
         """
         found = {skill_id: self._find_all(skill_id) for skill_id in skill_ids}
         ends = sorted({end for links in found.values() for link in links for end in link.ends})
@@ -131,7 +136,11 @@ class LinksFromUse(LearnedLinks):
             found = [self._to_companion(skill_id, other) for other in self._get_partners(skill_id)]
             heavy = [link for link in found if link.weight >= LEAST_COMPANION_WEIGHT]
             heavy.sort(key=lambda link: (-link.weight, link.target))
-            self._companions[skill_id] = {link.target: link for link in heavy[:MAX_COMPANIONS]}
+            self._companions[skill_id] = {
+                heavy[place].target: heavy[place]
+                for members in self._audiences.split([link.target for link in heavy])
+                for place in members[:MAX_COMPANIONS]
+            }
         return self._companions[skill_id]
 
     def _to_companion(self, skill_id: str, other: str) -> Link:

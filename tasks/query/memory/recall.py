@@ -23,7 +23,9 @@ def recall(context: QueryContext, query: TaskQuery) -> TaskQuery:
     raises TransientError if the query must not degrade.
     """
     try:
-        found = context.services.past_tasks.recall(query.understanding, query.vector)
+        found = context.services.past_tasks.recall(
+            query.understanding, query.vector, context.visible
+        )
     except TransientError as error:
         if not context.can_degrade:
             raise

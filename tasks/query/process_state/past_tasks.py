@@ -52,10 +52,14 @@ class PastTasks:
         self._contributions = 0
 
     def recall(
-        self, understanding: Understanding, vector: Vector | None
+        self,
+        understanding: Understanding,
+        vector: Vector | None,
+        sources: frozenset[str] | None = None,
     ) -> Mapping[str, SkillEvidence]:
         """What past tasks near this one say about skills, by skill.
 
+        sources: only what is said about their skills counts; None for all.
         Costs a read of the changes, and one of the number of contributors if there are past tasks.
         Raises TransientError if the store does not answer.
         """
@@ -71,6 +75,7 @@ class PastTasks:
                 settings.least_owners,
                 settings.daily_tasks,
                 self._read_contributors(),
+                sources,
             )
             return self._memory.recall(weigh_words(understanding), vector, rules)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import structlog
 
 from config.errors import TransientError
-from graph.protocol import Catalog
+from graph.protocol import Catalog, SkillGraph
 from graph.records import CatalogChanges, SkillState
+from graph.visible_graph import VisibleGraph
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.record_source import RecordSource
 from skills.record import RevisionKey
@@ -31,6 +34,9 @@ applies them at its start."""
 _MANY_CHANGES = 1_000
 _MANY_CHANGES_SHARE = 0.1
 """Changes at once, from which on the library is counted anew, which takes less memory."""
+
+_MAX_RESTRICTED = 32
+"""Sets of sources whose library is kept: about 100 bytes a skill and 12 a term, each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,8 @@ class PublishedLibrary:
         self._saved = saved
         self._read_at = 0.0
         self._lock = threading.Lock()
+        self._restricted: OrderedDict[frozenset[str], PublishedLibrary] = OrderedDict()
+        self._restricted_lock = threading.Lock()
         self._empty()
 
     def _empty(self) -> None:
@@ -108,6 +116,20 @@ class PublishedLibrary:
     def latest(self) -> LibrarySnapshot:
         """The snapshot that was read last, without a round trip."""
         return self._snapshot
+
+    def restricted_to(self, sources: frozenset[str]) -> PublishedLibrary:
+        """The library of these sources alone, as if there were no others: its own pointers and
+        statistics, which are counted when it is first read, and kept for the sets used last."""
+        with self._restricted_lock:
+            library = self._restricted.pop(sources, None)
+            if library is None:
+                # It has the methods that a library reads.
+                graph = cast(Catalog, VisibleGraph(cast(SkillGraph, self._graph), sources))
+                library = PublishedLibrary(graph, self.records, self._circuit_breakers, self._facts)
+            self._restricted[sources] = library
+            while len(self._restricted) > _MAX_RESTRICTED:
+                self._restricted.popitem(last=False)
+            return library
 
     # -- saved statistics
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from config.errors import TransientError, UsageError
 from config.learning_settings import SessionSettings
+from skills.access import Reader
 from skills.events import QueryAsked
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind
 from skills.record import RevisionKey
+from skills.skill_policy import get_source_id
 from tasks.query.degradation import Degradations
 from tasks.services import Services
 
@@ -53,16 +55,27 @@ class SessionState:
     in_use: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
 
+    def restrict_to(self, visible: frozenset[str] | None) -> SessionState:
+        """The state without skills in use that the agent may not see any more.
+
+        visible: sources, None for all.
+        """
+        if visible is None:
+            return self
+        seen = tuple(one for one in self.in_use if get_source_id(one) in visible)
+        return replace(self, in_use=seen)
+
 
 NO_SESSION = SessionState()
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """By which owner a query was asked, and when, in seconds since the epoch."""
+    """By which owner a query was asked, when, in seconds since the epoch, and what they may see."""
 
     owner: str
     asked: float
+    reader: Reader
 
 
 def load_session(

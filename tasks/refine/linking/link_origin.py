@@ -11,6 +11,7 @@ from dataclasses import replace
 import structlog
 
 from config.settings import Settings
+from graph.links.audiences import Audiences
 from graph.links.linker import is_from_verdict
 from tasks.language_model.answer_store import RefinementKind
 from tasks.services import Services
@@ -22,6 +23,7 @@ LINKS_VERSION = 1
 prompt."""
 
 _BATCH_SKILLS = 1_000
+_AUDIENCES = " audiences "
 
 
 def link_kind(settings: Settings) -> RefinementKind | None:
@@ -36,14 +38,20 @@ def rejection_kind(kind: RefinementKind) -> RefinementKind:
 
 
 def mark_for_changed_origin(services: Services) -> int:
-    """Mark the skills whose links differ by now because the settings changed; returns how many.
+    """Mark the skills whose links differ by now because the settings or the groups of sources
+    changed; returns how many.
 
-    Does nothing but one read if they have not changed since the last call.
+    Does nothing but two reads if they have not changed since the last call.
     """
     kind, graph = link_kind(services.settings), services.graph
-    origin = f"{kind.model} {kind.version}" if kind else ""
-    if graph.get_link_origin() == origin:
+    verdicts = f"{kind.model} {kind.version}" if kind else ""
+    audiences = Audiences(graph.read_access().groups).digest()
+    origin = f"{verdicts}{_AUDIENCES}{audiences}" if audiences else verdicts
+    before = graph.get_link_origin()
+    if before == origin:
         return 0
+    if before.partition(_AUDIENCES)[2] != audiences:
+        return _mark_all(services, origin)
     contents: set[str] = set()
     if kind and services.skill_pairs:
         contents.update(services.skill_pairs.list_linked(kind))
@@ -58,3 +66,13 @@ def mark_for_changed_origin(services: Services) -> int:
     graph.set_link_origin(origin)
     log.info("links are made from other verdicts", skills=len(marked))
     return len(marked)
+
+
+def _mark_all(services: Services, origin: str) -> int:
+    """Mark every skill: each may have other links once its audiences are others."""
+    graph = services.graph
+    published = [entry.skill_id for entry in graph.get_entries() if entry.seq]
+    graph.mark_for_linking(published)
+    graph.set_link_origin(origin)
+    log.info("links are made for other groups of sources", skills=len(published))
+    return len(published)

@@ -242,11 +242,11 @@ STEPS = st.one_of(
 )
 
 
-def publication(path: str, seq: int, skill: tuple[object, ...]) -> Publication:
+def publication(path: str, seq: int, skill: tuple[object, ...], source: str = "lib") -> Publication:
     name, body, described, mentions = skill
     return Publication(
-        RevisionKey(f"lib:{path}", seq),
-        "lib",
+        RevisionKey(f"{source}:{path}", seq),
+        source,
         path,
         "hash",
         name,
@@ -346,6 +346,52 @@ def test_any_history_gives_the_links_of_the_library(
         finally:
             graph.close()
             fresh.close()
+
+
+SOURCES = st.sampled_from(["lib", "vault", "annex"])
+MOVES = st.lists(st.tuples(SOURCES, st.sampled_from(PATHS), st.none() | SKILLS), max_size=30)
+
+
+@settings(deadline=None, max_examples=120)
+@given(MOVES, st.integers(1, 5))
+def test_hidden_sources_take_no_place_in_the_links_of_others(
+    moves: list[tuple[str, str, tuple[object, ...] | None]], at_once: int
+) -> None:
+    """However a library came about, the links that a reader sees are those of one without the
+    sources that it does not see."""
+    groups = {"vault": ("finance",), "annex": ("audit", "finance")}
+    visible = {"": {"lib"}, "finance": {"lib", "vault", "annex"}, "audit": {"lib", "annex"}}
+
+    def replay(graph: SqliteSkillGraph, seen: set[str]) -> set[Link]:
+        linker = Linker(graph, SMALL)
+        for source, group in groups.items():
+            graph.set_source_groups(source, group)
+        for place, (source, path, skill) in enumerate(moves):
+            (seq,) = graph.allocate_sequence(1)
+            if source not in seen:
+                continue
+            if skill is None:
+                graph.remove([RevisionKey(f"{source}:{path}", seq)])
+            else:
+                graph.publish([publication(path, seq, skill, source)])
+            if place % at_once == 0:
+                linker.relink(graph.list_awaiting_linking(at_once))
+        finish(graph, linker)
+        return all_links(graph)
+
+    with TemporaryDirectory() as folder:
+        found = {}
+        for name, seen in visible.items():
+            graph = SqliteSkillGraph(Path(folder) / f"{name}.db", writable=True)
+            found[name] = replay(graph, seen)
+            graph.close()
+    for name, seen in visible.items():
+        kept = {
+            link
+            for link in found["finance"]
+            if all(one.partition(":")[0] in seen for one in (link.owner, *link.ends))
+        }
+        assert kept == found[name], name
 
 
 @settings(deadline=None, max_examples=60)

@@ -107,6 +107,7 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         DROP INDEX skills_without_vectors;
         ALTER TABLE skills DROP COLUMN vectors;
         DROP TABLE dismissed_links;
+        DROP TABLE source_groups;
         INSERT INTO skills (skill_id, source_id, path, state, seq)
             VALUES ('team:a', 'team', 'a', 'published', 1);
         PRAGMA user_version = 1;

@@ -10,7 +10,7 @@ import pytest
 
 from config.errors import UsageError
 from graph.records import Source
-from workers.library.allowed_roots import resolve_root
+from workers.library.access.allowed_roots import resolve_root
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import pytest
 
 from config.errors import UsageError
 from config.settings import Settings
+from skills.access import UNRESTRICTED
 from skills.events import Event, OutcomesReported
 from skills.outcomes.model import AnsweredQuery, AnsweredSkill, OutcomeKind, Reporter
 from tasks.outcomes.sqlite import SqliteOutcomeStore
@@ -159,7 +160,7 @@ class Backend:
         return self.accepted.setdefault(event.id, event) is event
 
     def report(self, owner: str, *activations: SkillActivation) -> str:
-        reporter = ActivationReporter(self, owner)  # type: ignore[arg-type]
+        reporter = ActivationReporter(self, owner, UNRESTRICTED)  # type: ignore[arg-type]
         return describe_ignored(reporter.report(activations))
 
     def outcomes(self) -> list[tuple[str, str, str]]:

@@ -11,11 +11,21 @@ from pydantic import ValidationError
 
 from config.errors import UsageError
 from graph.records import SkillState, Source
+from skills.access import parse_groups
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
+from workers.backend.factory import open_backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
+from workers.cli.common import (
+    group_option,
+    json_option,
+    open_catalog,
+    print_json,
+    print_table,
+    read_settings,
+)
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
+from workers.library.access.reader_views import check_new_source_id
 from workers.monitoring.status import source_status
 
 
@@ -42,9 +52,10 @@ def sources() -> None:
     metavar="LICENCE",
     help="An allowed licence; repeatable [default: any that the settings allow].",
 )
+@group_option
 @json_option
 @click.pass_context
-@audited("sources.add", "url", "source_id")
+@audited("sources.add", "url", "source_id", "groups")
 def add_source(
     ctx: click.Context,
     url: str,
@@ -54,6 +65,7 @@ def add_source(
     credential_file: Path | None,
     poll_seconds: float,
     licences: tuple[str, ...],
+    groups: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Add the git repository at URL and fetch it now and every --poll-seconds.
@@ -92,7 +104,44 @@ def add_source(
             f"{describe_validation_error(error)}; the id comes from the address or --source"
         ) from None
     check_git_source(Source(name, "git", url, **dict(git)), settings)
-    sync_source(ctx, settings, content, EMBEDDED, as_json)
+    sync_source(ctx, settings, content, EMBEDDED, as_json, groups)
+
+
+@sources.command("groups")
+@click.argument("source_id")
+@click.argument("groups", nargs=-1)
+@click.option("--default", "reset", is_flag=True, help="Take its groups back.")
+@json_option
+@click.pass_context
+@audited("sources.groups", "source_id", "groups", "reset")
+def set_source_groups(
+    ctx: click.Context, source_id: str, groups: tuple[str, ...], reset: bool, as_json: bool
+) -> None:
+    """Set the groups that see the skills of a source; without GROUPS, show them.
+
+    The source may be added later. `everyone` is the group of all readers. A source without groups
+    has those of the settings (access.default_groups).
+
+    \b
+    Examples:
+      skillbus sources groups ledgers finance audit
+      skillbus sources groups ledgers
+      skillbus sources groups ledgers --default
+    """
+    settings = read_settings(ctx)
+    if groups and reset:
+        raise UsageError("give either groups or --default")
+    if groups or reset:
+        with open_backend(settings, writable=True) as backend:
+            backend.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
+    with open_catalog(settings) as graph:
+        own = graph.read_access().groups.get(source_id, ())
+    shown = list(own or settings.access.default_groups)
+    if as_json:
+        print_json({"source_id": source_id, "groups": shown, "default": not own})
+        return
+    origin = "" if own else " (access.default_groups)"
+    click.echo(f"{source_id}: {' '.join(shown) or 'admins only'}{origin}")
 
 
 @sources.command("refresh")
@@ -124,13 +173,14 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:
-        found = graph.list_sources()
+        found, groups = graph.read_access()
         counted = graph.count_states_by_source([source.source_id for source in found])
         for source in found:
             count = counted[source.source_id].get(SkillState.PUBLISHED, 0)
             rows.append(
                 source_status(source)
                 | {"published": count, "reachable": (reachable := _is_reachable(source))}
+                | {"groups": list(groups.get(source.source_id, ()))}
                 | {"there": reachable}  # the name before 0.2; remove it after that version
             )
     if as_json:
@@ -144,12 +194,13 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
                 str(row["published"]),
                 "yes" if row["reachable"] else "no",
                 row.get("branch") or "-",
+                " ".join(row["groups"]) or "-",
                 f"{row['lag_seconds']:.0f} s ago" if row["last_success"] else "never",
                 row["root"] + (f" ({row['last_error']})" if row.get("last_error") else ""),
             )
             for row in rows
         ],
-        ("source", "kind", "published", "reachable", "branch", "last synced", "root"),
+        ("source", "kind", "published", "reachable", "branch", "groups", "last synced", "root"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from workers.cli.audited import audited
 from workers.cli.common import (
     ORIGIN,
     SyncProgress,
+    group_option,
     json_option,
     print_json,
     print_to_stderr,
@@ -74,15 +75,17 @@ def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:
     help="Return when skills are found by their words; by words and meaning; or when their "
     "sections are embedded and links made as well.",
 )
+@group_option
 @json_option
 @click.pass_context
-@audited("sources.sync", "source_id", "directory")
+@audited("sources.sync", "source_id", "directory", "groups")
 def sync(
     ctx: click.Context,
     directory: Path,
     source_id: str | None,
     dry_run: bool,
     until: str,
+    groups: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Sync the library with DIRECTORY: new, changed, renamed and removed skills.
@@ -99,18 +102,27 @@ def sync(
     if dry_run:
         _dry_run(settings, content, as_json)
         return
-    sync_source(ctx, settings, content, until, as_json)
+    sync_source(ctx, settings, content, until, as_json, groups)
 
 
 def sync_source(
-    ctx: click.Context, settings: Settings, content: SourceChanged, until: str, as_json: bool
+    ctx: click.Context,
+    settings: Settings,
+    content: SourceChanged,
+    until: str,
+    as_json: bool,
+    groups: Sequence[str] = (),
 ) -> None:
     """Submit a change of a source, wait for it and print a report.
 
+    groups: that see its skills; none: as before.
     Exits with EXIT_NEWLY_FAILED if skills failed that had not failed before. Raises
     PermanentError if the event failed.
     """
     with open_backend(settings, writable=True, embeds=_EMBEDS[until]) as backend:
+        if groups:
+            # First, so that no skill of it is seen by others in between.
+            backend.set_source_groups(content.source_id, groups)
         failed_before = _failed_skills(backend.graph, content.source_id)
         report = run_sync(backend, content, until)
         report["newly_failed"] = newly = sorted(

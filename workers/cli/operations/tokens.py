@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 
@@ -33,26 +34,42 @@ def tokens() -> None:
     help="read: ask queries and read; write: also change the library; admin: also dead letters and "
     "the queries of others.",
 )
+@click.option(
+    "--group",
+    "groups",
+    multiple=True,
+    metavar="GROUP",
+    help="A group with which it reads, besides `everyone`; repeatable. Admins see everything.",
+)
 @click.option("--expires", metavar="90d", help="Lifetime: 30m, 12h or 90d [default: unlimited].")
 @json_option
 @click.pass_context
-@audited("tokens.add", "name", "scope")
-def add(ctx: click.Context, name: str, scope: str, expires: str | None, as_json: bool) -> None:
+@audited("tokens.add", "name", "scope", "groups")
+def add(
+    ctx: click.Context,
+    name: str,
+    scope: str,
+    groups: tuple[str, ...],
+    expires: str | None,
+    as_json: bool,
+) -> None:
     """Create a token and print it once: only its SHA-256 is stored.
 
     \b
-    Example:
+    Examples:
       skillbus tokens add ci --scope write --expires 90d
+      skillbus tokens add ledger-agent --group finance
     """
     settings = read_settings(ctx)
     ends = time.time() + parse_duration(expires, "--expires") if expires else 0.0
     create_home(settings.home)
-    secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends)
+    secret = open_token_store(settings).add(name, TokenScope[scope.upper()], ends, groups)
     if as_json:
         print_json(
             {
                 "name": name,
                 "scope": scope,
+                "groups": sorted(set(groups)),
                 "expires": _format_time(ends) if ends else None,
                 "token": secret,
             }
@@ -68,10 +85,11 @@ def add(ctx: click.Context, name: str, scope: str, expires: str | None, as_json:
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
     """List tokens by name, with scope and expiry; the tokens themselves are not stored."""
     now = time.time()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": token.name,
             "scope": token.scope,
+            "groups": list(token.groups),
             "created": _format_time(token.created),
             "expires": _format_time(token.expires) if token.expires else None,
             "expired": token.is_expired(now),
@@ -89,12 +107,13 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
             (
                 str(row["name"]),
                 str(row["scope"]),
+                " ".join(row["groups"]) or "-",
                 str(row["created"]),
                 f"{row['expires'] or 'never'}{' (expired)' if row['expired'] else ''}",
             )
             for row in rows
         ],
-        ("token", "scope", "created", "expires"),
+        ("token", "scope", "groups", "created", "expires"),
     )
 
 

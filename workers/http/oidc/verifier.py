@@ -15,6 +15,7 @@ from jwt.exceptions import PyJWTError
 from starlette.exceptions import HTTPException
 
 from config.inbound_settings import OidcSettings
+from skills.access import is_group
 from workers.http.authentication import Caller
 from workers.http.oidc.keys import ALGORITHMS, KeyCache, VerificationKey, load_keys
 from workers.http.tokens import TokenScope
@@ -96,9 +97,11 @@ def make_caller(settings: OidcSettings, claims: Mapping[str, Any]) -> Caller:
     """Return the caller of a valid token by the values of `oidc.groups_claim`.
 
     Its scope is the highest that they grant; it may change the sources of any value that grants
-    `write`. Raises HTTPException (403) if they grant no scope.
+    `write`, and reads with all values that can be names of groups, those without a scope included.
+    Raises HTTPException (403) if they grant no scope.
     """
-    values = [one for one in read_values(claims, settings.groups_claim) if one in settings.scopes]
+    claimed = read_values(claims, settings.groups_claim)
+    values = [one for one in claimed if one in settings.scopes]
     if not values:
         raise HTTPException(403, "this token grants no scope here (oidc.scopes)")
     scopes = {value: TokenScope[settings.scopes[value].upper()] for value in values}
@@ -106,7 +109,8 @@ def make_caller(settings: OidcSettings, claims: Mapping[str, Any]) -> Caller:
     sources = None
     if writing and all(value in settings.sources for value in writing):
         sources = frozenset(one for value in writing for one in settings.sources[value])
-    return Caller(make_name(str(claims["sub"])), max(scopes.values()), sources)
+    groups = frozenset(filter(is_group, claimed))
+    return Caller(make_name(str(claims["sub"])), max(scopes.values()), sources, groups)
 
 
 def make_name(subject: str) -> str:

@@ -88,8 +88,9 @@ def _record_event(backend: StoreBackend, caller: Caller, text: bytes, request: R
     note_object(request, f"{event.type} {source_id}".strip())
     if source_id:
         check_source(caller, source_id)
+        backend.check_visible(caller.reader, source_id)
     if isinstance(content, SourceChanged) and content.root:
         resolve_root(backend, caller, content.source_id, content.root)
-    event = replace_origin(event, caller.name)
+    event = replace_origin(event, caller.name, caller.reader)
     backend.accept_if_new(event)
     return event

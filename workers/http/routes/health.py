@@ -8,14 +8,18 @@ from typing import Any
 import structlog
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
+from starlette.exceptions import HTTPException
 
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import require_scope
+from workers.http.authentication import CurrentCaller, require_scope
 from workers.http.problems import RETRY_SECONDS
 from workers.http.tokens import TokenScope
 from workers.monitoring.metrics import CONTENT_TYPE, ProcessMetrics
+from workers.monitoring.status import visible_status
 
 log = structlog.get_logger()
+
+_WORK_STALLS = "work does not go on"
 
 
 class Health(BaseModel):
@@ -55,9 +59,13 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
         return Readiness(ready=not reasons, reasons=reasons)
 
     @router.get("/v1/status", dependencies=[require_scope(TokenScope.READ)])
-    def status() -> dict[str, Any]:
-        """Counts of skills and open jobs, sources, and in a distributed deployment the servers."""
-        return backend.get_status()
+    def status(caller: CurrentCaller) -> dict[str, Any]:
+        """Counts of skills and open jobs, sources, and in a distributed deployment the servers. For
+        a caller who may not see all sources: those that it may see, with their counts."""
+        if backend.find_visible_sources(caller.reader) is None:
+            return backend.get_status()
+        problem = _WORK_STALLS if backend.get_problem() else ""
+        return visible_status(backend.graph_for(caller.reader), problem)
 
     if process_metrics is not None:
 
@@ -69,8 +77,12 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
                 200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}
             },
         )
-        def metrics() -> Response:
+        def metrics(caller: CurrentCaller) -> Response:
             """Metrics of this process and of the library, in Prometheus' text format."""
+            if backend.find_visible_sources(caller.reader) is not None:
+                raise HTTPException(
+                    403, "metrics count skills of all sources, which this token may not see"
+                )
             return Response(process_metrics.render(), media_type=CONTENT_TYPE)
 
     return router
@@ -86,5 +98,5 @@ def _get_reasons(backend: StoreBackend) -> list[str]:
         reasons.append("it is stopping")
     if not reasons and (problem := backend.get_problem()):
         log.warning("not ready", reason=problem)
-        reasons.append("work does not go on")
+        reasons.append(_WORK_STALLS)
     return reasons

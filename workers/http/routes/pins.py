@@ -14,6 +14,8 @@ from workers.http.authentication import CurrentCaller, check_source, require_sco
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.http.tokens import TokenScope
 from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.revisions import not_pinned
+from workers.library.skill_reader import require_entry
 
 _MAX_LINES = 200
 
@@ -67,9 +69,9 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
     router = APIRouter(tags=["skills"])
 
     @router.get("/v1/pins", response_model=PinList)
-    def list_pins() -> dict[str, Any]:
+    def list_pins(caller: CurrentCaller) -> dict[str, Any]:
         """List the pinned skills with the reasons."""
-        return {"pins": backend.revisions.describe_pins()}
+        return {"pins": backend.revisions_for(caller.reader).describe_pins()}
 
     @router.get(
         "/v1/pins/drift",
@@ -94,6 +96,7 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
         """Pin a skill: it stays at this revision, and what its source has is held back."""
         note_object(request, pin.skill_id)
         check_source(caller, pin.skill_id.partition(":")[0])
+        require_entry(backend.graph_for(caller.reader), pin.skill_id)
         return backend.pin_skill(pin.skill_id, pin.seq, pin.reason)
 
     @router.delete(
@@ -104,6 +107,8 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
     def unpin_skill(skill_id: str, caller: CurrentCaller) -> Response:
         """Take a pin back: the skill is published with what its source has."""
         check_source(caller, skill_id.partition(":")[0])
+        if skill_id not in backend.revisions_for(caller.reader).get_pins():
+            raise not_pinned(skill_id)
         backend.unpin_skill(skill_id)
         return Response(status_code=204)
 

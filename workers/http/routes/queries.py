@@ -121,7 +121,7 @@ def query_routes(backend: StoreBackend) -> APIRouter:
         received = time.monotonic()
         check_query(query, backend.settings.limits.query_characters)
         if query.pins:
-            await run_in_threadpool(backend.check_pins, query)
+            await run_in_threadpool(backend.check_pins, query, caller.reader)
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
         asked = QueryAsked.model_construct(**dict(query))

@@ -148,7 +148,7 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
 
     def find_skill(skill_id: str, caller: Caller) -> Response | None:
         """The response for a skill whose id is the whole path, None if there is none."""
-        if not backend.graph.get_entries([skill_id]):
+        if not backend.graph_for(caller.reader).get_entries([skill_id]):
             return None
         return respond_with_skill(backend, skill_id, caller)
 
@@ -161,7 +161,7 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
             return skill
         revisions = [
             one
-            for one in backend.revisions.list_revisions(skill_id)
+            for one in backend.revisions_for(caller.reader).list_revisions(skill_id)
             if page.before is None or one.seq < page.before
         ]
         shown, is_admin = revisions[: page.limit], caller.scope >= TokenScope.ADMIN
@@ -192,7 +192,8 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
         """Compare two revisions of a skill: fields, files, findings and lines."""
         if (skill := find_skill(f"{skill_id}/revisions/diff", caller)) is not None:
             return skill
-        pair = backend.revisions.choose_pair(skill_id, query.before, query.to)
+        revisions = backend.revisions_for(caller.reader)
+        pair = revisions.choose_pair(skill_id, query.before, query.to)
         withheld = None if caller.scope >= TokenScope.ADMIN else _find_withheld(*pair)
         if withheld is not None:
             before, after = pair
@@ -216,7 +217,7 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
         """Show one revision with its findings, files and text."""
         if (skill := find_skill(f"{skill_id}/revisions/{seq}", caller)) is not None:
             return skill
-        found = backend.revisions.read_revision(skill_id, seq)
+        found = backend.revisions_for(caller.reader).read_revision(skill_id, seq)
         return revision_detail(found, include_withheld=caller.scope >= TokenScope.ADMIN)
 
     return router

@@ -139,11 +139,11 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         response: Response, caller: CurrentCaller, query: Annotated[SkillListQuery, Query()]
     ) -> dict[str, Any]:
         """List skills by id; `next` and the `Link` header are the path of the next page."""
-        page, next_path = _list_entries(backend.graph, query)
+        page, next_path = _list_entries(backend.graph_for(caller.reader), query)
         if next_path is not None:
             response.headers["Link"] = f'<{next_path}>; rel="next"'
         is_admin = caller.scope >= TokenScope.ADMIN
-        standings = backend.skills.get_policy().judge(page)
+        standings = backend.skills.for_reader(caller.reader).get_policy().judge(page)
         rows = [
             entry_data(entry, standings[entry.skill_id], include_withheld=is_admin)
             for entry in page
@@ -176,7 +176,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         """Remove a skill until its folder, which is not touched, changes again; the files of an
         uploaded skill are deleted."""
         check_source(caller, skill_id.partition(":")[0])
-        require_entry(backend.graph, skill_id)
+        require_entry(backend.graph_for(caller.reader), skill_id)
         return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
 
     return router
@@ -187,8 +187,9 @@ def respond_with_skill(
 ) -> Response:
     """Respond with a skill as this caller may see it; raises NotFoundError if there is none."""
     is_admin = caller.scope >= TokenScope.ADMIN
-    data = backend.skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
-    entry = require_entry(backend.graph, skill_id)
+    skills = backend.skills.for_reader(caller.reader)
+    data = skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
+    entry = skills.require(skill_id)
     data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
     return _respond_with_etag(data, if_none_match)
 

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from config.errors import MisconfiguredError, NotFoundError, UsageError
 from graph.records import SkillState, Source
+from skills.access import MAX_GROUPS, GroupName
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
 from skills.events.requests import SourceId
 from tasks.sources.git.mirror import check_git_source
@@ -45,6 +46,8 @@ class SourceData(BaseModel):
 
     Only of a git source: branch, path and licences; poll_seconds, 0: as `git.poll_seconds`; commit:
     last synced; last_error: of the last attempt, "" if it succeeded.
+
+    Only for admins: groups, empty if it has those of the settings.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -64,6 +67,15 @@ class SourceData(BaseModel):
     published: int
     failed: int
     pending: int
+    groups: list[str] | None = None
+
+
+class SourceGroups(BaseModel):
+    """The groups that see the skills of a source."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    groups: list[GroupName] = Field(max_length=MAX_GROUPS)
 
 
 class SourceList(BaseModel):
@@ -94,6 +106,11 @@ class NewSource(GitFetchOptions):
     url: str = Field(
         "", max_length=4096, description="of a git repository, without a password; admins only"
     )
+    groups: list[GroupName] | None = Field(
+        None,
+        max_length=MAX_GROUPS,
+        description="groups that see its skills, set before it is synced; admins only",
+    )
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
@@ -117,10 +134,26 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of sources."""
     router = APIRouter(tags=["sources"])
 
+    # Before the routes whose id would take in the rest of this path.
+    @router.put(
+        "/v1/sources/{source_id:path}/groups",
+        response_model=SourceGroups,
+        dependencies=[require_scope(TokenScope.ADMIN)],
+    )
+    def set_source_groups(
+        source_id: SourceId, body: SourceGroups, request: Request
+    ) -> SourceGroups:
+        """Set the groups that see the skills of a source, which may be added later; an empty list
+        stands for those of the settings."""
+        note_object(request, f"{source_id} {' '.join(body.groups)}".strip())
+        backend.set_source_groups(source_id, body.groups)
+        return body
+
     @router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
-    def list_sources() -> Mapping[str, Any]:
-        """List all sources, with their state and number of skills."""
-        return {"sources": _describe_sources(backend, backend.graph.list_sources())}
+    def list_sources(caller: CurrentCaller) -> Mapping[str, Any]:
+        """List the sources, with their state and number of skills."""
+        sources = backend.graph_for(caller.reader).list_sources()
+        return {"sources": _describe_sources(backend, caller, sources)}
 
     @router.post("/v1/sources", status_code=202, dependencies=[require_scope(TokenScope.WRITE)])
     def add_source(
@@ -133,9 +166,16 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         """Add a directory, or as an admin a git repository, or change its options. The source is
         synced now and whenever it changes."""
         note_object(request, f"{source.source_id or ''} {source.url or source.root}".strip())
+        if source.groups is not None:
+            check_scope(caller, TokenScope.ADMIN)
+        if source.source_id is not None:
+            backend.check_visible(caller.reader, source.source_id)
         create_event = _repository_event if source.url else _directory_event
         changed = create_event(backend, caller, source)
         check_source(caller, changed.source_id)
+        if source.groups is not None:
+            # First, so that no skill of it is seen by others in between.
+            backend.set_source_groups(changed.source_id, source.groups)
         accepted = accept_event(backend, caller, changed, key, response)
         return AcceptedSource(id=accepted.id, source_id=changed.source_id)
 
@@ -149,15 +189,16 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     ) -> Accepted:
         """Sync a source now: fetch the repository, or scan the directory."""
         check_source(caller, source_id)
-        _find_source(backend, source_id)
+        _find_source(backend, caller, source_id)
         return accept_event(backend, caller, SourceChanged(source_id=source_id), key, response)
 
     @router.get(
         "/v1/sources/{source_id:path}", response_model=SourceData, response_model_exclude_unset=True
     )
-    def get_source(source_id: str) -> Mapping[str, Any]:
+    def get_source(source_id: str, caller: CurrentCaller) -> Mapping[str, Any]:
         """Show a source."""
-        return _describe_sources(backend, [_find_source(backend, source_id)])[0]
+        found = _find_source(backend, caller, source_id)
+        return _describe_sources(backend, caller, [found])[0]
 
     @router.delete(
         "/v1/sources/{source_id:path}",
@@ -170,7 +211,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         """Remove a source and all its skills. Directories and repositories are not touched; the
         files of uploaded skills are deleted."""
         check_source(caller, source_id)
-        _find_source(backend, source_id)
+        _find_source(backend, caller, source_id)
         return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
 
     return router
@@ -236,21 +277,28 @@ def _check_id_is_free(backend: StoreBackend, source: Source) -> None:
         )
 
 
-def _find_source(backend: StoreBackend, source_id: str) -> Source:
-    source = find_source(backend.graph.list_sources(), source_id)
+def _find_source(backend: StoreBackend, caller: Caller, source_id: str) -> Source:
+    source = find_source(backend.graph_for(caller.reader).list_sources(), source_id)
     if source is None:
         raise NotFoundError(f"no source {source_id!r}")
     return source
 
 
-def _describe_sources(backend: StoreBackend, sources: Sequence[Source]) -> list[dict[str, Any]]:
+def _describe_sources(
+    backend: StoreBackend, caller: Caller, sources: Sequence[Source]
+) -> list[dict[str, Any]]:
     counted = backend.graph.count_states_by_source([source.source_id for source in sources])
     states = (
         *(SkillState.PUBLISHED, SkillState.FAILED),
         *(SkillState.PENDING, SkillState.HELD),
     )
-    return [
+    rows = [
         source_status(source)
         | {state.value: counted[source.source_id].get(state, 0) for state in states}
         for source in sources
     ]
+    if caller.scope is TokenScope.ADMIN:
+        groups = backend.graph.read_access().groups
+        for row in rows:
+            row["groups"] = list(groups.get(row["source_id"], ()))
+    return rows

@@ -90,7 +90,9 @@ def _decode_body(body: bytes, encoding: str, limit: int) -> bytes:
 
 def _report(backend: StoreBackend, caller: Caller, body: bytes) -> LogsAccepted:
     found = read_logs(body)
-    ignored = found.ignored + ActivationReporter(backend, caller.name).report(found.activations)
+    ignored = found.ignored + ActivationReporter(backend, caller.name, caller.reader).report(
+        found.activations
+    )
     if not ignored:
         return LogsAccepted(partial=None)
     return LogsAccepted(

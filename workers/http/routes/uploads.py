@@ -130,6 +130,7 @@ def upload_routes(backend: StoreBackend) -> APIRouter:
         archive_kinds = _get_archive_kinds(request)
         check_source_id(source)
         check_source(caller, source)
+        await run_in_threadpool(backend.check_visible, caller.reader, source)
         # Checked first: a stored upload that cannot be accepted would wait for its deletion.
         await run_in_threadpool(backend.check_capacity, "event")
         if not slots.acquire(blocking=False):
@@ -200,7 +201,7 @@ def _store_upload(
         received.archive_kinds,
         package_id,
     )
-    event = replace_origin(staged.event, received.caller.name)
+    event = replace_origin(staged.event, received.caller.name, received.caller.reader)
     event = event.model_copy(update={**attributes, _LEFT_OUT: staged.left_out})
     backend.accept(event)
     return event

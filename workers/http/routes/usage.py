@@ -54,11 +54,12 @@ class UsageQuery(BaseModel):
             if value is not None
         }
 
-    def to_filter(self, caller: Caller) -> UsageFilter:
-        """Return the filter; raises HTTPException (403) for another owner than the caller."""
+    def to_filter(self, caller: Caller, visible: frozenset[str] | None) -> UsageFilter:
+        """Return the filter, of what the caller may see; raises HTTPException (403) for another
+        owner than the caller."""
         if self.owner is not None and not caller.can_see(self.owner):
             raise HTTPException(403, "the usage of another token needs a token of scope admin")
-        return UsageFilter(self.source, self.skill, self.owner)
+        return UsageFilter(self.source, self.skill, self.owner, visible)
 
 
 class UnansweredQuery(BaseModel):
@@ -76,7 +77,8 @@ class UsageReport(BaseModel):
 
     first, last: the range, UTC. behind: days that are shown as of the last roll-up. owners: for
     admins all, for others the caller. total, days, owners: counters of queries only without a
-    filter of skills. skill_count: number of skills on all pages. next: path of the next page.
+    filter of skills, and if the caller may see all sources. skill_count: number of skills on all
+    pages. next: path of the next page.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -126,21 +128,22 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
     one_at_a_time = threading.Lock()
 
     @contextmanager
-    def open_reader() -> Iterator[UsageReader]:
+    def open_reader(caller: Caller) -> Iterator[UsageReader]:
         """Yield a reader. A report over years of a large library takes seconds of one core, which
         several callers together should not take from queries."""
         if not one_at_a_time.acquire(timeout=_WAIT_SECONDS):
             raise TransientError("other reports of usage are being computed; try again later")
         try:
-            yield UsageReader(backend.settings, backend.outcome_store(), backend.skills)
+            skills = backend.skills.for_reader(caller.reader)
+            yield UsageReader(backend.settings, backend.outcome_store(), skills)
         finally:
             one_at_a_time.release()
 
     @router.get("/v1/usage")
     def get_usage(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> UsageReport:
         """Show how often skills were chosen, sent, used, and helped, over time."""
-        selection = query.to_filter(caller)
-        with open_reader() as reader:
+        selection = query.to_filter(caller, backend.find_visible_sources(caller.reader))
+        with open_reader(caller) as reader:
             data = reader.summarise(query.days, selection)
         page, following = _cut_page("/v1/usage", data["skills"], query, query.filter_params())
         owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
@@ -153,8 +156,8 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
         path: str, read: Callable[[UsageReader, int, UsageFilter], Rows], description: str
     ) -> None:
         def list_found(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
-            selection = query.to_filter(caller)
-            with open_reader() as reader:
+            selection = query.to_filter(caller, backend.find_visible_sources(caller.reader))
+            with open_reader(caller) as reader:
                 found = read(reader, query.days, selection)
             page, following = _cut_page(path, found, query, query.filter_params())
             return FoundSkills(skills=page, total=len(found), next=following)
@@ -180,7 +183,7 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
         """List what was asked and the library has nothing for, grouped by likeness: queries of the
         caller, for admins of all."""
         owner = None if caller.scope is TokenScope.ADMIN else caller.name
-        with open_reader() as reader:
+        with open_reader(caller) as reader:
             data = reader.group_unanswered(query.days, owner)
         params = {"days": str(query.days)}
         page, following = _cut_page("/v1/usage/unanswered", data["groups"], query, params)

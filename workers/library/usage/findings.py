@@ -52,7 +52,7 @@ def list_lost_copies(window: UsageWindow, selection: UsageFilter) -> list[dict[s
         for _, group in selection.select_groups(usage):
             picked |= {skill_id for skill_id, row in group.skills.items() if row[_CHOSEN]}
             for (skill_id, other), count in group.lost.items():
-                if selection.has_skill(skill_id):
+                if selection.has_skill(skill_id) and selection.sees(other):
                     lost.setdefault(skill_id, Counter())[other] += count
     rows = [
         {

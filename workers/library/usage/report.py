@@ -31,17 +31,18 @@ class UsageFilter:
     """Which usage is counted; None counts all.
 
     source, skill: of skills. owner: of the token that asked, and of the one that reported; "" is
-    the user of this machine.
+    the user of this machine. visible: sources whose skills the reader may see.
     """
 
     source: str | None = None
     skill: str | None = None
     owner: str | None = None
+    visible: frozenset[str] | None = None
 
     @property
     def selects_skills(self) -> bool:
         """Whether only some skills are counted; then queries are not, which have several."""
-        return self.source is not None or self.skill is not None
+        return any(one is not None for one in (self.source, self.skill, self.visible))
 
     def select_groups(self, usage: Usage) -> Iterator[tuple[str, GroupUsage]]:
         """The groups to count, each with its owner: of the reporter, who for what was asked is the
@@ -50,9 +51,15 @@ class UsageFilter:
             if self.owner in (None, reporter):
                 yield reporter, group
 
+    def sees(self, skill_id: str) -> bool:
+        """Whether the reader may see a skill."""
+        return self.visible is None or get_source(skill_id) in self.visible
+
     def has_skill(self, skill_id: str) -> bool:
         """Whether a skill is counted."""
         if self.skill is not None and skill_id != self.skill:
+            return False
+        if not self.sees(skill_id):
             return False
         return self.source is None or get_source(skill_id) == self.source
 

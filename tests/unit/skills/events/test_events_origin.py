@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from config.errors import UsageError
+from skills.access import UNRESTRICTED
 from skills.bundle.model import Revision
 from skills.events import (
     EVENT_TYPES,
@@ -53,7 +54,7 @@ def test_an_event_without_an_origin_is_the_users_and_wants_no_answer() -> None:
 def test_the_owner_is_never_the_senders_word() -> None:
     forged = question(owner="admin", replyto=REPLIES, correlationid="7")
     for name in ("ci", ""):
-        accepted = replace_origin(forged, name)
+        accepted = replace_origin(forged, name, UNRESTRICTED)
         assert (accepted.owner, accepted.replyto, accepted.correlationid) == (
             name,
             REPLIES,
@@ -63,10 +64,12 @@ def test_the_owner_is_never_the_senders_word() -> None:
 
 
 def test_what_comes_with_the_event_counts_more() -> None:
-    event = replace_origin(question(replyto=REPLIES, correlationid="7"), "", f"{REPLIES}-2", "8")
+    event = replace_origin(
+        question(replyto=REPLIES, correlationid="7"), "", UNRESTRICTED, f"{REPLIES}-2", "8"
+    )
     assert (event.replyto, event.correlationid) == (f"{REPLIES}-2", "8")
     assert get_trace_id(event) == TRACE
-    assert replace_origin(event, "").id == event.id
+    assert replace_origin(event, "", UNRESTRICTED).id == event.id
 
 
 @pytest.mark.parametrize(
@@ -94,7 +97,7 @@ def test_answers_go_to_reply_names_only(name: str) -> None:
     with pytest.raises(UsageError, match=r"replies cannot go to .*skillbus\.replies\."):
         check_reply_to(name)
     with pytest.raises(UsageError, match="replies cannot go to"):
-        replace_origin(question(), "", name)
+        replace_origin(question(), "", UNRESTRICTED, name)
     with pytest.raises(UsageError, match="replyto"):
         question(replyto=name)
     assert parse_sender(json.dumps({"replyto": name})).reply_to == ""
@@ -103,7 +106,7 @@ def test_answers_go_to_reply_names_only(name: str) -> None:
 @pytest.mark.parametrize(("name", "correlation"), [("a b", ""), ("x" * 101, ""), ("ci", "a\nb")])
 def test_odd_owners_and_correlation_ids_are_refused(name: str, correlation: str) -> None:
     with pytest.raises(UsageError, match=r"(owner|correlationid): "):
-        replace_origin(question(), name, "", correlation)
+        replace_origin(question(), name, UNRESTRICTED, "", correlation)
 
 
 def test_an_answer_says_what_it_answers() -> None:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 
 from config.errors import TransientError
 from config.learning_settings import LearningSettings
-from graph.records import Link
+from graph.records import Link, SourceAccess
 from skills.outcomes.model import OutcomeKind
 from tasks.outcomes.links import report_index
 from tasks.outcomes.links.links_from_use import LinksFromUse
@@ -38,6 +38,10 @@ class Catalog:
     def get_entries(self, skill_ids: Sequence[str]) -> list[Any]:
         """An entry for each."""
         return [SimpleNamespace(skill_id=one, seq=1) for one in skill_ids]
+
+    def read_access(self) -> SourceAccess:
+        """One source, without groups of its own."""
+        return SourceAccess([], {})
 
 
 @pytest.fixture

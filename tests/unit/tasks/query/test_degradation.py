@@ -123,7 +123,6 @@ def test_no_address_and_no_error_text_is_in_the_reasons() -> None:
     assert services.index.get_cached_vectors([]) == {}
     assert services.graph.get_adjacency([], 1) == {}
     assert services.graph.get_links_among([]) == []
-    assert services.graph.list_sources() == []
     reasons = context.degradations.reasons
     assert len(reasons) == 5
     assert not any(ADDRESS.search(reason) for reason in reasons), reasons

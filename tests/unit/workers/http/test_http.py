@@ -144,7 +144,7 @@ def test_settings_are_shown_to_the_local_user_alone(tokens: TokenStore, tmp_path
         settings=Settings(home=tmp_path),
         journal=None,
         skills=None,
-        graph=SimpleNamespace(list_sources=refuse),
+        graph_for=lambda reader: SimpleNamespace(list_sources=refuse),
     )
     secret = tokens.add("ci", TokenScope.ADMIN)
 
@@ -176,7 +176,7 @@ def test_a_failed_server_is_named_in_the_log_and_to_the_local_user_alone(
     backend: Any = SimpleNamespace(
         settings=Settings(home=tmp_path),
         journal=None,
-        graph=SimpleNamespace(list_sources=fail),
+        graph_for=lambda reader: SimpleNamespace(list_sources=fail),
         skills=None,
     )
     headers = {"Authorization": f"Bearer {tokens.add('ci', TokenScope.READ)}"}

@@ -38,6 +38,7 @@ def backend(settings: Settings) -> SimpleNamespace:
         graph=SimpleNamespace(list_sources=list),
         accept=lambda event: event.id,
         check_capacity=lambda kind: None,
+        check_visible=lambda reader, source_id: None,
     )
 
 
@@ -98,6 +99,7 @@ def test_an_upload_that_is_sent_again_is_the_same_job_over_restarts(settings: Se
             graph=SimpleNamespace(list_sources=list),
             accept=lambda event: journal.add_job(event, "event"),
             check_capacity=lambda kind: None,
+            check_visible=lambda reader, source_id: None,
         )
         transport = httpx.ASGITransport(create_gateway(backend))
         client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")

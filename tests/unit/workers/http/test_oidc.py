@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 
 from config.errors import MisconfiguredError, TransientError
 from config.inbound_settings import OidcSettings
+from skills.access import UNRESTRICTED, Reader
 from tests.support.servers.issuer import AUDIENCE, Issuer, issuing, make_key, public_jwk, public_pem
 from workers.http.authentication import Caller
 from workers.http.oidc.keys import KeyCache, VerificationKey, load_keys, parse_keys
@@ -68,7 +69,7 @@ def authenticate(settings: OidcSettings, *tokens: str) -> list[Caller | None]:
 def test_a_valid_token_is_its_subject(running: Issuer, key_id: str, algorithm: str) -> None:
     token = running.token(key_id, algorithm, groups=["writers", "other"], aud=["x", AUDIENCE])
     assert authenticate(make_settings(running), token) == [
-        Caller("oidc:ana@example.org", TokenScope.WRITE)
+        Caller("oidc:ana@example.org", TokenScope.WRITE, groups=frozenset({"writers", "other"}))
     ]
 
 
@@ -330,7 +331,17 @@ def test_values_of_the_claim_grant_scopes_and_sources(
     running: Issuer, groups: Any, scope: TokenScope, sources: set[str] | None
 ) -> None:
     caller = make_caller(make_settings(running), {"sub": "x", "groups": groups})
-    assert caller == Caller("oidc:x", scope, None if sources is None else frozenset(sources))
+    limited = None if sources is None else frozenset(sources)
+    own = frozenset(groups.split() if isinstance(groups, str) else groups)
+    assert caller == Caller("oidc:x", scope, limited, own)
+
+
+def test_all_values_that_can_be_groups_are_those_with_which_a_token_reads(running: Issuer) -> None:
+    claims = {"sub": "x", "groups": ["readers", "finance", "not a group", "*", "", "x" * 101]}
+    caller = make_caller(make_settings(running), claims)
+    assert caller.reader == Reader.of(["readers", "finance"])
+    admin = make_caller(make_settings(running), {"sub": "x", "groups": ["admins"]})
+    assert admin.reader == UNRESTRICTED
 
 
 def test_a_token_without_a_known_value_grants_nothing(running: Issuer) -> None:
@@ -353,7 +364,7 @@ def test_a_name_can_own_events_and_is_no_name_of_a_token(subject: str) -> None:
     from skills.events import GATEWAY_SOURCE, QueryAsked, new_event, replace_origin
 
     name = make_name(subject)
-    event = replace_origin(new_event(QueryAsked(task="x"), GATEWAY_SOURCE), name)
+    event = replace_origin(new_event(QueryAsked(task="x"), GATEWAY_SOURCE), name, UNRESTRICTED)
     assert event.owner == name
     assert ":" in name  # tokens have none in theirs
 

@@ -15,6 +15,7 @@ from mcp import Client
 
 from config.errors import MisconfiguredError, TransientError
 from config.settings import Settings
+from skills.access import UNRESTRICTED, Reader
 from skills.events import QueryAsked
 from tests.support.servers.mcp import text_of
 from workers.backend.factory import open_skill_reader
@@ -33,7 +34,9 @@ class SlowBackend:
         self.open: list[str] = []
         self.begun = threading.Event()
 
-    def submit_query(self, request: QueryAsked, origin: str, owner: str = "") -> str:
+    def submit_query(
+        self, request: QueryAsked, origin: str, owner: str = "", reader: Reader = UNRESTRICTED
+    ) -> str:
         self.begun.set()
         time.sleep(self.seconds)
         self.open.append(f"{owner}: {request.task}")
@@ -60,7 +63,7 @@ def test_who_leaves_before_or_after_it_is_accepted(seconds: float) -> None:
 
     async def ask() -> None:
         await QueryRunner(_in_thread, 60.0, report_progress).run(
-            backend, QueryAsked(task="x"), "ada"
+            backend, QueryAsked(task="x"), "ada", UNRESTRICTED
         )
 
     async def leave() -> None:
@@ -84,7 +87,7 @@ def test_a_query_that_is_not_answered_in_time_is_ended() -> None:
     async def wait() -> None:
         with pytest.raises(TransientError, match="no answer within"):
             await QueryRunner(_in_thread, 0.05, report_progress).run(
-                backend, QueryAsked(task="x"), ""
+                backend, QueryAsked(task="x"), "", UNRESTRICTED
             )
 
     anyio.run(wait)
@@ -111,7 +114,7 @@ def test_a_query_that_ends_while_it_is_cancelled_is_answered() -> None:
 
     async def ask() -> QueryStatus:
         return await QueryRunner(_in_thread, 0.05, report_progress).run(
-            LateBackend(), QueryAsked(task="x"), ""
+            LateBackend(), QueryAsked(task="x"), "", UNRESTRICTED
         )
 
     assert anyio.run(ask).state == "done"

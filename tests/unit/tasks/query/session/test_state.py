@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from config.errors import TransientError, UsageError
 from config.learning_settings import SessionSettings
 from config.settings import Settings
+from skills.access import UNRESTRICTED
 from skills.events import QueryAsked
 from skills.outcomes.model import AnsweredQuery, AnsweredSkill, Outcome, OutcomeKind, Reporter
 from skills.record import RevisionKey
@@ -67,7 +68,9 @@ def load(
 ) -> SessionState:
     services = cast(Any, SimpleNamespace(settings=Settings(), outcomes=store))
     query = QueryAsked(**{"task": "bake", "session": "s"} | request)
-    return load_session(services, Asker(owner, asked), query, query_id, Degradations())
+    return load_session(
+        services, Asker(owner, asked, UNRESTRICTED), query, query_id, Degradations()
+    )
 
 
 def test_lines_of_a_revision_add_up_over_queries() -> None:
@@ -192,7 +195,7 @@ def test_a_store_that_is_away_costs_the_session_alone() -> None:
     degradations = Degradations()
     services = cast(Any, SimpleNamespace(settings=Settings(), outcomes=BrokenStore()))
     query = QueryAsked(task="bake", session="s")
-    state = load_session(services, Asker("", 1.0), query, "q", degradations)
+    state = load_session(services, Asker("", 1.0, UNRESTRICTED), query, "q", degradations)
     assert state is NO_SESSION
     assert "may be sent again" in degradations.reasons[0]
     with pytest.raises(TransientError):

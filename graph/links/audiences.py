@@ -1,0 +1,59 @@
+"""Audiences: sources that the same readers see.
+
+A skill keeps its best few links of a type to each audience. What a reader may not see then takes no
+place from what it may: the links that it sees are those of a library without the rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from skills.skill_policy import get_source_id
+
+
+class Audiences:
+    """The audience of each skill: the groups of its source, "" for those of the settings.
+
+    groups: as of `SourceAccess`.
+    """
+
+    def __init__(self, groups: Mapping[str, Sequence[str]]) -> None:
+        self._by_source = {
+            source_id: " ".join(sorted(names)) for source_id, names in groups.items()
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Audiences) and self._by_source == other._by_source
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._by_source.items()))
+
+    def __bool__(self) -> bool:
+        """Whether there may be more than one."""
+        return bool(self._by_source)
+
+    def of(self, skill_id: str) -> str:
+        """The audience of a skill."""
+        return self._by_source.get(get_source_id(skill_id), "") if self._by_source else ""
+
+    def split(self, skill_ids: Sequence[str]) -> Iterator[list[int]]:
+        """The places of the skills of each audience that has some."""
+        if not self._by_source:
+            if skill_ids:
+                yield list(range(len(skill_ids)))
+            return
+        places: dict[str, list[int]] = {}
+        for place, skill_id in enumerate(skill_ids):
+            places.setdefault(self.of(skill_id), []).append(place)
+        yield from places.values()
+
+    def digest(self) -> str:
+        """What distinguishes these audiences from others, "" while there is one."""
+        if not self._by_source:
+            return ""
+        return hashlib.sha256(json.dumps(sorted(self._by_source.items())).encode()).hexdigest()[:16]
+
+
+ONE_AUDIENCE = Audiences({})

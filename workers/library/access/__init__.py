@@ -1,0 +1,1 @@
+"""Which sources a reader may see, and which directories may become sources."""

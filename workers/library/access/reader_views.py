@@ -1,0 +1,85 @@
+"""The stores of a backend as one reader sees them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from config.errors import NotFoundError, UsageError
+from config.settings import Settings
+from graph.protocol import SkillGraph
+from graph.visible_graph import VisibleGraph, find_visible_sources, restrict_graph
+from search.protocol import SearchIndex
+from search.review_store import ReviewStore
+from search.revision_history import RevisionHistory
+from search.visible_index import VisibleHistory, VisibleIndex
+from skills.access import Reader, parse_groups
+from skills.events.requests import SourceId
+from workers.library.revisions import RevisionReader
+
+_SOURCE_ID: TypeAdapter[str] = TypeAdapter(SourceId)
+
+
+class ReaderViews(ABC):
+    """The part of a backend with stores that knows who may see what."""
+
+    settings: Settings
+    graph: SkillGraph
+
+    @abstractmethod
+    def search_index(self) -> SearchIndex:
+        """The search index, for reading revisions."""
+
+    @abstractmethod
+    def history_store(self) -> RevisionHistory:
+        """Superseded revisions of skills."""
+
+    @abstractmethod
+    def review_store(self) -> ReviewStore:
+        """What people decided about skills."""
+
+    def find_visible_sources(self, reader: Reader) -> frozenset[str] | None:
+        """The sources whose skills a reader may see now, None for all."""
+        if reader.sees_everything:
+            return None
+        default_groups = self.settings.access.default_groups
+        return find_visible_sources(self.graph.read_access(), reader, default_groups)
+
+    def check_visible(self, reader: Reader, source_id: str) -> None:
+        """Raise NotFoundError unless a reader may see the skills of a source, or would if it was
+        there."""
+        if reader.sees_everything:
+            return
+        groups = self.graph.read_access().groups
+        if not reader.shares(groups.get(source_id, self.settings.access.default_groups)):
+            raise NotFoundError(f"no source {source_id!r}")
+
+    def graph_for(self, reader: Reader) -> SkillGraph:
+        """The catalog for reading, as a reader sees it now."""
+        return restrict_graph(self.graph, reader, self.settings.access.default_groups)
+
+    def revisions_for(self, reader: Reader) -> RevisionReader:
+        """Reads and compares the revisions that a reader may see now."""
+        graph, index, history = self.graph, self.search_index(), self.history_store()
+        visible = self.find_visible_sources(reader)
+        if visible is not None:
+            # They have the methods that read.
+            graph = cast(SkillGraph, VisibleGraph(graph, visible))
+            index = cast(SearchIndex, VisibleIndex(index, visible))
+            history = cast(RevisionHistory, VisibleHistory(history, visible))
+        return RevisionReader(self.settings, graph, index, history, self.review_store())
+
+    def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
+        """See `Backend`."""
+        self.graph.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
+
+
+def check_new_source_id(source_id: str) -> str:
+    """`source_id`; raises UsageError if no source can have it."""
+    try:
+        return _SOURCE_ID.validate_python(source_id)
+    except ValidationError:
+        raise UsageError(f"{source_id!r} cannot be a source id: no spaces, colons or @") from None
