@@ -325,6 +325,10 @@ def drive_requests(
     once(("POST", "/v1/sources"), json=spare, scope="read", outcome="refused", status=403)
     wait_for(lambda: "spare:soldering" in skillbus.skills())
     once(("POST", "/v1/sources/{source_id}"), "spare", path="/v1/sources/spare")
+    path, body = "/v1/sources/spare/groups", {"groups": ["hr"]}
+    route = ("PUT", "/v1/sources/{source_id}/groups")
+    once(route, "spare hr", path=path, json=body, scope="admin", status=200)
+    once(route, "spare", path=path, json={"groups": []}, scope="admin", status=200)
     once(("DELETE", "/v1/sources/{source_id}"), "spare", path="/v1/sources/spare")
     event = {
         "specversion": "1.0",
