@@ -256,6 +256,9 @@ def is_published(skillbus: Skillbus, skill_id: str) -> bool:
     return skillbus.skills().get(skill_id, {}).get("state") == "published"
 
 
+SET_GROUPS = ("PUT", "/v1/sources/{source_id}/groups")
+
+
 def drive_requests(
     skillbus: Skillbus, client: httpx.Client, secrets: dict[str, str], base: Path
 ) -> set[tuple[str, str]]:
@@ -325,10 +328,8 @@ def drive_requests(
     once(("POST", "/v1/sources"), json=spare, scope="read", outcome="refused", status=403)
     wait_for(lambda: "spare:soldering" in skillbus.skills())
     once(("POST", "/v1/sources/{source_id}"), "spare", path="/v1/sources/spare")
-    path, body = "/v1/sources/spare/groups", {"groups": ["hr"]}
-    route = ("PUT", "/v1/sources/{source_id}/groups")
-    once(route, "spare hr", path=path, json=body, scope="admin", status=200)
-    once(route, "spare", path=path, json={"groups": []}, scope="admin", status=200)
+    groups = {"path": "/v1/sources/spare/groups", "json": {"groups": ["everyone"]}}
+    once(SET_GROUPS, "spare everyone", scope="admin", status=200, **groups)
     once(("DELETE", "/v1/sources/{source_id}"), "spare", path="/v1/sources/spare")
     event = {
         "specversion": "1.0",
