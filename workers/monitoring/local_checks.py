@@ -108,7 +108,7 @@ def check_reviews(settings: Settings) -> str:
     """What waits for a person."""
     with open_review_lister(settings) as lister:
         counts = lister.count()
-    waiting = f"{counts['withheld']} withheld skills and {counts['updates']} updates wait"
+    waiting = f"waiting: {counts['withheld']} withheld, {counts['updates']} updates"
     hint = "; see `skillbus review list`" if counts["withheld"] or counts["updates"] else ""
     return waiting + hint
 

@@ -90,7 +90,7 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
             _line("links", f"{report['links']} ({report['unlinked']} skills to link)"),
         ]
     if (reviews := report.get("reviews")) and (reviews["withheld"] or reviews["updates"]):
-        what = f"{reviews['withheld']} withheld skills, {reviews['updates']} updates wait"
+        what = f"waiting: {reviews['withheld']} withheld, {reviews['updates']} updates"
         lines.append(_line("reviews", f"{what}; see `skillbus review list`"))
     if report["open_events"] is not None:
         oldest = max(report["oldest_event_seconds"], report["oldest_query_seconds"])
