@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from graph.protocol import Catalog
+from graph.protocol import Catalog, SkillGraph
 from graph.records import CatalogEntry, EntryCount, EntryFilter, SkillState
 from graph.visible_graph import VisibleGraph
 from search.protocol import Filters, LexicalSearch, SearchIndex
@@ -97,7 +97,7 @@ class LibrarySearch:
 
     def __init__(
         self,
-        get_stores: Callable[[], tuple[Catalog, SearchIndex]],
+        get_stores: Callable[[], tuple[SkillGraph, SearchIndex]],
         get_policy: Callable[[], EntryPolicy],
     ) -> None:
         self._get_stores = get_stores
