@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help install install-light demo test unit check docs bench quality quality-page crash soak schemas stack-up stack-down stack-status lock clean
+.PHONY: help install install-light demo test console-test unit check docs bench quality quality-page crash soak schemas stack-up stack-down stack-status lock clean
 
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -51,6 +51,9 @@ unit: $(INSTALLED)  ## Unit tests: no servers, no network, under a minute
 test: check  ## Checks, then the whole test suite
 	@$(BIN)/python -m deploy.stack fetch || echo "Tests that need these servers are skipped."
 	$(BIN)/python -m pytest $(PARALLEL)
+
+console-test: $(INSTALLED)  ## Tests of the web console in Chromium; part of `make test`
+	$(BIN)/python -m pytest tests/console $(PARALLEL)
 
 check: $(INSTALLED)  ## Style, types, imports, dependencies, published schemas, links of the docs
 	$(BIN)/ruff check

@@ -69,6 +69,13 @@ class GatewaySettings(SettingsGroup):
         1_000, ge=1, description="open connections; further ones get status 503"
     )
     streams: int = Field(200, ge=1, description="open event streams")
+    console: bool = Field(True, description="whether the web console is served at `/console`")
+    console_key_file: Path | None = Field(
+        None,
+        description="file with the key of the console's session cookies, 32 bytes as URL-safe "
+        "base64; gateways behind one name need the same; unset: `console.key` beside the file of "
+        "tokens, made on first use",
+    )
 
     @field_validator("proxies")
     @classmethod

@@ -88,6 +88,10 @@ def show(demo: Demo) -> None:
         serving.send_signal(signal.SIGTERM)
         serving.wait(timeout=60)
     demo.say("That was all. The temporary home and the copy of the skills are gone now.")
+    demo.say(
+        "Look at a library of yours in a browser: `skillbus sync FOLDER`, then "
+        "`skillbus serve --listen 127.0.0.1:8765`\n# and open http://127.0.0.1:8765/console"
+    )
 
 
 def answers(demo: Demo) -> None:

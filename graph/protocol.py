@@ -17,6 +17,7 @@ from graph.records import (
     CatalogChanges,
     CatalogEntry,
     DismissedLink,
+    EntryCount,
     EntryFilter,
     Link,
     LinkFeatures,
@@ -99,8 +100,15 @@ class Catalog(Protocol):
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
         """The first `limit` entries that match and whose skill_id sorts after `after`, by it.
 
-        The cost depends on `limit`, not on how many entries come before or after; with
-        `above_level` also on how many are passed over.
+        The cost depends on `limit`, not on how many entries come before or after; with a language,
+        licence or level, also on how many are passed over.
+        """
+        ...
+
+    def count_entries(self) -> list[EntryCount]:
+        """How many entries there are of each source, state, language, licence and safety level.
+
+        The cost depends on the size of the library.
         """
         ...
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from graph.skill_names import normalise_name
 from skills.judgement import Judgement
 from skills.record import RevisionKey
 
@@ -145,14 +146,18 @@ class SafetyRecord(NamedTuple):
 class EntryFilter:
     """Which entries `Catalog.list_entries` returns: those that match all fields; None matches any.
 
-    name: compared without regard to case and separators. above_level: only published skills with a
-    higher scanner level or a second opinion; not together with state or name.
+    name: compared without regard to case and separators. safety_level: the least, as the scanner
+    found it. above_level: only published skills with a higher scanner level or a second opinion;
+    not together with state, name, language, licence or safety_level.
     """
 
     source_id: str | None = None
     state: SkillState | None = None
     name: str | None = None
     above_level: int | None = None
+    language: str | None = None
+    licence: str | None = None
+    safety_level: int | None = None
 
     def id_range(self, after: str = "") -> tuple[str, str]:
         """The exclusive bounds of the skill_ids that match and sort after `after`.
@@ -162,6 +167,32 @@ class EntryFilter:
         if self.source_id is None:
             return after, _AFTER_EVERY_ID
         return max(after, f"{self.source_id}:"), f"{self.source_id};"
+
+    def to_parameters(self, after: str, limit: int) -> dict[str, object]:
+        """The parameters of the statements that list entries."""
+        first, end = self.id_range(after)
+        return {
+            "after": first,
+            "end": end,
+            "limit": limit,
+            "state": None if self.state is None else self.state.value,
+            "language": self.language,
+            "licence": self.licence,
+            "safety_level": self.safety_level,
+            "level": self.above_level,
+            "name_key": None if self.name is None else normalise_name(self.name),
+        }
+
+
+class EntryCount(NamedTuple):
+    """How many entries have these values, fields as in `CatalogEntry`: the number `entries`."""
+
+    source_id: str
+    state: SkillState
+    language: str
+    licence: str
+    safety_level: int
+    entries: int
 
 
 _AFTER_EVERY_ID = "\U0010ffff" * 201

@@ -20,6 +20,9 @@ from skills.record import ParsedSkill, RevisionKey
 TEXT_FIELDS = ("name", "description", "headings", "prose", "code")
 """The token fields of a skill's own text."""
 
+PREFIX_FIELDS = ("name", "description")
+"""The fields in which a `LexicalSearch` finds terms by their beginning."""
+
 FIELDS = (*TEXT_FIELDS, "completed")
 """All token fields, in the order of every per-field array.
 
@@ -138,13 +141,15 @@ class LexicalSearch:
     """The arguments of `SearchIndex.search_lexical`, for `search_many`.
 
     completed: searches the field `completed` alone; `terms` are tagged by
-    `search.completed_terms.tag_terms`.
+    `search.completed_terms.tag_terms`. prefix: an unfinished word, lower-case letters and digits; a
+    hit may also have a term that begins with it in its name or description.
     """
 
     terms: Mapping[str, float]
     limit: int
     filters: Filters
     completed: bool = False
+    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,11 +83,17 @@ ORDER BY skill_id;
 FROM skills WHERE source_id = :source_id ORDER BY skill_id;
 
 -- name: list_entries
-FROM skills WHERE skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT :limit;
+FROM skills WHERE skill_id > :after AND skill_id < :end
+    AND (:language IS NULL OR language = :language) AND (:licence IS NULL OR licence = :licence)
+    AND (:safety_level IS NULL OR safety_level >= :safety_level)
+ORDER BY skill_id LIMIT :limit;
 
 -- name: list_entries_in_state
 FROM skills INDEXED BY skills_by_state
-WHERE state = :state AND skill_id > :after AND skill_id < :end ORDER BY skill_id LIMIT :limit;
+WHERE state = :state AND skill_id > :after AND skill_id < :end
+    AND (:language IS NULL OR language = :language) AND (:licence IS NULL OR licence = :licence)
+    AND (:safety_level IS NULL OR safety_level >= :safety_level)
+ORDER BY skill_id LIMIT :limit;
 
 -- name: list_entries_above_level
 FROM skills INDEXED BY skills_by_state
@@ -99,7 +105,15 @@ ORDER BY skill_id LIMIT :limit;
 FROM skills INDEXED BY skills_by_name
 WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end
     AND (:state IS NULL OR state = :state)
+    AND (:language IS NULL OR language = :language) AND (:licence IS NULL OR licence = :licence)
+    AND (:safety_level IS NULL OR safety_level >= :safety_level)
 ORDER BY +skill_id LIMIT :limit;
+
+-- name: count_entries
+-- One key to sort by takes a sixth of the time of five.
+SELECT source_id, state, language, licence, safety_level, count(*) FROM skills
+GROUP BY source_id || char(0) || state || char(0) || language || char(0) || licence || char(0)
+    || safety_level;
 
 -- name: count_states_by_source
 SELECT asked.value, known.value, (

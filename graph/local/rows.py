@@ -11,6 +11,7 @@ from graph.feature_codec import unpack_mentions, unpack_vector
 from graph.records import (
     Adjacency,
     CatalogEntry,
+    EntryCount,
     Link,
     LinkFeatures,
     LinkType,
@@ -45,6 +46,11 @@ def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
     values[15], values[16] = bool(values[15]), bool(values[16])
     values[19] = judgements_from_json(values[19])
     return CatalogEntry(*values)
+
+
+def count_from_row(row: tuple[Any, ...]) -> EntryCount:
+    """A row of the statement `count_entries`."""
+    return EntryCount(row[0], SkillState(row[1]), *row[2:])
 
 
 def link_from_row(row: Iterable[Any]) -> Link:

@@ -18,6 +18,7 @@ from graph.local.link_state import SqliteLinkState
 from graph.local.publish import Transaction, publish, replace_links, save_judgements, withdraw
 from graph.local.rows import (
     ENTRY_COLUMNS,
+    count_from_row,
     entry_from_row,
     features_from_row,
     link_from_row,
@@ -28,6 +29,7 @@ from graph.protocol import SkillGraph
 from graph.records import (
     CatalogChanges,
     CatalogEntry,
+    EntryCount,
     EntryFilter,
     Link,
     LinkFeatures,
@@ -106,19 +108,18 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        first, end = selection.id_range(after)
-        wanted: dict[str, object] = {"after": first, "end": end, "limit": limit}
-        if selection.state is not None:
-            wanted["state"] = selection.state.value
+        wanted = selection.to_parameters(after, limit)
         if selection.name is not None:
-            named = {"name_key": normalise_name(selection.name), "state": None}
-            return self._entries("list_entries_by_name", named | wanted)
+            return self._entries("list_entries_by_name", wanted)
         if selection.above_level is not None:
-            wanted["level"] = selection.above_level
             return self._entries("list_entries_above_level", wanted)
-        return self._entries(
-            "list_entries" if selection.state is None else "list_entries_in_state", wanted
-        )
+        name = "list_entries" if selection.state is None else "list_entries_in_state"
+        return self._entries(name, wanted)
+
+    @override
+    def count_entries(self) -> list[EntryCount]:
+        with self._database.read() as db:
+            return [count_from_row(row) for row in db.execute(self._sql["count_entries"])]
 
     @override
     def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 from typing_extensions import override
 
@@ -20,6 +19,7 @@ from graph.protocol import Catalog
 from graph.records import (
     CatalogChanges,
     CatalogEntry,
+    EntryCount,
     EntryFilter,
     Publication,
     SafetyRecord,
@@ -28,7 +28,6 @@ from graph.records import (
     SourceAccess,
     complete_counts,
 )
-from graph.skill_names import normalise_name
 from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
 
@@ -146,20 +145,22 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        first, end = selection.id_range(after)
-        state = None if selection.state is None else selection.state.value
-        wanted: dict[str, Any] = {"after": first, "end": end, "limit": limit, "state": state}
+        wanted = selection.to_parameters(after, limit)
         if selection.name is not None:
-            name_key = normalise_name(selection.name)
-            rows = self._read("list_entries_by_name", name_key=name_key, **wanted)
+            rows = self._read("list_entries_by_name", **wanted)
         elif selection.above_level is not None:
-            wanted["level"] = selection.above_level
             rows = self._read("list_entries_above_level", **wanted)
         else:
             rows = self._read(
-                "list_entries" if state is None else "list_entries_in_state", **wanted
+                "list_entries" if selection.state is None else "list_entries_in_state", **wanted
             )
         return entries_from_rows(rows[0][0])
+
+    @override
+    def count_entries(self) -> list[EntryCount]:
+        return [
+            EntryCount(row[0], SkillState(row[1]), *row[2:]) for row in self._read("count_entries")
+        ]
 
     @override
     def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:

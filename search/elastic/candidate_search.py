@@ -22,6 +22,7 @@ from search.elastic.document_reader import MAX_HITS, DocumentReader
 from search.elastic.index_sets import IndexSet
 from search.protocol import (
     FILTER_NAMES,
+    PREFIX_FIELDS,
     TEXT_FIELDS,
     Filters,
     Hit,
@@ -168,6 +169,11 @@ def _lexical_query(one: LexicalSearch) -> dict[str, Any] | None:
         for term, weight in one.terms.items()
         if term and term != EMPTY_FIELD_TERM and weight > 0
         for field, field_weight in fields.items()
+    ]
+    clauses += [
+        {"prefix": {field: {"value": one.prefix, "boost": fields[field]}}}
+        for field in PREFIX_FIELDS
+        if one.prefix
     ]
     if not clauses:  # a bool query without clauses matches everything
         return None

@@ -226,7 +226,8 @@ class LocalSearchIndex(SearchIndex):
             ]
         if one.completed:
             return self._to_hits(self._completed.search(one.terms, one.limit, one.filters))
-        return self.search_lexical(one.terms, one.limit, one.filters)
+        found = self._engine.search(one.terms, one.limit, one.filters, one.prefix)
+        return self._to_hits(found)
 
     # -- reading
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import PermanentError, TransientError
-from search.protocol import FILTER_NAMES, TEXT_FIELDS, Filters
+from search.protocol import FILTER_NAMES, PREFIX_FIELDS, TEXT_FIELDS, Filters
 from search.scoring.weights import FIELD_BOOSTS
 
 MAX_QUERY_TERMS = 60
@@ -126,13 +127,16 @@ class TantivyEngine:
         return (folder / "meta.json").exists()
 
     def search(
-        self, terms: Mapping[str, float], limit: int, filters: Filters
+        self, terms: Mapping[str, float], limit: int, filters: Filters, prefix: str = ""
     ) -> list[tuple[int, float]]:
-        """Return (number, score) of the best documents with any of the terms, best first."""
+        """Return (number, score) of the best documents with any of the terms, best first.
+
+        prefix: see `LexicalSearch`.
+        """
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()
-            query = self._query(searcher, terms, filters)
+            query = self._query(searcher, terms, filters, prefix)
             if query is None or limit < 1:
                 return []
             found = searcher.search(query, limit, count=False).hits
@@ -158,7 +162,9 @@ class TantivyEngine:
             searcher = self._index.searcher()
             return [number for number in numbers if not searcher.doc_freq("row", str(number))]
 
-    def _query(self, searcher: Any, terms: Mapping[str, float], filters: Filters) -> Any:
+    def _query(
+        self, searcher: Any, terms: Mapping[str, float], filters: Filters, prefix: str
+    ) -> Any:
         query_type, must, should = (
             self._tantivy.Query,
             self._tantivy.Occur.Must,
@@ -169,6 +175,9 @@ class TantivyEngine:
             for name, field_weight in self._boosts.items():
                 match = query_type.term_query(self._schema, name, term, "freq")
                 clauses.append((should, query_type.boost_query(match, weight * field_weight)))
+        for name in PREFIX_FIELDS if prefix else ():
+            match = query_type.regex_query(self._schema, name, f"{re.escape(prefix)}.*")
+            clauses.append((should, query_type.boost_query(match, self._boosts[name])))
         if not clauses:
             return None
         query = query_type.boolean_query(clauses)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Iterator
 from itertools import accumulate
 
 _FLAG = "\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f"
@@ -98,20 +99,28 @@ def show_invisible(text: str) -> str:
     return _INVISIBLE_RUN.sub(_note_hidden, text)
 
 
+def find_invisible(text: str) -> Iterator[tuple[int, int]]:
+    """The start and end of each run of characters that `show_invisible` replaces."""
+    return (run.span() for run in _INVISIBLE_RUN.finditer(text) if not _is_needed(run))
+
+
 def _note_hidden(run: re.Match[str]) -> str:
+    return run.group() if _is_needed(run) else f"[hidden characters: {len(run.group())}]"
+
+
+def _is_needed(run: re.Match[str]) -> bool:
+    """Whether invisible characters are part of a visible one: a flag, an emoji, joined letters."""
     hidden, text = run.group(), run.string
     if hidden[0] == "\U0001f3f4":
-        return hidden
+        return True
     before, after = text[run.start() - 1 : run.start()], text[run.end() : run.end() + 1]
     joined = len(hidden) <= 2 and _JOINERS.issuperset(hidden)
-    if (
+    return (
         joined
-        and before
+        and bool(before)
         and not before.isascii()
         and (not after.isascii() or hidden[-1] > "\ufe00")
-    ):
-        return hidden
-    return f"[hidden characters: {len(hidden)}]"
+    )
 
 
 def _escape_tags(text: str) -> str:

@@ -262,6 +262,21 @@ class TestSearching:
         assert found[2] == index.search_vectors(vector, 1, 5, ANY)
         assert index.search_many([]) == []
 
+    def test_an_unfinished_word_is_found_in_names_and_descriptions(
+        self, index: SearchIndex
+    ) -> None:
+        index.add([document("tide-tables"), document("kiln-firing", "Titanium glazes.")])
+
+        def find(prefix: str, *words: str, filters: Filters = ANY) -> list[str]:
+            one = LexicalSearch(dict.fromkeys(words, 1.0), 10, filters, prefix=prefix)
+            return [hit.key.skill_id for hit in index.search_many([one])[0]]
+
+        assert find("ti") == find("tid") == ["home:tide-tables"]
+        assert find("titan") == []  # only in its text
+        assert sorted(find("ti", "kiln")) == ["home:kiln-firing", "home:tide-tables"]
+        assert find("ti", filters=Filters(source=("away",))) == []
+        assert find("") == []
+
     def test_a_zero_vector_is_no_ones_neighbour(self, index: SearchIndex) -> None:
         unknown, partly = document("loom"), document("kiln")
         unknown.vectors[:] = 0.0

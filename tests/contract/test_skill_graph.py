@@ -13,6 +13,7 @@ import pytest
 from config.errors import UsageError
 from graph.protocol import SkillGraph
 from graph.records import (
+    EntryCount,
     EntryFilter,
     Link,
     LinkType,
@@ -455,6 +456,31 @@ class SkillGraphContract:
         assert walked(graph, EntryFilter(above_level=0), 2) == ["lib:b", "lib:c", "lib:d", "lib:e"]
         assert walked(graph, EntryFilter("lib", above_level=2), 1) == ["lib:d", "lib:e"]
         assert walked(graph, EntryFilter("other", above_level=0), 1) == []
+
+    def test_entries_by_language_licence_and_level(self, graph: SkillGraph) -> None:
+        kinds = [("a", "en", "MIT", 0), ("b", "zh", "MIT", 2), ("c", "en", "", 3)]
+        graph.publish(
+            [
+                replace(
+                    publication(path, 1), language=language, licence=licence, safety_level=level
+                )
+                for path, language, licence, level in kinds
+            ]
+        )
+        graph.record_failures([(key("d", 2), "lib", "d", "no text")])
+        assert walked(graph, EntryFilter(language="en"), 1) == ["lib:a", "lib:c"]
+        assert walked(graph, EntryFilter(licence="MIT", language="zh"), 1) == ["lib:b"]
+        assert walked(graph, EntryFilter(licence="MIT", name="a"), 1) == ["lib:a"]
+        risky = EntryFilter(state=SkillState.PUBLISHED, safety_level=2)
+        assert walked(graph, risky, 1) == ["lib:b", "lib:c"]
+        assert sorted(graph.count_entries()) == sorted(
+            [
+                EntryCount("lib", SkillState.PUBLISHED, "en", "MIT", 0, 1),
+                EntryCount("lib", SkillState.PUBLISHED, "zh", "MIT", 2, 1),
+                EntryCount("lib", SkillState.PUBLISHED, "en", "", 3, 1),
+                EntryCount("lib", SkillState.FAILED, "", "", 0, 1),
+            ]
+        )
 
     def test_states_of_sources(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 1), publication("a", 1, source="li")])

@@ -54,6 +54,19 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
 }
 """By method and path. Queries change nothing."""
 
+CONSOLE_FORMS: dict[str, ChangingRoute] = {
+    "/console/actions/outcomes/report": ChangingRoute("outcomes.report"),
+    "/console/actions/skills/remove": ChangingRoute("skills.remove"),
+    "/console/actions/pins/add": ChangingRoute("pins.add"),
+    "/console/actions/pins/remove": ChangingRoute("pins.remove"),
+    "/console/actions/links/dismiss": ChangingRoute("links.dismiss"),
+    "/console/actions/links/restore": ChangingRoute("links.restore"),
+    "/console/actions/sources/refresh": ChangingRoute("sources.refresh"),
+    "/console/actions/letters/retry": ChangingRoute("dead.retry"),
+    "/console/actions/letters/discard": ChangingRoute("dead.discard"),
+}
+"""Forms of the console that change something, by path. They note their object."""
+
 UNCHANGING_ROUTES = {
     ("POST", "/v1/queries"),
     ("DELETE", "/v1/queries/{query_id}"),
@@ -107,8 +120,10 @@ class RequestRecorder:
 
     def _find_route(self) -> ChangingRoute | None:
         matched = self._scope.get("route")
-        path = getattr(matched, "path_format", "")
-        return CHANGING_ROUTES.get((self._scope["method"], path or self._scope["path"]))
+        method, path = self._scope["method"], self._scope["path"]
+        if method == "POST" and path in CONSOLE_FORMS:
+            return CONSOLE_FORMS[path]
+        return CHANGING_ROUTES.get((method, getattr(matched, "path_format", "") or path))
 
 
 def _describe(scope: Scope, parameters: tuple[str, ...]) -> str:

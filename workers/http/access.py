@@ -10,14 +10,16 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from config.errors import MisconfiguredError
@@ -71,9 +73,47 @@ class AccessRules:
     hosts: Sequence[str] | None = None
     oidc: OidcVerifier | None = None
 
+    async def find_caller(self, headers: Mapping[str, str]) -> Caller | None:
+        """Return the caller by the request headers (lower-case names), None if not authenticated.
+
+        Raises HTTPException: 503 while tokens cannot be checked, 403 for a token of the issuer that
+        grants no scope.
+        """
+        try:
+            caller = authenticate(headers, self.tokens, allow_anonymous=self.allow_anonymous)
+        except MisconfiguredError as error:
+            log.error("tokens cannot be read", reason=str(error))
+            raise HTTPException(503, "tokens cannot be checked at present") from None
+        if caller is None and self.oidc is not None:
+            caller = await self.oidc.authenticate(get_bearer(headers))
+        return caller
+
+
+class PageAccess(Protocol):
+    """How pages for browsers, which send a cookie instead of a header, are authenticated."""
+
+    def covers(self, path: str) -> bool:
+        """Return whether a path is one of these pages."""
+        ...
+
+    def is_public(self, path: str) -> bool:
+        """Return whether a page, such as the one to log in, needs no token."""
+        ...
+
+    def get_bearer(self, headers: Mapping[str, str]) -> str:
+        """Return the bearer token in the cookie of a request, "" without one."""
+        ...
+
+    def refuse(self, scope: Scope, error: HTTPException) -> Response:
+        """Return the response to a request that was refused."""
+        ...
+
 
 class AccessMiddleware:
-    """ASGI middleware that checks every HTTP request, and answers the refused ones itself."""
+    """ASGI middleware that checks every HTTP request, and answers the refused ones itself.
+
+    pages: those that are authenticated by cookie, None without any.
+    """
 
     def __init__(
         self,
@@ -81,9 +121,11 @@ class AccessMiddleware:
         access: AccessRules,
         settings: GatewaySettings,
         audit_log: AuditLog | None = None,
+        pages: PageAccess | None = None,
     ) -> None:
         self._app = app
         self._audit_log = audit_log
+        self._pages = pages
         self._access = access
         self._settings = settings
         self._requests = RateLimiter(settings.requests_a_minute, settings.burst)
@@ -117,13 +159,15 @@ class AccessMiddleware:
                 if _is_delivery(scope) and 200 <= response.status < 300:
                     self._deliveries.refund(_get_bucket_key(scope))
             except HTTPException as error:
-                refusal = problem_response(
-                    scope, error.status_code, str(error.detail), error.headers
-                )
-                await refusal(scope, receive, response)
+                await self._refuse(scope, error)(scope, receive, response)
             finally:
                 end_request_span(span, scope, response.status)
                 _log_request(scope, response, time.perf_counter() - started, span)
+
+    def _refuse(self, scope: Scope, error: HTTPException) -> Response:
+        if self._pages is not None and self._pages.covers(scope["path"]):
+            return self._pages.refuse(scope, error)
+        return problem_response(scope, error.status_code, str(error.detail), error.headers)
 
     def _create_recorder(self, scope: Scope, headers: Headers) -> RequestRecorder | None:
         """Return what records the request; None if its sender does, a command on this machine.
@@ -206,25 +250,30 @@ class AccessMiddleware:
             403, "web pages of this origin may not send requests; see gateway.origins"
         )
 
-    async def _authenticate(self, path: str, headers: Headers) -> Caller:
-        if self._access.tokens is not None and (
-            path in PUBLIC_PATHS or path.startswith((_WEBHOOK_PREFIX, *WELL_KNOWN_PREFIXES))
-        ):
+    async def _authenticate(self, path: str, headers: Mapping[str, str]) -> Caller:
+        if self._access.tokens is not None and self._is_public(path):
             return ANONYMOUS_CALLER
-        try:
-            caller = authenticate(
-                headers, self._access.tokens, allow_anonymous=self._access.allow_anonymous
-            )
-        except MisconfiguredError as error:
-            log.error("tokens cannot be read", reason=str(error))
-            raise HTTPException(503, "tokens cannot be checked at present") from None
-        if caller is None and self._access.oidc is not None:
-            caller = await self._access.oidc.authenticate(get_bearer(headers))
+        headers = self._add_session(path, headers)
+        caller = await self._access.find_caller(headers)
         if caller is None:
             known = "authorization" in headers
             why = "this token is unknown or expired" if known else "send `Authorization: Bearer …`"
             raise HTTPException(401, why, {"WWW-Authenticate": 'Bearer realm="skillbus"'})
         return caller
+
+    def _is_public(self, path: str) -> bool:
+        if path in PUBLIC_PATHS or path.startswith((_WEBHOOK_PREFIX, *WELL_KNOWN_PREFIXES)):
+            return True
+        pages = self._pages
+        return pages is not None and pages.covers(path) and pages.is_public(path)
+
+    def _add_session(self, path: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the headers as if a page's request had sent the token of its cookie in one."""
+        pages = self._pages
+        if pages is None or not pages.covers(path) or "authorization" in headers:
+            return headers
+        secret = pages.get_bearer(headers)
+        return {"authorization": f"Bearer {secret}"} if secret else headers
 
 
 def _parse_host(origin: str) -> str:

@@ -8,11 +8,17 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 
 from skills.events import GATEWAY_SOURCE, QueryAsked
 from workers.audit.log import AuditLog
 from workers.backend.store_backend import StoreBackend
+from workers.console.app import create_console
+from workers.console.page_access import ConsoleAccess
+from workers.console.pages import PREFIX as CONSOLE_PREFIX
+from workers.console.pages import Pages
+from workers.console.sessions import open_console_sessions
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.authentication import require_scope
 from workers.http.openapi import install_openapi
@@ -20,10 +26,11 @@ from workers.http.problems import install_error_handlers
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
+from workers.http.routes.library.search import library_routes
 from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.pins import pin_routes
-from workers.http.routes.queries import query_routes
+from workers.http.routes.queries import QueryService, query_routes
 from workers.http.routes.review.decisions import review_routes
 from workers.http.routes.review.waivers import waiver_routes
 from workers.http.routes.revisions import revision_routes
@@ -31,7 +38,7 @@ from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
 from workers.http.routes.telemetry import telemetry_routes
 from workers.http.routes.uploads import upload_routes
-from workers.http.routes.usage import usage_routes
+from workers.http.routes.usage import UsageService, usage_routes
 from workers.http.routes.webhooks import webhook_routes
 from workers.http.routes.well_known import well_known_routes
 from workers.http.tokens import TokenScope
@@ -58,15 +65,23 @@ def create_gateway(
     access: AccessRules | None = None,
     process_metrics: ProcessMetrics | None = None,
 ) -> ASGIApp:
-    """Return the gateway of a deployment, MCP included.
+    """Return the gateway of a deployment, MCP and the console included.
 
     access: by default that of the home's socket. process_metrics: served at `/metrics`, if given.
     """
     access = access or AccessRules()
-    api = create_api(backend, access, process_metrics)
+    query_service, usage_service = QueryService(backend), UsageService(backend)
+    api = create_api(backend, access, process_metrics, query_service, usage_service)
     mount_mcp(api, backend)
+    page_access = None
+    if backend.settings.gateway.console and access.tokens is not None:
+        pages = Pages(open_console_sessions(backend.settings))
+        page_access = ConsoleAccess(pages)
+        api.add_route(CONSOLE_PREFIX, lambda _: RedirectResponse(f"{CONSOLE_PREFIX}/", 303))
+        console = create_console(backend, access, pages, query_service, usage_service)
+        api.mount(CONSOLE_PREFIX, console)
     audit_log = AuditLog(backend.settings)
-    checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log)
+    checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log, page_access)
     origins = backend.settings.gateway.origins
     if not origins:
         return checked
@@ -81,9 +96,13 @@ def create_gateway(
 
 
 def create_api(
-    backend: StoreBackend, access: AccessRules, process_metrics: ProcessMetrics | None = None
+    backend: StoreBackend,
+    access: AccessRules,
+    process_metrics: ProcessMetrics | None = None,
+    query_service: QueryService | None = None,
+    usage_service: UsageService | None = None,
 ) -> FastAPI:
-    """Return the routes without access checks and MCP.
+    """Return the routes without access checks, MCP and console.
 
     Every route requires a scope, except the health probes and the signed webhooks.
     """
@@ -106,9 +125,11 @@ def create_api(
         gateway.state.scopes |= {route.path_format: scopes for route in routes}
 
     include(health_routes(backend, process_metrics))
+    queries = query_routes(backend, query_service or QueryService(backend))
+    include(queries, TokenScope.READ)
     for routes in (
-        query_routes,
         outcome_routes,
+        library_routes,
         revision_routes,
         pin_routes,
         skill_routes,
@@ -117,8 +138,8 @@ def create_api(
         event_routes,
     ):
         include(routes(backend), TokenScope.READ)
-    for routes in (usage_routes, telemetry_routes):
-        include(routes(backend), TokenScope.READ)
+    include(usage_routes(usage_service or UsageService(backend)), TokenScope.READ)
+    include(telemetry_routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(link_routes(backend), TokenScope.ADMIN)
     include(review_routes(backend), TokenScope.ADMIN)

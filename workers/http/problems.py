@@ -22,6 +22,7 @@ from config.errors import (
     UsageError,
 )
 from skills.events import describe_problems
+from workers.http.authentication import Caller
 
 log = structlog.get_logger()
 
@@ -99,15 +100,19 @@ def get_http_status(error: SkillbusError) -> int:
     return 422 if isinstance(error, PermanentError) else 500
 
 
-async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
+def describe_error(error: SkillbusError, caller: Caller) -> str:
+    """Return what a caller is told of an error, and log what only an operator may read."""
     detail = str(error)
     if isinstance(error, MisconfiguredError):
         log.error("a setting is wrong", reason=detail)
     elif error.public_message != detail:
         log.warning("a server failed", reason=detail)
     # Only the local user may read addresses of servers and paths of secrets.
-    if request.state.caller.name:
-        detail = error.public_message
+    return error.public_message if caller.name else detail
+
+
+async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
+    detail = describe_error(error, request.state.caller)
     return problem_response(request.scope, get_http_status(error), detail)
 
 

@@ -15,6 +15,7 @@ from workers.processes.http_server import (
     access_rules,
     bind_socket,
     create_server,
+    describe_address,
     format_address,
     stop_on_signals,
 )
@@ -45,7 +46,7 @@ def run_gateway(
         record_policy_changes(settings)
         backend = stack.enter_context(open_store_backend(settings, writable=True))
         process_metrics.add_gauges(backend.get_status)
-        notify(f"listening on http://{format_address(address)}")
+        notify(describe_address(settings, address))
         access = access_rules(settings, address, unprotected)
         app = create_gateway(backend, access, process_metrics)
         # As long as a worker has: a client may be waiting for the answer to its query.

@@ -61,6 +61,13 @@ def format_address(address: tuple[str, int]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def describe_address(settings: Settings, address: tuple[str, int]) -> str:
+    """A line that says where a process listens, and where its console is."""
+    url = f"http://{format_address(address)}"
+    console = f"; the console is at {url}/console" if settings.gateway.console else ""
+    return f"listening on {url}{console}"
+
+
 def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool) -> AccessRules:
     """Access rules of an address: tokens, or open on loopback without any and without an issuer."""
     is_open = unprotected or ipaddress.ip_address(address[0]).is_loopback

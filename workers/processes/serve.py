@@ -21,7 +21,7 @@ from workers.processes.http_server import (
     bind_socket,
     bind_unix_socket,
     create_server,
-    format_address,
+    describe_address,
     serve_in_thread,
     stop_on_signals,
 )
@@ -68,7 +68,7 @@ def run_serve(
         own = stack.enter_context(bind_unix_socket(path))
         notify(f"serving {settings.home} on {path}")
         if port is not None and address is not None:
-            notify(f"listening on http://{format_address(address)}")
+            notify(describe_address(settings, address))
             access = access_rules(settings, address, unprotected)
             stack.enter_context(
                 serve_in_thread(create_gateway(backend, access, process_metrics), settings, port)

@@ -167,11 +167,17 @@ WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries
 MATCH (s:Skill) WHERE s.skill_id > $after AND s.skill_id < $end
+    AND ($language IS NULL OR s.language = $language)
+    AND ($licence IS NULL OR s.licence = $licence)
+    AND ($safety_level IS NULL OR s.safety_level >= $safety_level)
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_in_state
 MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
 WHERE s.state = $state AND s.skill_id > $after AND s.skill_id < $end
+    AND ($language IS NULL OR s.language = $language)
+    AND ($licence IS NULL OR s.licence = $licence)
+    AND ($safety_level IS NULL OR s.safety_level >= $safety_level)
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_above_level
@@ -184,7 +190,15 @@ WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 MATCH (s:Skill) USING INDEX s:Skill(name_key, source_id)
 WHERE s.name_key = $name_key AND s.source_id IS NOT NULL
     AND s.skill_id > $after AND s.skill_id < $end AND ($state IS NULL OR s.state = $state)
+    AND ($language IS NULL OR s.language = $language)
+    AND ($licence IS NULL OR s.licence = $licence)
+    AND ($safety_level IS NULL OR s.safety_level >= $safety_level)
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
+
+// name: count_entries
+MATCH (s:Skill) WHERE s.skill_id IS NOT NULL
+RETURN s.source_id, s.state, coalesce(s.language, ''), coalesce(s.licence, ''),
+    coalesce(s.safety_level, 0), count(*)
 
 // name: count_states_by_source
 UNWIND $source_ids AS source_id UNWIND $states AS state

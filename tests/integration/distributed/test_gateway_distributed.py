@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -115,6 +116,30 @@ def test_a_query_is_answered_at_once_when_preferred(client: httpx.Client) -> Non
     assert answer.status_code == 200
     assert answer.json()["bundle"]["skills"][0]["skill_id"] == BEST
     assert client.get(answer.headers["location"]).json() == answer.json()
+
+
+def test_the_console_shows_the_library_and_asks_it(client: httpx.Client) -> None:
+    pages = {
+        "/console/library": "10</span> skills, by id",
+        "/console/library?q=bicyc": BEST,
+        f"/console/skills/{BEST}": "Prepare the bicycle repair",
+        f"/console/skills/{BEST}?tab=links": "Links",
+        f"/console/skills/{BEST}?tab=revisions": "published",
+        "/console/sources": "crafts",
+        "/console/work": "source changed",
+        "/console/use": "Queries",
+    }
+    for path, shown in pages.items():
+        page = client.get(path)
+        assert page.status_code == 200, path
+        assert shown in page.text, path
+    [token] = re.findall(r'name="csrf_token" value="(\w+)"', client.get("/console/ask").text)[-1:]
+    origin = {"Origin": f"http://{client.base_url.netloc.decode()}"}
+    asked = {"csrf_token": token, "task": TASK}
+    answer = client.post("/console/ask", data=asked, headers=origin).headers["location"]
+    wait_for(lambda: 'id="bundle"' in client.get(answer).text, 60)
+    assert BEST in client.get(answer).text
+    client.cookies.clear()
 
 
 def test_the_stages_of_a_query_are_sent_as_events(client: httpx.Client) -> None:

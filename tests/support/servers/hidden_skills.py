@@ -55,6 +55,8 @@ VISIBLE_VALUES: Mapping[str, tuple[str, ...]] = {
     "host": ("github",),
     "letter_id": ("none",),
     "seq": ("1", "999"),
+    "q": ("ledger kiln", "led"),
+    "licence": ("MIT",),
 }
 HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "skill_id": HIDDEN,
@@ -62,10 +64,12 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "source_id": (f"{MARK}vault",),
     "source": (f"{MARK}vault",),
     "name": (f"{MARK}-ledger",),
+    "q": (f"{MARK} ledger",),
+    "licence": (f"{MARK}-licence",),
 }
 INERT = {
     "Idempotency-Key", "answer_within_ms", "before", "cursor", "days", "from", "if-none-match",
-    "limit", "offset", "owner", "prefer", "state", "to",
+    "language", "level", "limit", "offset", "owner", "prefer", "state", "to",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 
@@ -417,10 +421,38 @@ def walk_queries(walked: Walked) -> str:
 
 
 def walk_http(walked: Walked) -> None:
-    """Walk all routes."""
+    """Walk all routes, and the pages of the console."""
     ids = use_as_admin(walked)
     ids["own"] = walk_queries(walked)
     HttpWalk(walked, ids).run()
+    walk_console(walked, ids["own"])
+
+
+CONSOLE_PAGES = (
+    *("/console/ask", "/console/library?state=any", "/console/library?q=ledger+kiln"),
+    *("/console/use", "/console/use?tab=unanswered", "/console/use?tab=unused"),
+    *("/console/use?tab=copies", "/console/use/export?tab=unused", "/console/work"),
+    "/console/sources",
+)
+
+
+def walk_console(walked: Walked, query_id: str) -> None:
+    """Read the pages of the console as the reader; the admin's have what the reader's lack."""
+    tabs = ("text", "links", "revisions", "history")
+    with walked.client("reader") as client:
+        for path in (
+            *CONSOLE_PAGES,
+            f"/console/ask/{query_id}",
+            *(f"/console/skills/{quote(KILN)}?tab={tab}" for tab in tabs),
+        ):
+            answer = client.get(path)
+            assert answer.status_code == 200, path
+            walked.note(f"GET {path}", answer.text)
+        for tab in tabs:
+            assert client.get(f"/console/skills/{HIDDEN[0]}?tab={tab}").status_code == 404
+    for path in ("/console/library?q=ledger", "/console/sources", "/console/use"):
+        with walked.client("insider") as client:
+            assert MARK in client.get(path).text, path
 
 
 # -- MCP

@@ -67,8 +67,13 @@ def dead_letter_routes(backend: StoreBackend) -> APIRouter:
     @router.delete("/v1/letters/{letter_id}", status_code=204)
     def discard_dead_letter(letter_id: str) -> Response:
         """Delete a dead letter."""
-        if not backend.journal.delete_dead_letter(letter_id):
-            raise NotFoundError(f"no dead letter {letter_id!r}")
+        discard_letter(backend, letter_id)
         return Response(status_code=204)
 
     return router
+
+
+def discard_letter(backend: StoreBackend, letter_id: str) -> None:
+    """Delete a dead letter; raises NotFoundError if there is none of this id."""
+    if not backend.journal.delete_dead_letter(letter_id):
+        raise NotFoundError(f"no dead letter {letter_id!r}")

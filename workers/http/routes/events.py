@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 
-from config.errors import UsageError
+from config.errors import NotFoundError, UsageError
 from skills.events import (
     Event,
     SourceChanged,
@@ -17,7 +18,7 @@ from skills.events import (
     parse_request,
     replace_origin,
 )
-from tasks.journal.protocol import job_id
+from tasks.journal.protocol import Job, job_id, trace_of
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import (
@@ -31,6 +32,9 @@ from workers.http.jobs import Accepted, get_visible_job
 from workers.http.source_roots import resolve_root
 from workers.http.tokens import TokenScope
 
+_RECENT_SECONDS = 3_600.0
+_MAX_LISTED = 100
+
 
 class EventState(BaseModel):
     """State of an event. outcome: result of its processing; reason: why it failed."""
@@ -43,9 +47,39 @@ class EventState(BaseModel):
     reason: str
 
 
+class ListedEvent(BaseModel):
+    """An event in a list. subject: the skill or source that it is about. owner: name of the token
+    that sent it, "" for this machine. accepted: seconds since the epoch. trace_id: of the log lines
+    of all its tasks."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    type: str
+    subject: str
+    owner: str
+    state: str
+    reason: str
+    accepted: float
+    trace_id: str
+
+
+class EventList(BaseModel):
+    """Events that are open or ended within the last hour, newest first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    events: list[ListedEvent]
+
+
 def event_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of events."""
     router = APIRouter(tags=["events"])
+
+    @router.get("/v1/events")
+    def list_events(caller: CurrentCaller) -> EventList:
+        """List events that are open or ended within the last hour: your own, as an admin all."""
+        return EventList(events=list_recent_events(backend, caller))
 
     @router.post(
         "/v1/events",
@@ -76,6 +110,41 @@ def event_routes(backend: StoreBackend) -> APIRouter:
         return EventState(id=job.id, state=job.state, outcome=job.outcome, reason=job.reason)
 
     return router
+
+
+def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEvent]:
+    """Return events that are open or ended lately as this caller may see them, newest first; of
+    many the newest."""
+    journal = backend.journal
+    ended = journal.list_done_jobs("event", time.time() - _RECENT_SECONDS).job_ids
+    named = dict.fromkeys([*ended[-_MAX_LISTED:], *journal.list_open_jobs("event")[-_MAX_LISTED:]])
+    jobs = [job for one in named if (job := _find_job(backend, one)) is not None]
+    jobs += [job for job in journal.list_failed_jobs(_MAX_LISTED) if job.kind == "event"]
+    seen = {job.id: job for job in jobs if caller.can_see(job.event.owner)}
+    newest_first = sorted(seen.values(), key=lambda job: -job.accepted)
+    return [describe_event(job) for job in newest_first[:_MAX_LISTED]]
+
+
+def _find_job(backend: StoreBackend, job_id: str) -> Job | None:
+    try:
+        return backend.journal.get_job(job_id)
+    except NotFoundError:  # deleted meanwhile
+        return None
+
+
+def describe_event(job: Job) -> ListedEvent:
+    """Return an event as it is listed."""
+    data = job.event.parse_data()
+    return ListedEvent(
+        id=job.id,
+        type=job.event.type,
+        subject=getattr(data, "skill_id", "") or get_source_id(data),
+        owner=job.event.owner,
+        state=job.state,
+        reason=job.reason,
+        accepted=job.accepted,
+        trace_id=trace_of(job.event),
+    )
 
 
 def _record_event(backend: StoreBackend, caller: Caller, text: bytes, request: Request) -> Event:

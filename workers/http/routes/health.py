@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import CurrentCaller, require_scope
+from workers.http.authentication import Caller, CurrentCaller, require_scope
 from workers.http.problems import RETRY_SECONDS
 from workers.http.tokens import TokenScope
 from workers.monitoring.metrics import CONTENT_TYPE, ProcessMetrics
@@ -62,10 +62,7 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
     def status(caller: CurrentCaller) -> dict[str, Any]:
         """Counts of skills and open jobs, sources, and in a distributed deployment the servers. For
         a caller who may not see all sources: those that it may see, with their counts."""
-        if backend.find_visible_sources(caller.reader) is None:
-            return backend.get_status()
-        problem = _WORK_STALLS if backend.get_problem() else ""
-        return visible_status(backend.graph_for(caller.reader), problem)
+        return describe_status(backend, caller)
 
     if process_metrics is not None:
 
@@ -86,6 +83,14 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
             return Response(process_metrics.render(), media_type=CONTENT_TYPE)
 
     return router
+
+
+def describe_status(backend: StoreBackend, caller: Caller) -> dict[str, Any]:
+    """Return the status of the deployment as this caller may see it."""
+    if backend.find_visible_sources(caller.reader) is None:
+        return backend.get_status()
+    problem = _WORK_STALLS if backend.get_problem() else ""
+    return visible_status(backend.graph_for(caller.reader), problem)
 
 
 def _get_reasons(backend: StoreBackend) -> list[str]:

@@ -52,22 +52,37 @@ def outcome_routes(backend: StoreBackend) -> APIRouter:
 
         They are stored by a task, and later answers learn from them.
         """
-        _check_asker(backend, caller, query_id)
-        data = OutcomesReported(
-            query_id=query_id, outcomes=report.outcomes, task_result=report.task_result
-        )
+        data = prepare_report(backend, caller, query_id, report)
         return accept_event(backend, caller, data, key, response)
 
     @router.get("/v1/queries/{query_id}/outcomes")
     def list_outcomes(query_id: QueryId, caller: CurrentCaller) -> OutcomeList:
         """List the stored outcomes of a query that this caller may see."""
-        answer = backend.outcome_store().get_answers([query_id]).get(query_id)
-        if answer is None or not caller.can_see(answer.owner):
-            raise NotFoundError(describe_unknown_queries([query_id]))
-        found = backend.outcome_store().get_outcomes([query_id]).get(query_id, ())
-        return OutcomeList(outcomes=[outcome_to_dict(one) for one in found])
+        return OutcomeList(outcomes=list_stored_outcomes(backend, caller, query_id))
 
     return router
+
+
+def prepare_report(
+    backend: StoreBackend, caller: Caller, query_id: str, report: OutcomeReport
+) -> OutcomesReported:
+    """Return the event that stores outcomes; raises NotFoundError unless this caller asked the
+    query."""
+    _check_asker(backend, caller, query_id)
+    return OutcomesReported(
+        query_id=query_id, outcomes=report.outcomes, task_result=report.task_result
+    )
+
+
+def list_stored_outcomes(
+    backend: StoreBackend, caller: Caller, query_id: str
+) -> list[dict[str, Any]]:
+    """Return the outcomes of a query; raises NotFoundError unless this caller may see it."""
+    answer = backend.outcome_store().get_answers([query_id]).get(query_id)
+    if answer is None or not caller.can_see(answer.owner):
+        raise NotFoundError(describe_unknown_queries([query_id]))
+    found = backend.outcome_store().get_outcomes([query_id]).get(query_id, ())
+    return [outcome_to_dict(one) for one in found]
 
 
 def _check_asker(backend: StoreBackend, caller: Caller, query_id: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from skills.events.requests import SkillId
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import CurrentCaller, check_source, require_scope
+from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.http.tokens import TokenScope
 from workers.library.link_dismissals import MAX_REASON_CHARACTERS
@@ -95,9 +95,7 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
     def pin_skill(pin: NewPin, caller: CurrentCaller, request: Request) -> dict[str, Any]:
         """Pin a skill: it stays at this revision, and what its source has is held back."""
         note_object(request, pin.skill_id)
-        check_source(caller, pin.skill_id.partition(":")[0])
-        require_entry(backend.graph_for(caller.reader), pin.skill_id)
-        return backend.pin_skill(pin.skill_id, pin.seq, pin.reason)
+        return pin_published(backend, caller, pin.skill_id, pin.seq, pin.reason)
 
     @router.delete(
         "/v1/pins/{skill_id:path}",
@@ -106,10 +104,24 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
     )
     def unpin_skill(skill_id: str, caller: CurrentCaller) -> Response:
         """Take a pin back: the skill is published with what its source has."""
-        check_source(caller, skill_id.partition(":")[0])
-        if skill_id not in backend.revisions_for(caller.reader).get_pins():
-            raise not_pinned(skill_id)
-        backend.unpin_skill(skill_id)
+        take_pin_back(backend, caller, skill_id)
         return Response(status_code=204)
 
     return router
+
+
+def pin_published(
+    backend: StoreBackend, caller: Caller, skill_id: str, seq: int | None, reason: str
+) -> dict[str, Any]:
+    """Pin a skill that this caller may see and change; seq: None for the published revision."""
+    check_source(caller, skill_id.partition(":")[0])
+    require_entry(backend.graph_for(caller.reader), skill_id)
+    return backend.pin_skill(skill_id, seq, reason)
+
+
+def take_pin_back(backend: StoreBackend, caller: Caller, skill_id: str) -> None:
+    """Take back a pin that this caller may see and change; raises NotFoundError without one."""
+    check_source(caller, skill_id.partition(":")[0])
+    if skill_id not in backend.revisions_for(caller.reader).get_pins():
+        raise not_pinned(skill_id)
+    backend.unpin_skill(skill_id)

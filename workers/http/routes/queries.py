@@ -91,10 +91,9 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
-def query_routes(backend: StoreBackend) -> APIRouter:
+def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRouter:
     """Return the routes of queries."""
     router = APIRouter(tags=["queries"])
-    query_service = _QueryService(backend)
 
     @router.post(
         "/v1/queries",
@@ -119,13 +118,7 @@ def query_routes(backend: StoreBackend) -> APIRouter:
     ) -> Response:
         """Accept a query; `Location` is the URL of its state."""
         received = time.monotonic()
-        check_query(query, backend.settings.limits.query_characters)
-        if query.pins:
-            await run_in_threadpool(backend.check_pins, query, caller.reader)
-        if "task" in query.model_fields_set and not query.task.strip():
-            raise UsageError("the task is empty; leave it out for that of the session")
-        asked = QueryAsked.model_construct(**dict(query))
-        query_id = await run_in_threadpool(record_job, backend, caller, asked, key)
+        query_id = await query_service.accept(query, caller, key)
         as_markdown = _accepts_markdown(request)
         if answer_within_ms is None:
             return await query_service.respond_accepted(query_id, caller, prefer, as_markdown)
@@ -174,13 +167,27 @@ def query_routes(backend: StoreBackend) -> APIRouter:
     return router
 
 
-class _QueryService:
+class QueryService:
     """State that the routes of queries share in one event loop."""
 
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._streams = 0
         self._job_waiter = JobWaiter(backend.journal)
+
+    async def accept(self, query: QueryRequest, caller: Caller, key: str | None = None) -> str:
+        """Record a query and return its id; raises UsageError for one that is not valid."""
+        check_query(query, self._backend.settings.limits.query_characters)
+        if query.pins:
+            await run_in_threadpool(self._backend.check_pins, query, caller.reader)
+        if "task" in query.model_fields_set and not query.task.strip():
+            raise UsageError("the task is empty; leave it out for that of the session")
+        asked = QueryAsked.model_construct(**dict(query))
+        return await run_in_threadpool(record_job, self._backend, caller, asked, key)
+
+    async def wait_until_ended(self, query_id: str, seconds: float) -> bool:
+        """Wait until a query has ended; False if it has not in so many seconds."""
+        return await self._job_waiter.wait_until_ended(query_id, seconds)
 
     def get_job(self, query_id: str, caller: Caller) -> Job:
         """Return a query that this caller may see; raises NotFoundError for any other id."""

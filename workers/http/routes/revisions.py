@@ -159,16 +159,16 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
         """List the revisions of a skill that can be read, newest first."""
         if (skill := find_skill(f"{skill_id}/revisions", caller)) is not None:
             return skill
-        revisions = [
-            one
-            for one in backend.revisions_for(caller.reader).list_revisions(skill_id)
-            if page.before is None or one.seq < page.before
+        rows = [
+            row
+            for row in list_revision_rows(backend, caller, skill_id)
+            if page.before is None or row["seq"] < page.before
         ]
-        shown, is_admin = revisions[: page.limit], caller.scope >= TokenScope.ADMIN
-        more = len(revisions) > len(shown)
+        shown = rows[: page.limit]
+        more = len(rows) > len(shown)
         return {
-            "revisions": [revision_row(one, include_withheld=is_admin) for one in shown],
-            "next": f"{_path(skill_id)}?limit={page.limit}&before={shown[-1].seq}"
+            "revisions": shown,
+            "next": f"{_path(skill_id)}?limit={page.limit}&before={shown[-1]['seq']}"
             if more
             else None,
         }
@@ -192,18 +192,9 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
         """Compare two revisions of a skill: fields, files, findings and lines."""
         if (skill := find_skill(f"{skill_id}/revisions/diff", caller)) is not None:
             return skill
-        revisions = backend.revisions_for(caller.reader)
-        pair = revisions.choose_pair(skill_id, query.before, query.to)
-        withheld = None if caller.scope >= TokenScope.ADMIN else _find_withheld(*pair)
-        if withheld is not None:
-            before, after = pair
-            return {
-                "skill_id": skill_id,
-                "from": before.seq,
-                "to": after.seq,
-                "withheld": withheld,
-            }
-        data = compare(*pair)
+        data = compare_two(backend, caller, skill_id, query.before, query.to)
+        if "diff" not in data:
+            return data
         end = query.offset + query.limit
         if end < len(data["diff"]):
             data["next"] = (
@@ -217,10 +208,39 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
         """Show one revision with its findings, files and text."""
         if (skill := find_skill(f"{skill_id}/revisions/{seq}", caller)) is not None:
             return skill
-        found = backend.revisions_for(caller.reader).read_revision(skill_id, seq)
-        return revision_detail(found, include_withheld=caller.scope >= TokenScope.ADMIN)
+        return describe_revision(backend, caller, skill_id, seq)
 
     return router
+
+
+def list_revision_rows(
+    backend: StoreBackend, caller: Caller, skill_id: str
+) -> list[dict[str, Any]]:
+    """Return the revisions of a skill as this caller may see them, newest first."""
+    is_admin = caller.scope >= TokenScope.ADMIN
+    revisions = backend.revisions_for(caller.reader).list_revisions(skill_id)
+    return [revision_row(one, include_withheld=is_admin) for one in revisions]
+
+
+def describe_revision(
+    backend: StoreBackend, caller: Caller, skill_id: str, seq: int
+) -> dict[str, Any]:
+    """Return one revision as this caller may see it; raises NotFoundError if it is not kept."""
+    found = backend.revisions_for(caller.reader).read_revision(skill_id, seq)
+    return revision_detail(found, include_withheld=caller.scope >= TokenScope.ADMIN)
+
+
+def compare_two(
+    backend: StoreBackend, caller: Caller, skill_id: str, before: int | None, after: int | None
+) -> dict[str, Any]:
+    """Return what changed between two revisions; without `diff` and with the reason in `withheld`
+    where this caller may not see it. Raises as `RevisionReader.choose_pair`."""
+    pair = backend.revisions_for(caller.reader).choose_pair(skill_id, before, after)
+    withheld = None if caller.scope >= TokenScope.ADMIN else _find_withheld(*pair)
+    if withheld is None:
+        return compare(*pair)
+    first, second = pair
+    return {"skill_id": skill_id, "from": first.seq, "to": second.seq, "withheld": withheld}
 
 
 def _path(skill_id: str) -> str:

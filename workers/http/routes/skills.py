@@ -175,23 +175,34 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
     ) -> Accepted:
         """Remove a skill until its folder, which is not touched, changes again; the files of an
         uploaded skill are deleted."""
-        check_source(caller, skill_id.partition(":")[0])
-        require_entry(backend.graph_for(caller.reader), skill_id)
-        return accept_event(backend, caller, SkillRemoved(skill_id=skill_id), key, response)
+        removed = prepare_removal(backend, caller, skill_id)
+        return accept_event(backend, caller, removed, key, response)
 
     return router
+
+
+def prepare_removal(backend: StoreBackend, caller: Caller, skill_id: str) -> SkillRemoved:
+    """Return the event that removes a skill; raises HTTPException (403), NotFoundError."""
+    check_source(caller, skill_id.partition(":")[0])
+    require_entry(backend.graph_for(caller.reader), skill_id)
+    return SkillRemoved(skill_id=skill_id)
 
 
 def respond_with_skill(
     backend: StoreBackend, skill_id: str, caller: Caller, if_none_match: str | None = None
 ) -> Response:
     """Respond with a skill as this caller may see it; raises NotFoundError if there is none."""
+    return _respond_with_etag(describe_skill(backend, caller, skill_id), if_none_match)
+
+
+def describe_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> dict[str, Any]:
+    """Return a skill as this caller may see it; raises NotFoundError if there is none."""
     is_admin = caller.scope >= TokenScope.ADMIN
     skills = backend.skills.for_reader(caller.reader)
     data = skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
     entry = skills.require(skill_id)
     data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
-    return _respond_with_etag(data, if_none_match)
+    return data
 
 
 def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEntry], str | None]:

@@ -152,8 +152,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     @router.get("/v1/sources", response_model=SourceList, response_model_exclude_unset=True)
     def list_sources(caller: CurrentCaller) -> Mapping[str, Any]:
         """List the sources, with their state and number of skills."""
-        sources = backend.graph_for(caller.reader).list_sources()
-        return {"sources": _describe_sources(backend, caller, sources)}
+        return {"sources": list_source_rows(backend, caller)}
 
     @router.post("/v1/sources", status_code=202, dependencies=[require_scope(TokenScope.WRITE)])
     def add_source(
@@ -188,9 +187,8 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         source_id: str, response: Response, caller: CurrentCaller, key: IdempotencyKey = None
     ) -> Accepted:
         """Sync a source now: fetch the repository, or scan the directory."""
-        check_source(caller, source_id)
-        _find_source(backend, caller, source_id)
-        return accept_event(backend, caller, SourceChanged(source_id=source_id), key, response)
+        changed = prepare_refresh(backend, caller, source_id)
+        return accept_event(backend, caller, changed, key, response)
 
     @router.get(
         "/v1/sources/{source_id:path}", response_model=SourceData, response_model_exclude_unset=True
@@ -215,6 +213,13 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         return accept_event(backend, caller, SourceRemoved(source_id=source_id), key, response)
 
     return router
+
+
+def prepare_refresh(backend: StoreBackend, caller: Caller, source_id: str) -> SourceChanged:
+    """Return the event that syncs a source; raises HTTPException (403), NotFoundError."""
+    check_source(caller, source_id)
+    _find_source(backend, caller, source_id)
+    return SourceChanged(source_id=source_id)
 
 
 def _directory_event(backend: StoreBackend, caller: Caller, new_source: NewSource) -> SourceChanged:
@@ -282,6 +287,11 @@ def _find_source(backend: StoreBackend, caller: Caller, source_id: str) -> Sourc
     if source is None:
         raise NotFoundError(f"no source {source_id!r}")
     return source
+
+
+def list_source_rows(backend: StoreBackend, caller: Caller) -> list[dict[str, Any]]:
+    """Return the sources that this caller may see, with their state and number of skills."""
+    return _describe_sources(backend, caller, backend.graph_for(caller.reader).list_sources())
 
 
 def _describe_sources(

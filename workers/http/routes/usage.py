@@ -121,29 +121,31 @@ class UnansweredGroups(BaseModel):
     next: str | None
 
 
-def usage_routes(backend: StoreBackend) -> APIRouter:
-    """Return the routes of usage."""
-    router = APIRouter(tags=["usage"])
+class UsageService:
+    """Reports of usage as a caller may see them."""
 
-    one_at_a_time = threading.Lock()
+    def __init__(self, backend: StoreBackend) -> None:
+        self._backend = backend
+        self._one_at_a_time = threading.Lock()
 
     @contextmanager
-    def open_reader(caller: Caller) -> Iterator[UsageReader]:
+    def open_reader(self, caller: Caller) -> Iterator[UsageReader]:
         """Yield a reader. A report over years of a large library takes seconds of one core, which
         several callers together should not take from queries."""
-        if not one_at_a_time.acquire(timeout=_WAIT_SECONDS):
+        if not self._one_at_a_time.acquire(timeout=_WAIT_SECONDS):
             raise TransientError("other reports of usage are being computed; try again later")
+        backend = self._backend
         try:
             skills = backend.skills.for_reader(caller.reader)
             yield UsageReader(backend.settings, backend.outcome_store(), skills)
         finally:
-            one_at_a_time.release()
+            self._one_at_a_time.release()
 
-    @router.get("/v1/usage")
-    def get_usage(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> UsageReport:
-        """Show how often skills were chosen, sent, used, and helped, over time."""
-        selection = query.to_filter(caller, backend.find_visible_sources(caller.reader))
-        with open_reader(caller) as reader:
+    def summarise(self, caller: Caller, query: UsageQuery) -> UsageReport:
+        """Return counts in total and by day, source, owner and skill."""
+        visible = self._backend.find_visible_sources(caller.reader)
+        selection = query.to_filter(caller, visible)
+        with self.open_reader(caller) as reader:
             data = reader.summarise(query.days, selection)
         page, following = _cut_page("/v1/usage", data["skills"], query, query.filter_params())
         owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
@@ -152,15 +154,46 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
             **{**data, "skills": page, "owners": owners}, skill_count=count, next=following
         )
 
+    def list_found(
+        self,
+        caller: Caller,
+        query: UsageQuery,
+        path: str,
+        read: Callable[[UsageReader, int, UsageFilter], Rows],
+    ) -> FoundSkills:
+        """Return a page of the skills that `read` finds; path: of the route."""
+        visible = self._backend.find_visible_sources(caller.reader)
+        selection = query.to_filter(caller, visible)
+        with self.open_reader(caller) as reader:
+            found = read(reader, query.days, selection)
+        page, following = _cut_page(path, found, query, query.filter_params())
+        return FoundSkills(skills=page, total=len(found), next=following)
+
+    def group_unanswered(self, caller: Caller, query: UnansweredQuery) -> UnansweredGroups:
+        """Return a page of groups of unanswered queries: of the caller, for admins of all."""
+        owner = None if caller.scope is TokenScope.ADMIN else caller.name
+        with self.open_reader(caller) as reader:
+            data = reader.group_unanswered(query.days, owner)
+        params = {"days": str(query.days)}
+        page, following = _cut_page("/v1/usage/unanswered", data["groups"], query, params)
+        count = len(data["groups"])
+        return UnansweredGroups(**{**data, "groups": page}, group_count=count, next=following)
+
+
+def usage_routes(usage_service: UsageService) -> APIRouter:
+    """Return the routes of usage."""
+    router = APIRouter(tags=["usage"])
+
+    @router.get("/v1/usage")
+    def get_usage(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> UsageReport:
+        """Show how often skills were chosen, sent, used, and helped, over time."""
+        return usage_service.summarise(caller, query)
+
     def add_skill_list(
         path: str, read: Callable[[UsageReader, int, UsageFilter], Rows], description: str
     ) -> None:
         def list_found(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
-            selection = query.to_filter(caller, backend.find_visible_sources(caller.reader))
-            with open_reader(caller) as reader:
-                found = read(reader, query.days, selection)
-            page, following = _cut_page(path, found, query, query.filter_params())
-            return FoundSkills(skills=page, total=len(found), next=following)
+            return usage_service.list_found(caller, query, path, read)
 
         name = "list_" + path.rpartition("/")[2]
         router.get(path, name=name, description=description)(list_found)
@@ -182,13 +215,7 @@ def usage_routes(backend: StoreBackend) -> APIRouter:
     ) -> UnansweredGroups:
         """List what was asked and the library has nothing for, grouped by likeness: queries of the
         caller, for admins of all."""
-        owner = None if caller.scope is TokenScope.ADMIN else caller.name
-        with open_reader(caller) as reader:
-            data = reader.group_unanswered(query.days, owner)
-        params = {"days": str(query.days)}
-        page, following = _cut_page("/v1/usage/unanswered", data["groups"], query, params)
-        count = len(data["groups"])
-        return UnansweredGroups(**{**data, "groups": page}, group_count=count, next=following)
+        return usage_service.group_unanswered(caller, query)
 
     return router
 

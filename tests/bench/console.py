@@ -1,0 +1,117 @@
+"""The server time of the pages of the console, in a library of one's own.
+
+    python -m tests.bench.console --home HOME [--requests N]
+
+HOME needs no `serve`; nothing of it is written but usage. Pages are requested one after the other
+in the process that answers them, without a socket, and an answer is asked for first. Prints JSON:
+for each page median and 95th percentile in milliseconds, and its size in bytes, compressed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import itertools
+import json
+import re
+import statistics
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import httpx
+
+from config.logging import configure_logging
+from config.settings import Settings
+from graph.records import EntryFilter, SkillState
+from workers.backend.embedded import EmbeddedBackend
+from workers.http.access import AccessRules
+from workers.http.app import create_gateway
+from workers.http.tokens import TokenStore
+
+TASK = "deploy a python service to kubernetes with a helm chart"
+WORDS = ("kubernetes", "excel rep", "pdf", "postgres migrat", "react component", "de", "tes")
+
+
+async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
+    """Milliseconds and bytes by page."""
+    settings = Settings(home=home, gateway={"burst": 1_000_000})
+    with EmbeddedBackend(settings, writable=False, embeds="nothing") as backend:
+        backend.warm_up()
+        access = AccessRules(TokenStore(home / "no-tokens.json"), allow_anonymous=True)
+        app = create_gateway(backend, access)
+        transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
+        base = "http://127.0.0.1"
+        async with httpx.AsyncClient(transport=transport, base_url=base, timeout=120) as client:
+            entries = backend.graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), "", 5_000)
+            skills = [
+                quote(one.skill_id, safe="/:") for one in entries[:: max(1, len(entries) // 200)]
+            ]
+            pages = {
+                "ask": ["/console/ask"],
+                "answer": [await _ask(client)],
+                "library": ["/console/library"],
+                "library, words": [f"/console/library?q={quote(one)}" for one in WORDS],
+                "library, level 3": ["/console/library?level=3"],
+                "library, zh": ["/console/library?language=zh"],
+                "skill": [f"/console/skills/{one}" for one in skills],
+                "skill, links": [f"/console/skills/{one}?tab=links" for one in skills],
+                "skill, revisions": [f"/console/skills/{one}?tab=revisions" for one in skills],
+                "use": ["/console/use"],
+                "use, never chosen": ["/console/use?tab=unused"],
+                "work": ["/console/work"],
+                "sources": ["/console/sources"],
+            }
+            return {
+                name: await _time(client, itertools.cycle(paths), requests)
+                for name, paths in pages.items()
+            }
+
+
+async def _ask(client: httpx.AsyncClient) -> str:
+    """The path of an answer."""
+    form = await client.get("/console/ask")
+    token = re.search(r'name="csrf_token" value="(\w+)"', form.text)
+    assert token is not None
+    fields = {"csrf_token": token[1], "task": TASK}
+    origin = {"Origin": str(client.base_url).rstrip("/")}
+    sent = await client.post("/console/ask", data=fields, headers=origin)
+    path = sent.headers["location"]
+    while 'id="bundle"' not in (await client.get(path)).text:
+        await asyncio.sleep(0.1)
+    return path
+
+
+async def _time(
+    client: httpx.AsyncClient, paths: itertools.cycle[str], requests: int
+) -> dict[str, float]:
+    await client.get(next(paths))
+    taken, size = [], 0
+    for _ in range(requests):
+        started = time.perf_counter()
+        response = await client.get(next(paths))
+        taken.append(1_000 * (time.perf_counter() - started))
+        response.raise_for_status()
+        size = max(size, len(gzip.compress(response.content, 4)))
+    return {
+        "median_ms": round(statistics.median(taken), 1),
+        "p95_ms": round(statistics.quantiles(taken, n=20)[-1], 1),
+        "bytes": size,
+    }
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--requests", type=int, default=100)
+    options = parser.parse_args()
+    configure_logging("warning")
+    print(json.dumps(asyncio.run(measure(options.home, options.requests)), indent=2))
+
+
+if __name__ == "__main__":
+    main()

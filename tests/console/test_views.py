@@ -1,0 +1,346 @@
+"""The main path of each view, as somebody at a browser takes it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.console.conftest import TASK, Served, Trouble, log_in
+from tests.support.samples.library import write_skill
+
+Open = Callable[..., Page]
+OpenContext = Callable[..., BrowserContext]
+
+
+def read_query(page: Page) -> dict[str, list[str]]:
+    return parse_qs(urlsplit(page.url).query)
+
+
+class TestLibrary:
+    def test_it_is_searched_while_words_are_typed(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/library?source=crafts")
+        expect(page.get_by_role("status")).to_contain_text("10 skills, by id")
+        page.evaluate("window.isSamePage = true")
+        page.keyboard.press("/")
+        page.keyboard.type("constell")
+        rows = page.locator("#results tbody tr")
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text("star-charts")
+        assert page.evaluate("window.isSamePage")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        assert read_query(page) == {"q": ["constell"], "source": ["crafts"]}
+        page.reload()
+        expect(rows).to_have_count(1)
+        expect(page.get_by_role("searchbox")).to_have_value("constell")
+
+    def test_filters_are_links_that_can_be_sent(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/library?source=crafts")
+        page.get_by_role("link", name=re.compile(r"^failed")).click()
+        expect(page.locator("#results tbody tr")).to_have_count(1)
+        expect(page.locator("#results tbody tr")).to_contain_text("the file has no text")
+        assert read_query(page) == {"source": ["crafts"], "state": ["failed"]}
+        page.go_back()
+        expect(page.locator("#results tbody tr")).to_have_count(10)
+        page.go_forward()
+        expect(page.locator("#results tbody tr")).to_have_count(1)
+        page.get_by_role("link", name="clear").click()
+        assert read_query(page) == {}
+
+    def test_it_is_read_without_scripts(self, open_page: Open) -> None:
+        page = open_page("read", java_script_enabled=False)
+        page.goto("/console/library")
+        page.get_by_role("searchbox").fill("sourdough")
+        page.get_by_role("button", name="Search").click()
+        row = page.locator("#results tbody tr").first
+        expect(row).to_contain_text("bread-baking")
+        row.get_by_role("link").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("bread-baking")
+
+    def test_nothing_found_says_what_to_do(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/library?q=zzzzzz")
+        expect(page.locator(".empty")).to_contain_text("Use fewer or other words")
+
+    def test_a_wrong_filter_is_explained(self, open_page: Open, trouble: Trouble) -> None:
+        trouble.expected.append("400")
+        page = open_page("read")
+        response = page.goto("/console/library?state=lost")
+        assert response is not None
+        assert response.status == 400
+        expect(page.get_by_role("alert")).to_contain_text("there is no 'lost'")
+
+
+class TestSkill:
+    def test_its_text_has_lines_roles_and_findings(self, open_page: Open) -> None:
+        page = open_page("admin")
+        page.goto("/console/skills/crafts:kiln-firing")
+        line = page.locator("#L11")
+        expect(line).to_have_class(re.compile("role-"))
+        expect(page.locator(".legend")).to_contain_text("step")
+        page.get_by_role("link", name="11", exact=True).click()
+        assert page.url.endswith("#L11")
+        page.goto("/console/skills/hostile:hostile-0?tab=findings")
+        page.get_by_role("link", name=re.compile("SKILL.md line")).first.click()
+        marked = page.locator("tr:target")
+        expect(marked).to_have_class(re.compile("marked"))
+
+    def test_its_links_lead_to_the_other_skill(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/skills/crafts:kiln-firing?tab=links")
+        row = page.get_by_role("row", name=re.compile("declared: bread-baking"))
+        row.get_by_role("link").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("bread-baking")
+        page.get_by_role("link", name=re.compile("^Links")).click()
+        expect(page.get_by_role("heading", name="From other skills")).to_be_visible()
+
+    def test_revisions_are_compared(self, served: Served, open_page: Open) -> None:
+        write_skill(served.root, "tide-tables", body="## Steps\n\n1. Look at the moon.\n")
+        page = open_page("read")
+        page.goto("/console/skills/crafts:tide-tables?tab=revisions")
+        while page.get_by_role("button", name="Compare").count() == 0:
+            page.reload()
+        page.get_by_role("button", name="Compare").click()
+        expect(page.locator("tr.added")).to_contain_text(["1. Look at the moon."])
+        expect(page.locator("tr.removed").first).to_contain_text("Prepare the tide tables")
+        page.get_by_role("row", name=re.compile("superseded")).get_by_role("link").click()
+        expect(page.locator(".notice")).to_contain_text("not the one that queries read")
+        expect(page.locator("table.source")).to_contain_text("Prepare the tide tables")
+
+    def test_a_failed_skill_says_why(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/skills/crafts:broken")
+        expect(page.locator(".notice.bad")).to_contain_text("broken/SKILL.md:1: the file has no")
+
+    def test_it_is_pinned_and_unpinned(self, served: Served, open_page: Open) -> None:
+        page = open_page("write")
+        page.goto("/console/skills/crafts:violin-setup")
+        page.get_by_text("Pin…").click()
+        page.get_by_label("Reason").fill("until the luthier has read it")
+        page.get_by_role("button", name=re.compile("Pin to revision")).click()
+        expect(page.locator("dl.facts")).to_contain_text("until the luthier has read it")
+        [pin] = [
+            one
+            for one in served.skillbus("pins", "list", "--json").data
+            if one["skill_id"] == "crafts:violin-setup"
+        ]
+        assert pin["reason"] == "until the luthier has read it"
+        page.get_by_text("Unpin…").click()
+        page.get_by_role("button", name="Unpin").click()
+        expect(page.locator("dl.facts")).not_to_contain_text("luthier")
+
+    def test_it_is_removed_and_recorded(self, served: Served, open_page: Open) -> None:
+        write_skill(served.root, "rope-splicing", "Splice a three-strand rope")
+        page = open_page("write")
+        url = "/console/skills/crafts:rope-splicing"
+        while "Not found" in str(page.goto(url) and page.title()):
+            pass
+        page.get_by_text("Remove…").click()
+        page.get_by_role("button", name="Remove this skill").click()
+        expect(page.locator(".badge.state-done")).to_be_visible()
+        page.get_by_role("link", name="crafts:rope-splicing").click()
+        expect(page.locator(".badge.state-removed")).to_be_visible()
+        records = served.skillbus("audit", "--json").data
+        [record] = [one for one in records if one["object"] == "crafts:rope-splicing"]
+        assert record["action"] == "skills.remove"
+        assert record["principal"] == "write"
+
+    def test_a_link_is_dismissed_and_restored(self, open_page: Open) -> None:
+        page = open_page("admin")
+        page.goto("/console/skills/crafts:kiln-firing?tab=links")
+        row = page.get_by_role("row", name=re.compile("declared: bread-baking"))
+        row.get_by_text("Dismiss…").click()
+        row.get_by_label("Reason").fill("no bread in the kiln")
+        row.get_by_role("button", name="Dismiss the link").click()
+        expect(row).to_have_count(0)
+        dismissed = page.get_by_role("row", name=re.compile("no bread in the kiln"))
+        dismissed.get_by_role("button", name="Restore").click()
+        expect(dismissed).to_have_count(0)
+
+    def test_a_reader_is_offered_no_change(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/skills/crafts:violin-setup")
+        expect(page.get_by_text("Remove…")).to_have_count(0)
+        expect(page.get_by_text("Pin…")).to_have_count(0)
+
+
+class TestAsk:
+    def ask(self, page: Page, task: str = TASK) -> None:
+        page.goto("/console/ask")
+        page.get_by_label("Task").fill(task)
+        page.get_by_role("button", name="Ask").click()
+        page.get_by_role("heading", name="Bundle", exact=True).wait_for()
+
+    def test_an_answer_shows_what_was_sent_and_why(self, served: Served, open_page: Open) -> None:
+        page = open_page("read")
+        self.ask(page)
+        first = page.locator("article.result").first
+        expect(first).to_contain_text("kiln-firing")
+        expect(first).to_contain_text("Probability")
+        expect(first.locator("tr.sent").first).to_be_visible()
+        candidates = page.get_by_role("region", name="Candidates")
+        best = candidates.locator("tbody tr").first
+        expect(best).to_contain_text("crafts:kiln-firing")
+        expect(best).to_contain_text("its text matches the task")
+        sent = served.skillbus("query", TASK, "--format", "markdown").out
+        assert page.locator("#copy-markdown").text_content() is not None
+        assert page.locator("#copy-markdown").inner_text().split() == sent.split()
+        url = page.url
+        page.goto("/console/library")
+        page.goto(url)
+        expect(first).to_contain_text("kiln-firing")
+
+    def test_it_is_asked_again_without_a_stage(self, open_page: Open) -> None:
+        page = open_page("read")
+        self.ask(page)
+        page.get_by_text("Limits, filters and stages").click()
+        page.get_by_label("Skills at most").fill("1")
+        page.get_by_label("diffusion").check()
+        page.get_by_role("button", name="Ask again").click()
+        change = page.locator(".notice", has_text="Compared with")
+        expect(change).to_be_visible()
+        expect(page.get_by_label("diffusion")).to_be_checked()
+        expect(page.get_by_label("Task")).to_have_value(TASK)
+
+    def test_an_outcome_is_reported(self, served: Served, open_page: Open) -> None:
+        page = open_page("write")
+        self.ask(page, "fire a stoneware vase in the electric kiln")
+        query_id = urlsplit(page.url).path.rpartition("/")[2]
+        page.get_by_label("Skill", exact=True).select_option("crafts:kiln-firing")
+        page.get_by_label("What it was").select_option("helped")
+        page.get_by_role("button", name="Report").click()
+        expect(page.get_by_role("status")).to_contain_text("Reported")
+        listed = page.get_by_role("listitem").filter(has_text="helped by person")
+        while listed.count() == 0:
+            page.reload()
+        expect(listed).to_contain_text("crafts:kiln-firing")
+        page.get_by_label("What it was").select_option("rejected:wrong_step")
+        page.get_by_label("Skill", exact=True).select_option("crafts:kiln-firing")
+        page.get_by_role("button", name="Report").click()
+        records = served.skillbus("audit", "--json").data
+        assert [one["action"] for one in records if one["object"] == query_id] == [
+            *("outcomes.report", "outcomes.report")
+        ]
+
+    def test_an_outcome_of_no_skill_is_explained(self, open_page: Open, trouble: Trouble) -> None:
+        trouble.expected.append("400")
+        page = open_page("read")
+        self.ask(page)
+        page.get_by_role("button", name="Report").click()
+        expect(page.get_by_role("alert")).to_contain_text("Choose the skill that it is about")
+
+    def test_no_skill_says_how_sure_that_is(self, open_page: Open) -> None:
+        page = open_page("read")
+        self.ask(page, "negotiate the salary of a goalkeeper")
+        expect(page.locator(".notice.warn").first).to_contain_text("No skill")
+        expect(page.locator("#candidates")).to_be_visible()
+
+    def test_a_wrong_budget_is_explained(self, open_page: Open, trouble: Trouble) -> None:
+        trouble.expected.append("400")
+        page = open_page("read")
+        page.goto("/console/ask")
+        page.get_by_label("Task").fill(TASK)
+        page.get_by_text("Limits, filters and stages").click()
+        page.get_by_label("Budget").fill("many")
+        page.get_by_role("button", name="Ask").click()
+        expect(page.get_by_role("alert")).to_contain_text("Budget: write a whole number")
+
+    def test_it_is_asked_without_scripts(self, open_page: Open) -> None:
+        page = open_page("read", java_script_enabled=False)
+        self.ask(page)
+        expect(page.locator("article.result").first).to_contain_text("kiln-firing")
+
+    def test_an_answer_is_of_its_asker(self, open_page: Open, trouble: Trouble) -> None:
+        trouble.expected.append("404")
+        page = open_page("read")
+        self.ask(page)
+        other = open_page("write")
+        response = other.goto(page.url)
+        assert response is not None
+        assert response.status == 404
+        assert open_page("admin").goto(page.url).status == 200
+
+
+class TestUse:
+    def test_it_shows_what_is_asked_and_what_in_vain(self, served: Served, open_page: Open) -> None:
+        served.skillbus("query", TASK)
+        served.skillbus("query", "negotiate the salary of a goalkeeper", code=3)
+        page = open_page("admin")
+        page.goto("/console/use")
+        tile = page.locator(".tile", has_text="Without a skill").locator("dd")
+        expect(tile).not_to_have_text("0")
+        expect(page.get_by_role("img", name="Queries over time")).to_be_visible()
+        row = page.get_by_role("row", name=re.compile("^crafts:kiln-firing"))
+        expect(row).to_be_visible()
+        page.get_by_role("link", name="Asked in vain").click()
+        page.get_by_role("link", name="negotiate the salary").click()
+        expect(page.get_by_label("Task")).to_have_value("negotiate the salary of a goalkeeper")
+
+    def test_what_nobody_needs_is_listed_and_exported(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/use?tab=unused&source=crafts")
+        expect(page.get_by_role("link", name="map-projection")).to_be_visible()
+        page.get_by_label("Range").select_option("7 days")
+        page.wait_for_url(lambda url: "days=7" in url)
+        assert read_query(page) == {"tab": ["unused"], "days": ["7"], "source": ["crafts"]}
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Export as JSON").click()
+        exported = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
+        assert "crafts:map-projection" in {one["skill_id"] for one in exported["skills"]}
+
+    def test_a_wrong_range_is_explained(self, open_page: Open, trouble: Trouble) -> None:
+        trouble.expected.append("400")
+        page = open_page("read")
+        page.goto("/console/use?days=12")
+        expect(page.get_by_role("alert")).to_contain_text("Days: choose one of 7, 30, 90, 365")
+
+
+class TestWorkAndSources:
+    def test_a_source_is_synced(self, open_page: Open) -> None:
+        page = open_page("write")
+        page.goto("/console/sources")
+        row = page.get_by_role("row", name=re.compile("^crafts"))
+        expect(row).to_contain_text("directory")
+        page.get_by_role("button", name="Sync now crafts").click()
+        expect(page.locator(".badge.state-done")).to_be_visible()
+        page.goto("/console/work")
+        expect(page.locator("#work tbody tr").first).to_contain_text("source changed")
+        expect(page.locator("#work tbody tr").first).to_contain_text("write")
+
+    def test_the_work_is_shown_as_it_comes(self, served: Served, open_page: Open) -> None:
+        page = open_page("admin")
+        page.goto("/console/work")
+        write_skill(served.root, "weir-building", "Build a low weir of stone")
+        expect(page.locator("#work tbody tr").first).to_contain_text("crafts", timeout=30_000)
+        expect(page.get_by_role("link", name="ago").first).to_be_visible()
+
+    @pytest.mark.parametrize("path", ["/console/work/events/none", "/console/ask/none"])
+    def test_what_is_unknown_is_not_found(
+        self, open_page: Open, trouble: Trouble, path: str
+    ) -> None:
+        trouble.expected.append("404")
+        page = open_page("admin")
+        page.goto(path)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
+
+
+def test_two_tabs_and_two_tokens_do_not_meet(served: Served, open_context: OpenContext) -> None:
+    one, other = open_context(), open_context()
+    log_in(one.new_page(), served.secrets["read"])
+    log_in(other.new_page(), served.secrets["admin"])
+    first, second, third = one.new_page(), one.new_page(), other.new_page()
+    for page, name in ((first, "read"), (second, "read"), (third, "admin")):
+        page.goto("/console/library")
+        expect(page.locator(".caller")).to_contain_text(name)
+    first.get_by_role("button", name="Log out").click()
+    second.reload()
+    assert "/console/login" in second.url
+    third.reload()
+    expect(third.locator(".caller")).to_contain_text("admin")

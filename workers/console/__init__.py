@@ -1,0 +1,1 @@
+"""The web console: pages over the services of the HTTP API."""

@@ -1,0 +1,53 @@
+"""What differs between two answers to a task, such as with a stage and without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skills.bundle.model import Bundle, BundleSkill
+
+
+@dataclass(frozen=True, slots=True)
+class BundleChange:
+    """Skills by id that are new, gone, or at another place; and of those in both, the lines more or
+    less that are sent. before: id of the earlier query."""
+
+    before: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    moved: dict[str, tuple[int, int]]
+    lines: dict[str, tuple[int, int]]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether both answers are the same."""
+        return not (self.added or self.removed or self.moved or self.lines)
+
+
+def compare_bundles(before: Bundle, after: Bundle) -> BundleChange:
+    """Compare two bundles."""
+    old = {skill.skill_id: place for place, skill in enumerate(before.skills, 1)}
+    new = {skill.skill_id: place for place, skill in enumerate(after.skills, 1)}
+    lines = {}
+    first = {skill.skill_id: _list_lines(skill) for skill in before.skills}
+    for skill in after.skills:
+        if skill.skill_id in first:
+            sent = _list_lines(skill)
+            more, fewer = len(sent - first[skill.skill_id]), len(first[skill.skill_id] - sent)
+            if more or fewer:
+                lines[skill.skill_id] = (more, fewer)
+    return BundleChange(
+        before=before.query_id,
+        added=tuple(one for one in new if one not in old),
+        removed=tuple(one for one in old if one not in new),
+        moved={one: (old[one], new[one]) for one in new if one in old and old[one] != new[one]},
+        lines=lines,
+    )
+
+
+def _list_lines(skill: BundleSkill) -> set[int]:
+    return {
+        number
+        for passage in skill.passages
+        for number in range(passage.first_line, passage.last_line + 1)
+    }

@@ -1,0 +1,63 @@
+"""Forms of the console: read once it is certain that one of its own pages sent them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Request
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+
+from config.errors import UsageError
+from workers.console.pages import Pages
+
+_MAX_FIELDS = 60
+
+
+async def read_form(request: Request) -> FormData:
+    """Return the fields of a form.
+
+    Raises HTTPException (403) for a form that another origin sent, or that has no CSRF token of the
+    session.
+    """
+    pages: Pages = request.app.state.pages
+    _check_origin(request)
+    form = await request.form(max_files=0, max_fields=_MAX_FIELDS)
+    session = pages.get_session(request)
+    token = form.get("csrf_token")
+    if (
+        session is None
+        or not isinstance(token, str)
+        or not pages.sessions.is_csrf_token(session, token)
+    ):
+        raise HTTPException(
+            403,
+            "this form is of another session or too old: go back, load the page again, and send it "
+            "once more",
+        )
+    return form
+
+
+def _check_origin(request: Request) -> None:
+    """Raise HTTPException (403) unless a page of this origin sent the request."""
+    origin = request.headers.get("origin")
+    if origin is not None:
+        host = "" if origin == "null" else urlsplit(origin.lower()).netloc
+        is_own = host == request.headers.get("host", "").lower()
+    else:
+        is_own = request.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    if not is_own:
+        raise HTTPException(403, "only pages of the console itself may send its forms")
+
+
+SentForm = Annotated[FormData, Depends(read_form)]
+
+
+def get_text(form: FormData, name: str, max_characters: int = 4_096) -> str:
+    """Return a field of a form, "" without it; raises UsageError if it is too long."""
+    value = form.get(name, "")
+    text = value if isinstance(value, str) else ""
+    if len(text) > max_characters:
+        raise UsageError(f"{name} has more than {max_characters:,} characters; shorten it")
+    return text.replace("\r\n", "\n")

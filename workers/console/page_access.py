@@ -1,0 +1,89 @@
+"""Access to the console: its session cookie stands for a bearer token; refusals are pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import Scope
+from typing_extensions import override
+
+from workers.console.pages import (
+    LOGIN_PATH,
+    OPENING,
+    PREFIX,
+    Pages,
+    get_local_url,
+    is_cross_site,
+)
+from workers.console.static_files import PREFIX as STATIC_PREFIX
+from workers.http.access import PageAccess
+
+
+class ConsoleAccess(PageAccess):
+    """Authenticates the pages of the console by their cookie."""
+
+    def __init__(self, pages: Pages) -> None:
+        self._pages = pages
+
+    @override
+    def covers(self, path: str) -> bool:
+        return path == PREFIX or path.startswith(f"{PREFIX}/")
+
+    @override
+    def is_public(self, path: str) -> bool:
+        return path == LOGIN_PATH or path.startswith(STATIC_PREFIX)
+
+    @override
+    def get_bearer(self, headers: Mapping[str, str]) -> str:
+        session = self._pages.sessions.open(headers)
+        return "" if session is None else session.secret
+
+    @override
+    def refuse(self, scope: Scope, error: HTTPException) -> Response:
+        request = Request(scope)
+        if error.status_code != 401:
+            return render_error(self._pages, request, error.status_code, str(error.detail))
+        if is_cross_site(request):
+            return self._pages.render(request, OPENING)
+        login = f"{LOGIN_PATH}?{urlencode({'next': get_local_url(request)})}"
+        if "hx-request" in request.headers:
+            return Response(status_code=401, headers={"HX-Redirect": login})
+        if request.method in ("GET", "HEAD"):
+            return RedirectResponse(login, 303)
+        return render_error(
+            self._pages, request, 401, "you are no longer logged in: log in, and send this again"
+        )
+
+
+_TITLES = {
+    400: "This cannot be done",
+    401: "You are not logged in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not found",
+    413: "Too large",
+    421: "Wrong address",
+    422: "This is not valid",
+    429: "Too many requests",
+    503: "Try again in a moment",
+}
+
+
+def render_error(pages: Pages, request: Request, status: int, detail: str) -> Response:
+    """Return the page of an error: what is wrong, and what to do about it."""
+    title = _TITLES.get(status, "Something is broken")
+    response = pages.render(
+        request,
+        "error.html",
+        status,
+        title=title,
+        detail=detail,
+        request_id=str(request.scope.get("state", {}).get("request_id", "")),
+    )
+    if status in (429, 503):
+        response.headers["Retry-After"] = "2"
+    return response

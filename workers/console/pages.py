@@ -1,0 +1,178 @@
+"""Rendering of pages: templates, response headers, the session's cookie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from workers.console.sessions import ConsoleSessions, Session
+from workers.console.static_files import StaticFiles
+from workers.console.text_display import (
+    format_bytes,
+    format_duration,
+    format_event_type,
+    format_iso_time,
+    format_time,
+    show_line,
+    show_value,
+    skill_path,
+)
+from workers.http.authentication import Caller
+from workers.http.tokens import TokenScope
+
+PREFIX = "/console"
+LOGIN_PATH = f"{PREFIX}/login"
+OPENING = "opening.html"
+THEMES = ("auto", "light", "dark")
+
+_THEME_COOKIE = "skillbus_theme"
+_THEME_SECONDS = 365 * 86_400
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'",
+    "X-Frame-Options": "DENY",
+    # `no-referrer` would make browsers send forms with `Origin: null`.
+    "Referrer-Policy": "same-origin",
+}
+
+
+class Pages:
+    """Renders the pages of a console.
+
+    Values are escaped, and printed as `show_value` says; a missing one is an error.
+    """
+
+    def __init__(self, sessions: ConsoleSessions) -> None:
+        self.sessions = sessions
+        self.static_files = StaticFiles()
+        self._environment = _create_environment(self.static_files)
+
+    def render(
+        self, request: Request, template: str, status_code: int = 200, **context: Any
+    ) -> HTMLResponse:
+        """Return a page. Its template gets `context`, and what the frame of all pages shows."""
+        session, is_new = self._find_session(request)
+        if is_new and is_cross_site(request) and template != OPENING:
+            return self.render(request, OPENING)
+        caller: Caller | None = getattr(request.state, "caller", None)
+        html = self._environment.get_template(template).render(
+            caller=caller,
+            is_logged_in=bool(session.secret),
+            may_read=caller is not None and request.url.path != LOGIN_PATH,
+            may_write=caller is not None and caller.scope >= TokenScope.WRITE,
+            is_admin=caller is not None and caller.scope >= TokenScope.ADMIN,
+            csrf_token=self.sessions.create_csrf_token(session),
+            theme=get_theme(request),
+            here=get_local_url(request),
+            is_get=request.method == "GET",
+            **({"section": ""} | context),
+        )
+        response = HTMLResponse(html.encode("utf-8", "replace"), status_code, headers=_HEADERS)
+        if is_new and template != OPENING:
+            self.set_session(request, response, session)
+        return response
+
+    def get_session(self, request: Request) -> Session | None:
+        """Return the session of a request, None without one."""
+        return self.sessions.open(request.headers)
+
+    def set_session(self, request: Request, response: Response, session: Session) -> None:
+        """Have the browser keep a session's cookie."""
+        response.set_cookie(
+            self.sessions.cookie_name,
+            self.sessions.seal(session),
+            path=PREFIX,
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+
+    def set_theme(self, request: Request, response: Response, theme: str) -> None:
+        """Have the browser keep a theme."""
+        response.set_cookie(
+            _THEME_COOKIE,
+            theme,
+            max_age=_THEME_SECONDS,
+            path=PREFIX,
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+
+    def _find_session(self, request: Request) -> tuple[Session, bool]:
+        """Return the session of a request, and whether its cookie is to be set."""
+        session = self.get_session(request)
+        if session is None:
+            return self.sessions.begin(), True
+        renewed = self.sessions.renew(session)
+        return (session, False) if renewed is None else (renewed, True)
+
+
+def redirect(url: str) -> RedirectResponse:
+    """Return the response to a form that was carried out: the page to show now."""
+    return RedirectResponse(url, 303)
+
+
+def is_cross_site(request: Request) -> bool:
+    """Return whether another site linked here: then the browser has not sent the session's cookie,
+    and one that is set would replace it. The page `OPENING` opens the wanted one once more."""
+    return request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site"
+
+
+def get_theme(request: Request) -> str:
+    """Return the theme that the browser keeps, `auto` without one."""
+    theme = request.cookies.get(_THEME_COOKIE, "")
+    return theme if theme in THEMES else THEMES[0]
+
+
+def get_local_url(request: Request) -> str:
+    """Return path and query of a request's URL."""
+    path = quote(request.scope["path"].encode("utf-8", "surrogatepass"), safe="/:@")
+    query = request.scope["query_string"].decode("ascii", "replace")
+    return f"{path}?{query}" if query else path
+
+
+def check_local_url(url: str) -> str:
+    """Return a URL if it is a page of the console, else that of its first page."""
+    is_local = url == PREFIX or url.startswith((f"{PREFIX}/", f"{PREFIX}?"))
+    return url if is_local and "\\" not in url and url.isprintable() else PREFIX
+
+
+def build_url(path: str, parameters: Mapping[str, object]) -> str:
+    """Return the URL of a page with the parameters that are set."""
+    chosen = {name: value for name, value in parameters.items() if value not in (None, "")}
+    return f"{path}?{urlencode(chosen, doseq=True)}" if chosen else path
+
+
+def _create_environment(static_files: StaticFiles) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("workers.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=show_value,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.globals |= {
+        "static_url": static_files.get_url,
+        "skill_path": skill_path,
+        "url": build_url,
+        "themes": THEMES,
+    }
+    environment.filters |= {
+        "line": show_line,
+        "time": format_time,
+        "iso_time": format_iso_time,
+        "duration": format_duration,
+        "bytes": format_bytes,
+        "event_name": format_event_type,
+        "unchanged": lambda text: Markup.escape(text),
+    }
+    return environment

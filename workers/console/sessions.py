@@ -1,0 +1,190 @@
+"""Sessions of the console: a bearer token in an encrypted cookie, and CSRF tokens bound to it.
+
+The server keeps no sessions: each request is authenticated with the token in its cookie, as if it
+had sent it in the `Authorization` header. A revoked or expired token so ends its sessions at once,
+on every gateway that has the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+from cryptography.fernet import Fernet, InvalidToken
+
+from config.errors import MisconfiguredError, UsageError
+from config.settings import Settings
+from workers.http.tokens import open_token_store
+
+log = structlog.get_logger()
+
+IDLE_SECONDS = 12 * 3_600
+"""A session ends when it was not used for so long."""
+
+RENEW_SECONDS = 600
+"""Age from which a used cookie is replaced by a new one."""
+
+MAX_SECONDS = 7 * 86_400
+"""A session ends so long after its log-in, however much it is used."""
+
+MAX_TOKEN_BYTES = 2_600
+"""Longest bearer token: browsers drop cookies above 4,096 bytes."""
+
+_NONCE_BYTES = 16
+_MAX_ENDED = 10_000
+
+
+class Session(NamedTuple):
+    """A session. secret: its bearer token, "" while not logged in. begun: seconds since the epoch,
+    of the log-in. sealed: of the cookie."""
+
+    id: str
+    secret: str
+    begun: float
+    sealed: float
+
+
+class ConsoleSessions:
+    """Seals sessions into cookies and opens them; threads may share it.
+
+    key: 32 bytes, URL-safe base64. Cookies are only opened with the key that sealed them.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._fernet = Fernet(key)
+        self._csrf_key = hashlib.sha256(b"csrf\0" + key).digest()
+        # Browsers send cookies to all ports of a host: two consoles on one must not share a name.
+        self.cookie_name = f"skillbus_{hashlib.sha256(b'name' + key).hexdigest()[:8]}"
+        self._ended: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, secret: str = "") -> Session:
+        """Return a new session. Raises UsageError for a token that is too long for a cookie."""
+        if len(secret.encode()) > MAX_TOKEN_BYTES:
+            raise UsageError(
+                f"this token has more than {MAX_TOKEN_BYTES} bytes, too many for a cookie; log in "
+                "with one that names fewer groups, or one of `skillbus tokens add`"
+            )
+        now = time.time()
+        return Session(secrets.token_hex(16), secret, now, now)
+
+    def seal(self, session: Session) -> str:
+        """Return the value of the cookie."""
+        data = json.dumps([session.id, session.secret, session.begun])
+        return self._fernet.encrypt_at_time(data.encode(), int(session.sealed)).decode()
+
+    def open(self, headers: Mapping[str, str]) -> Session | None:
+        """Return the session of a request by its headers (lower-case names), None without one."""
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie_name)
+        except CookieError:
+            return None
+        if cookie is None:
+            return None
+        now = time.time()
+        sealed = cookie.value.encode()
+        try:
+            text = self._fernet.decrypt_at_time(sealed, IDLE_SECONDS, int(now))
+            session_id, secret, begun = json.loads(text)
+            session = Session(session_id, secret, begun, self._fernet.extract_timestamp(sealed))
+        except (InvalidToken, ValueError):
+            return None
+        if now > session.begun + MAX_SECONDS or session.id in self._ended:
+            return None
+        return session
+
+    def renew(self, session: Session) -> Session | None:
+        """Return the session to seal anew, None while its cookie is recent."""
+        now = time.time()
+        return session._replace(sealed=now) if now > session.sealed + RENEW_SECONDS else None
+
+    def end(self, session: Session) -> None:
+        """Refuse a session from now on, in this process; its browser forgets the cookie."""
+        now = time.time()
+        with self._lock:
+            self._ended[session.id] = now
+            if len(self._ended) > _MAX_ENDED:
+                oldest = now - IDLE_SECONDS
+                self._ended = {one: at for one, at in self._ended.items() if at > oldest}
+
+    def create_csrf_token(self, session: Session) -> str:
+        """Return a CSRF token of a session; each call gives another, so that compressed pages do
+        not reveal it (BREACH)."""
+        nonce = secrets.token_hex(_NONCE_BYTES)
+        return nonce + self._sign(session, nonce)
+
+    def is_csrf_token(self, session: Session, token: str) -> bool:
+        """Return whether a CSRF token is of this session."""
+        nonce, signature = token[: 2 * _NONCE_BYTES], token[2 * _NONCE_BYTES :]
+        return hmac.compare_digest(signature.encode(), self._sign(session, nonce).encode())
+
+    def _sign(self, session: Session, nonce: str) -> str:
+        signed = f"{session.id}\0{nonce}".encode()
+        return hmac.new(self._csrf_key, signed, hashlib.sha256).hexdigest()
+
+
+def open_console_sessions(settings: Settings) -> ConsoleSessions:
+    """Return the sessions of a deployment, with the key in `gateway.console_key_file`.
+
+    By default the key is a file beside that of the tokens, which gateways share, made on first
+    use. Where it cannot be written, it is in memory, and sessions end with the process. Raises
+    MisconfiguredError for an invalid key.
+    """
+    named = settings.gateway.console_key_file
+    path = named or open_token_store(settings).path.with_name("console.key")
+    key = _read_key(path)
+    if key is None and named is not None:
+        raise MisconfiguredError(f"gateway.console_key_file: {path} does not exist")
+    if key is None:
+        key = _create_key(path)
+    try:
+        return ConsoleSessions(key)
+    except ValueError:
+        raise MisconfiguredError(
+            f"gateway.console_key_file: {path} must hold 32 random bytes as URL-safe base64, such "
+            "as `head -c 32 /dev/urandom | basenc --base64url` prints"
+        ) from None
+
+
+def _read_key(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes().strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise MisconfiguredError(
+            f"gateway.console_key_file: {path} cannot be read: {error.strerror}"
+        ) from None
+
+
+def _create_key(path: Path) -> bytes:
+    """Create a key and return it; another process's, if that was faster."""
+    key = Fernet.generate_key()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(key + b"\n")
+        try:
+            os.link(temporary, path)  # complete or not at all, and never over another's
+        finally:
+            temporary.unlink()
+    except FileExistsError:
+        return path.read_bytes().strip()
+    except OSError as error:
+        log.warning(
+            "sessions of the console end with this process: their key cannot be stored; set "
+            "gateway.console_key_file",
+            file=str(path),
+            reason=error.strerror,
+        )
+    return key

@@ -1,0 +1,134 @@
+"""Text of others as pages show it: bounded, on screen as it is, with invisible characters named."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+
+from skills.bundle.escaping import find_invisible, show_invisible
+
+MAX_CHARACTERS = 2_000
+"""Characters that are shown of a value; of a line of a file `MAX_LINE_CHARACTERS`."""
+
+MAX_LINE_CHARACTERS = 5_000
+
+_MAX_NAMED = 12
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_MAX_MARKS = 6
+
+
+def show_value(value: object) -> object:
+    """Return a value as a page prints it: text without invisible characters and not too long.
+
+    The `finalize` of the template environment: every printed value passes it, and is escaped
+    afterwards.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    more = len(value) - MAX_CHARACTERS
+    shown = _limit_marks(show_invisible(_show_surrogates(value[:MAX_CHARACTERS])))
+    return f"{shown}… [{more:,} more characters]" if more > 0 else shown
+
+
+def show_line(line: str) -> Markup:
+    """Return a line of a file as HTML: its text, with the code points of invisible characters."""
+    more = len(line) - MAX_LINE_CHARACTERS
+    line = line[:MAX_LINE_CHARACTERS]
+    if line.isascii() and line.isprintable():
+        shown = escape(line)
+    else:
+        shown = Markup("").join(_mark_invisible(_limit_marks(_show_surrogates(line))))
+    if more > 0:
+        shown += Markup('<span class="hidden-characters">{:,} more characters</span>').format(more)
+    return shown
+
+
+def _mark_invisible(line: str) -> Iterator[Markup]:
+    end = 0
+    for first, last in find_invisible(line):
+        yield escape(line[end:first])
+        end = last
+        yield _name_characters(line[first:last])
+    yield escape(line[end:])
+
+
+def _name_characters(run: str) -> Markup:
+    codes = [f"U+{ord(character):04X}" for character in run[:_MAX_NAMED]]
+    if len(run) > _MAX_NAMED:
+        codes.append(f"and {len(run) - _MAX_NAMED:,} more")
+    names = ", ".join(unicodedata.name(one, "control character") for one in run[:_MAX_NAMED])
+    return Markup('<span class="hidden-characters" title="{}">{}</span>').format(
+        names, " ".join(codes)
+    )
+
+
+def _show_surrogates(text: str) -> str:
+    """Return text that UTF-8 can encode: halves of surrogate pairs by their code points."""
+    if text.isascii():
+        return text
+    return _SURROGATES.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
+
+
+def _limit_marks(text: str) -> str:
+    """Return text with few combining marks on a character: more could cover other text."""
+    if text.isascii():
+        return text
+    kept, marks, dropped = [], 0, 0
+    for character in text:
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        if marks > _MAX_MARKS:
+            dropped += 1
+            continue
+        if dropped:
+            kept.append(f"[{dropped} more marks]")
+            dropped = 0
+        kept.append(character)
+    if dropped:
+        kept.append(f"[{dropped} more marks]")
+    return "".join(kept)
+
+
+def format_time(seconds: float | None) -> str:
+    """Return seconds since the epoch as UTC date and time, "never" for 0 and None."""
+    if not seconds:
+        return "never"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def format_iso_time(text: str | None) -> str:
+    """Return an RFC 3339 time as UTC date and time, "unknown" without one."""
+    if not text:
+        return "unknown"
+    return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def format_duration(seconds: float | None) -> str:
+    """Return a duration in its largest unit: `42 s`, `7 min`, `3 h`, `12 days`."""
+    if seconds is None:
+        return "never"
+    for unit, size in (("days", 86_400.0), ("h", 3_600.0), ("min", 60.0)):
+        if seconds >= 2 * size or (unit != "days" and seconds >= size):
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def format_bytes(size: int) -> str:
+    """Return a size: `812 B`, `14.2 kB`, `3.1 MB`."""
+    if size < 1_000:
+        return f"{size} B"
+    return f"{size / 1_000:.1f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
+
+
+def format_event_type(name: str) -> str:
+    """Return the type of an event in words: `skillbus.skill.removed.v1` is `skill removed`."""
+    return name.removeprefix("skillbus.").removesuffix(".v1").replace(".", " ")
+
+
+def skill_path(skill_id: str) -> str:
+    """Return the path of a skill's page."""
+    return f"/console/skills/{quote(skill_id.encode('utf-8', 'surrogatepass'), safe='/:@')}"

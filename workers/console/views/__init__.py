@@ -1,0 +1,1 @@
+"""Views of the console: the pages of one subject each, and their forms."""

@@ -1,0 +1,274 @@
+"""Ask: a query, its stages as they start, and its bundle with the reasons for each candidate."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
+
+from config.errors import NotFoundError, PermanentError, UsageError
+from config.settings import OPTIONAL_STAGES
+from skills.bundle.markdown import render_markdown
+from skills.bundle.model import Bundle, BundleSkill
+from skills.events import describe_validation_error
+from skills.events.requests import QueryFilters
+from tasks.journal.protocol import Job
+from workers.backend.store_backend import StoreBackend
+from workers.console.annotated_text import AnnotatedLine, annotate_lines
+from workers.console.compare_bundles import BundleChange, compare_bundles
+from workers.console.forms import SentForm, get_text
+from workers.console.pages import PREFIX, Pages, build_url, redirect
+from workers.console.views.outcomes import CHOICES, describe_outcomes
+from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller
+from workers.http.routes.queries import QueryRequest, QueryService
+from workers.http.routes.revisions import describe_revision
+from workers.http.routes.sources import list_source_rows
+
+PATH = f"{PREFIX}/ask"
+
+_WAIT_SECONDS = 0.4
+"""A query that ends so soon is shown at once, without a page of its stages."""
+
+_FILTERS = ("source", "licence", "language", "tool")
+_MAX_SCORES = 30
+
+
+class AskQuery(BaseModel):
+    """Values that the form begins with."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: str = ""
+
+
+class AnswerQuery(BaseModel):
+    """What an answer is shown with. compare: id of the query to compare it with. reported: whether
+    an outcome of it has just been reported."""
+
+    model_config = ConfigDict(frozen=True)
+
+    compare: str = ""
+    reported: bool = False
+
+
+def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) -> APIRouter:
+    """Return the routes of queries."""
+    router = APIRouter()
+
+    @router.get("/ask")
+    def show_form(
+        request: Request, caller: CurrentCaller, query: Annotated[AskQuery, Query()]
+    ) -> Response:
+        return pages.render(
+            request,
+            "ask/form.html",
+            section="Ask",
+            form=_describe_form(QueryRequest(task=query.task)),
+            stages=OPTIONAL_STAGES,
+            sources=list_source_rows(backend, caller),
+            budget=backend.settings.choice.budget,
+        )
+
+    @router.post("/ask")
+    async def ask(caller: CurrentCaller, form: SentForm) -> Response:
+        query_id = await query_service.accept(_read_query(form), caller)
+        compare = get_text(form, "compare")
+        return redirect(build_url(f"{PATH}/{query_id}", {"compare": compare}))
+
+    @router.get("/ask/{query_id}")
+    async def show_answer(
+        query_id: str,
+        request: Request,
+        caller: CurrentCaller,
+        query: Annotated[AnswerQuery, Query()],
+    ) -> Response:
+        await run_in_threadpool(query_service.get_job, query_id, caller)
+        await query_service.wait_until_ended(query_id, _WAIT_SECONDS)
+        return await run_in_threadpool(
+            _render_answer, backend, pages, query_service, request, caller, query_id, query
+        )
+
+    @router.get("/ask/{query_id}/events")
+    async def stream_stages(query_id: str, caller: CurrentCaller) -> Response:
+        await run_in_threadpool(query_service.get_job, query_id, caller)
+        return query_service.stream_events(query_id, caller)
+
+    @router.post("/ask/{query_id}/cancel")
+    def cancel(query_id: str, caller: CurrentCaller, form: SentForm) -> Response:
+        del form
+        query_service.get_job(query_id, caller)
+        backend.journal.cancel_job(query_id)
+        return redirect(f"{PATH}/{query_id}")
+
+    return router
+
+
+def _read_query(form: FormData) -> QueryRequest:
+    """Return the query of a form; raises UsageError for one that is not valid."""
+    filters = {name: tuple(get_text(form, name).split()) for name in _FILTERS}
+    values: dict[str, Any] = {
+        "task": get_text(form, "task", 1_000_000),
+        "filters": QueryFilters(**filters),
+        "without": tuple(str(one) for one in form.getlist("without")),
+        "session": get_text(form, "session").strip(),
+        "explain": True,
+    }
+    for name in ("budget", "top"):
+        text = get_text(form, name).strip()
+        if text:
+            if not text.isascii() or not text.isdigit():
+                raise UsageError(f"{name}: write a whole number, or leave it empty")
+            values[name] = int(text)
+    try:
+        return QueryRequest(**values)
+    except ValidationError as error:
+        raise UsageError(describe_validation_error(error)) from None
+
+
+def _describe_form(asked: Mapping[str, Any] | QueryRequest) -> dict[str, Any]:
+    """Return what the form shows of a query."""
+    data = asked.model_dump(mode="json") if isinstance(asked, BaseModel) else dict(asked)
+    filters = data.get("filters") or {}
+    return {
+        "task": data.get("task", ""),
+        "budget": data.get("budget") or "",
+        "top": data.get("top") or "",
+        "session": data.get("session", ""),
+        "without": list(data.get("without") or ()),
+        **{name: " ".join(filters.get(name) or ()) for name in _FILTERS},
+    }
+
+
+def _render_answer(
+    backend: StoreBackend,
+    pages: Pages,
+    query_service: QueryService,
+    request: Request,
+    caller: Caller,
+    query_id: str,
+    query: AnswerQuery,
+) -> Response:
+    job = query_service.get_job(query_id, caller)
+    frame: dict[str, Any] = {
+        "section": "Ask",
+        "query_id": query_id,
+        "form": _describe_form(job.event.data),
+        "stages": OPTIONAL_STAGES,
+        "sources": list_source_rows(backend, caller),
+        "budget": backend.settings.choice.budget,
+        "job": job,
+    }
+    if job.outcome is None:
+        reached = backend.journal.list_stages(query_id)
+        return pages.render(request, "ask/waiting.html", reached=reached, **frame)
+    bundle = Bundle.model_validate(job.outcome)
+    return pages.render(
+        request,
+        "ask/answer.html",
+        bundle=bundle,
+        candidates=_describe_candidates(bundle),
+        score_parts=_list_score_parts(bundle),
+        texts={skill.skill_id: _read_text(backend, caller, skill) for skill in bundle.skills},
+        change=_compare(query_service, caller, query.compare, bundle),
+        compare=query.compare,
+        reported=query.reported,
+        outcomes=describe_outcomes(backend, caller, query_id),
+        choices=CHOICES,
+        is_own=caller is LOCAL_USER or caller.name == job.event.owner,
+        copies=_list_copies(bundle, job),
+        **frame,
+    )
+
+
+def _compare(
+    query_service: QueryService, caller: Caller, compare: str, bundle: Bundle
+) -> BundleChange | None:
+    """What changed against an earlier answer, None without one or when it is no longer kept."""
+    if not compare:
+        return None
+    with suppress(NotFoundError):
+        before = query_service.get_job(compare, caller).outcome
+        if before is not None:
+            return compare_bundles(Bundle.model_validate(before), bundle)
+    return None
+
+
+def _describe_candidates(bundle: Bundle) -> list[dict[str, Any]]:
+    """The candidates that the explanation has: each with verdict, scores and probability."""
+    explained: dict[str, Any] = bundle.explain or {}
+    rows = explained.get("candidates", [])[:_MAX_SCORES]
+    best = max((abs(row["scores"]["score"]) for row in rows), default=0.0) or 1.0
+    return [
+        {
+            "rank": rank,
+            "skill_id": row["skill_id"],
+            "probability": row["probability"],
+            "is_in": row["verdict"].startswith("in: "),
+            "why": row["verdict"].partition(": ")[2],
+            "score": row["scores"]["score"],
+            "share": max(0.0, row["scores"]["score"] / best),
+            "parts": {name: value for name, value in row["scores"].items() if name != "score"},
+        }
+        for rank, row in enumerate(rows, 1)
+    ]
+
+
+def _list_score_parts(bundle: Bundle) -> list[str]:
+    """Names of the parts of scores that are not 0 for all candidates."""
+    explained: dict[str, Any] = bundle.explain or {}
+    names: dict[str, None] = {}
+    for row in explained.get("candidates", []):
+        names |= {name: None for name, value in row["scores"].items() if value}
+    return [name for name in names if name != "score"]
+
+
+def _read_text(backend: StoreBackend, caller: Caller, skill: BundleSkill) -> list[AnnotatedLine]:
+    """The lines of a skill's SKILL.md, marked by whether they were sent; empty if the revision is
+    no longer kept, or is withheld now. Lines that several roles share have none."""
+    try:
+        revision = describe_revision(backend, caller, skill.skill_id, skill.revision.seq)
+    except PermanentError:
+        return []
+    if "text" not in revision:
+        return []
+    sent = {
+        number
+        for passage in skill.passages
+        for number in range(passage.first_line, passage.last_line + 1)
+    }
+    passages = [
+        {
+            "lines": [one.first_line, one.last_line],
+            "role": one.roles[0] if len(one.roles) == 1 else "",
+        }
+        for one in skill.passages
+    ]
+    return annotate_lines(revision["text"], passages, revision["safety"], sent=sent)
+
+
+def _list_copies(bundle: Bundle, job: Job) -> list[tuple[str, str, str]]:
+    """Forms of the answer and of its query to copy: id, title, text."""
+    data = {
+        name: value
+        for name, value in job.event.data.items()
+        if value and not (name == "filters" and not any(value.values()))
+    }
+    call = {"name": "find_skills", "arguments": {n: v for n, v in data.items() if n != "explain"}}
+    body = json.dumps(data, ensure_ascii=False)
+    curl = (
+        "curl --silent http://127.0.0.1:8765/v1/queries --header 'Prefer: wait=10' \\\n"
+        f'  --header "Authorization: Bearer $TOKEN" --json {shlex.quote(body)}'
+    )
+    return [
+        ("markdown", "Markdown", render_markdown(bundle)),
+        ("json", "JSON", json.dumps(job.outcome, ensure_ascii=False, indent=2)),
+        ("curl", "curl", curl),
+        ("mcp", "MCP call", json.dumps(call, ensure_ascii=False, indent=2)),
+    ]

@@ -1,0 +1,78 @@
+"""Outcomes: what a person says of the skills of an answer."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import ValidationError
+
+from config.errors import NotFoundError, UsageError
+from skills.bundle.rejection import RejectionReason
+from skills.events import SkillOutcome, describe_validation_error
+from skills.outcomes.model import OutcomeKind, Reporter
+from workers.audit.requests import note_object
+from workers.backend.store_backend import StoreBackend
+from workers.console.forms import SentForm, get_text
+from workers.console.pages import PREFIX, build_url, redirect
+from workers.http.authentication import Caller, CurrentCaller
+from workers.http.idempotency import record_job
+from workers.http.routes.outcomes import OutcomeReport, list_stored_outcomes, prepare_report
+
+_OF_THE_TASK = [
+    one
+    for one in RejectionReason
+    if one not in (RejectionReason.REDUNDANT, RejectionReason.INCOMPATIBLE)
+]
+"""Reasons that name no other skill."""
+
+CHOICES = {
+    OutcomeKind.HELPED.value: "right: it helped, or would have",
+    OutcomeKind.FAILED.value: "wrong: it was followed and did not work",
+    **{f"{OutcomeKind.REJECTED}:{one}": f"wrong: {one.meaning}" for one in _OF_THE_TASK},
+    OutcomeKind.MISSING.value: "no skill of the library is right",
+}
+"""What can be said: value of the form and its words."""
+
+
+def outcome_views(backend: StoreBackend) -> APIRouter:
+    """Return the routes of outcomes."""
+    router = APIRouter()
+
+    @router.post("/actions/outcomes/report")
+    def report_outcome(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
+        query_id, choice = get_text(form, "query_id"), get_text(form, "outcome")
+        note_object(request, query_id)
+        report = _read_report(get_text(form, "skill_id"), choice)
+        record_job(backend, caller, prepare_report(backend, caller, query_id, report), None)
+        return redirect(f"{build_url(f'{PREFIX}/ask/{query_id}', {'reported': 1})}#outcomes")
+
+    return router
+
+
+def _read_report(skill_id: str, choice: str) -> OutcomeReport:
+    """Return what a form reports; raises UsageError if it is not valid."""
+    if choice not in CHOICES:
+        raise UsageError("outcome: choose one in the list")
+    kind, _, reason = choice.partition(":")
+    is_missing = kind == OutcomeKind.MISSING
+    if not skill_id and not is_missing:
+        raise UsageError("choose the skill that it is about")
+    try:
+        outcome = SkillOutcome(
+            skill_id="" if is_missing else skill_id,
+            outcome=OutcomeKind(kind),
+            reason=RejectionReason(reason) if reason else "",
+            by=Reporter.PERSON,
+        )
+    except ValidationError as error:
+        raise UsageError(describe_validation_error(error)) from None
+    return OutcomeReport(outcomes=(outcome,))
+
+
+def describe_outcomes(backend: StoreBackend, caller: Caller, query_id: str) -> list[dict[str, Any]]:
+    """Return the stored outcomes of an answer; none while it is not recorded yet."""
+    with suppress(NotFoundError):
+        return list_stored_outcomes(backend, caller, query_id)
+    return []

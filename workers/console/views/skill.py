@@ -1,0 +1,246 @@
+"""A skill: its text with roles and findings, record, links, revisions; pins and removal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from config.errors import UsageError
+from graph.records import LinkType, place_of
+from workers.audit.requests import note_object
+from workers.backend.store_backend import StoreBackend
+from workers.console.annotated_text import ROLE_LABELS, annotate_lines, list_pages
+from workers.console.forms import SentForm, get_text
+from workers.console.pages import PREFIX, Pages, redirect
+from workers.console.text_display import skill_path
+from workers.http.authentication import Caller, CurrentCaller, check_scope
+from workers.http.idempotency import record_job
+from workers.http.routes.pins import pin_published, take_pin_back
+from workers.http.routes.revisions import (
+    Seq,
+    compare_two,
+    describe_revision,
+    list_revision_rows,
+)
+from workers.http.routes.skills import describe_skill, prepare_removal
+from workers.http.tokens import TokenScope
+from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+
+TABS = {
+    "text": "Text",
+    "record": "Record",
+    "findings": "Findings",
+    "files": "Files",
+    "links": "Links",
+    "revisions": "Revisions",
+    "history": "History",
+}
+
+_OPTIONAL: dict[str, Any] = dict.fromkeys(("safety", "files", "passages", "dismissed_links"), ())
+"""What a skill has only if it is published, and this caller may read it."""
+
+_MAX_DIFF_LINES = 3_000
+_RECORD_FIELDS = (
+    *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
+    *("example_tasks", "entrypoints", "compatibility", "allowed_tools", "depends"),
+    *("conflicts", "version"),
+)
+
+
+class SkillQuery(BaseModel):
+    """What of a skill is shown: a tab; a revision; two of them to compare; a page of its text."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tab: str = "text"
+    seq: Seq | None = None
+    before: Seq | None = None
+    after: Seq | None = None
+    line: Annotated[int, Query(ge=1, le=10_000_000)] = 1
+
+
+def skill_views(backend: StoreBackend, pages: Pages) -> APIRouter:
+    """Return the routes of a skill."""
+    router = APIRouter()
+
+    @router.get("/skills/{skill_id:path}")
+    def show_skill(
+        skill_id: str,
+        request: Request,
+        caller: CurrentCaller,
+        query: Annotated[SkillQuery, Query()],
+    ) -> Response:
+        skill = _OPTIONAL | describe_skill(backend, caller, skill_id)
+        tab = query.tab if query.tab in TABS else "text"
+        pins = backend.revisions_for(caller.reader).describe_pins()
+        pin = next((one for one in pins if one["skill_id"] == skill_id), None)
+        return pages.render(
+            request,
+            f"skill/{tab}.html",
+            section="Library",
+            skill=skill,
+            tab=tab,
+            tabs=TABS,
+            counts=_count_tabs(skill),
+            pin=pin,
+            may_change=_may_change(caller, skill["source_id"]),
+            **_describe_tab(backend, caller, skill, tab, query),
+        )
+
+    @router.post("/actions/skills/remove")
+    def remove_skill(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
+        skill_id = get_text(form, "skill_id")
+        note_object(request, skill_id)
+        check_scope(caller, TokenScope.WRITE)
+        event_id = record_job(backend, caller, prepare_removal(backend, caller, skill_id), None)
+        return redirect(f"{PREFIX}/work/events/{event_id}")
+
+    @router.post("/actions/pins/add")
+    def pin_skill(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
+        skill_id, reason = get_text(form, "skill_id"), get_text(form, "reason")
+        note_object(request, skill_id)
+        check_scope(caller, TokenScope.WRITE)
+        pin_published(backend, caller, skill_id, None, reason)
+        return redirect(skill_path(skill_id))
+
+    @router.post("/actions/pins/remove")
+    def unpin_skill(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
+        skill_id = get_text(form, "skill_id")
+        note_object(request, skill_id)
+        check_scope(caller, TokenScope.WRITE)
+        take_pin_back(backend, caller, skill_id)
+        return redirect(skill_path(skill_id))
+
+    @router.post("/actions/links/dismiss")
+    def dismiss_link(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
+        return _change_link(backend, request, caller, form, dismiss=True)
+
+    @router.post("/actions/links/restore")
+    def restore_link(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
+        return _change_link(backend, request, caller, form, dismiss=False)
+
+    return router
+
+
+def _describe_tab(
+    backend: StoreBackend, caller: Caller, skill: dict[str, Any], tab: str, query: SkillQuery
+) -> dict[str, Any]:
+    """Return what a tab shows in addition to the skill."""
+    if tab == "text":
+        return _text_tab(backend, caller, skill, query)
+    if tab == "record":
+        return {"fields": _list_fields(skill)}
+    if tab == "links":
+        return _links_tab(skill)
+    if tab == "revisions":
+        return _revisions_tab(backend, caller, skill, query)
+    return {}
+
+
+def _change_link(
+    backend: StoreBackend, request: Request, caller: Caller, form: SentForm, *, dismiss: bool
+) -> Response:
+    source, target, kind = (get_text(form, name) for name in ("source", "target", "type"))
+    note_object(request, f"{source} {target} {kind}")
+    check_scope(caller, TokenScope.ADMIN)
+    if kind not in list(LinkType):
+        raise UsageError(f"type: there is no {kind!r}; use the buttons of the page")
+    place = place_of(source, target, LinkType(kind))
+    if dismiss:
+        backend.dismiss_link(place, get_text(form, "reason", MAX_REASON_CHARACTERS))
+    else:
+        backend.restore_link(place)
+    return redirect(f"{skill_path(get_text(form, 'skill_id'))}?tab=links")
+
+
+def _may_change(caller: Caller, source_id: str) -> bool:
+    return caller.scope >= TokenScope.WRITE and (
+        caller.sources is None or source_id in caller.sources
+    )
+
+
+def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int]:
+    """How many things each tab lists, 0 for tabs that are no lists."""
+    return dict.fromkeys(TABS, 0) | {
+        "findings": len(skill["safety"]) + len(skill["warnings"]),
+        "files": len(skill["files"]),
+        "links": len(skill["links"]),
+    }
+
+
+def _text_tab(
+    backend: StoreBackend, caller: Caller, skill: dict[str, Any], query: SkillQuery
+) -> dict[str, Any]:
+    """The text of the published revision with its roles, or that of another one without."""
+    is_published = query.seq is None or query.seq == skill["seq"]
+    if skill["seq"] is None and query.seq is None:
+        return {"revision": None}
+    seq = query.seq or skill["seq"]
+    revision = describe_revision(backend, caller, skill["skill_id"], seq)
+    text = revision.get("text")
+    if text is None:
+        return {"revision": revision, "lines": [], "pages": [], "roles": [], "line": 1}
+    passages = skill["passages"] if is_published else ()
+    findings = skill["safety"] if is_published else revision["safety"]
+    roles = Counter(passage["role"] for passage in passages)
+    return {
+        "revision": revision,
+        "lines": annotate_lines(text, passages, findings, first=query.line),
+        "pages": list_pages(revision["lines"]),
+        "roles": [(one, ROLE_LABELS[one], roles[one]) for one in ROLE_LABELS if roles[one]],
+        "line": query.line,
+    }
+
+
+def _list_fields(skill: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
+    """The fields of the record: name, values, and the model that wrote it."""
+    completed = skill.get("completed_by", {})
+    fields = []
+    for name in _RECORD_FIELDS:
+        value = skill.get(name)
+        if value:
+            values = [value] if isinstance(value, str) else [str(one) for one in value]
+            fields.append((name.replace("_", " "), values, completed.get(name, "")))
+    return fields
+
+
+def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
+    """Links from this skill, links to it, and those without direction, heaviest first."""
+    ordered = sorted(skill["links"], key=lambda one: (-one["weight"], one["source"], one["target"]))
+    directed = [one for one in ordered if LinkType(one["type"]).is_directed]
+    skill_id = skill["skill_id"]
+    return {
+        "groups": [
+            ("To other skills", [one for one in directed if one["source"] == skill_id]),
+            ("From other skills", [one for one in directed if one["source"] != skill_id]),
+            ("Both ways", [one for one in ordered if one not in directed]),
+        ]
+    }
+
+
+def _revisions_tab(
+    backend: StoreBackend, caller: Caller, skill: Mapping[str, Any], query: SkillQuery
+) -> dict[str, Any]:
+    skill_id = skill["skill_id"]
+    rows = list_revision_rows(backend, caller, skill_id)
+    change = None
+    if len(rows) > 1 and (query.before or query.after):
+        change = {"withheld": None} | compare_two(
+            backend, caller, skill_id, query.before, query.after
+        )
+        diff = change.get("diff", [])
+        change["more_lines"] = max(0, len(diff) - _MAX_DIFF_LINES)
+        change["rows"] = [_describe_diff_line(line) for line in diff[:_MAX_DIFF_LINES]]
+    return {"revisions": rows, "change": change, "query": query}
+
+
+def _describe_diff_line(line: str) -> tuple[str, str, str]:
+    """The class, sign and text of a line of a unified diff."""
+    if line.startswith("@@"):
+        return "hunk", "", line
+    kinds = {"+": "added", "-": "removed"}
+    return kinds.get(line[:1], "same"), {"-": "−"}.get(line[:1], line[:1]), line[1:]

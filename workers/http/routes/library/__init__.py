@@ -1,0 +1,1 @@
+"""Routes for people who look through the library."""

@@ -1,0 +1,132 @@
+"""The library as people look through it: a search by words, filters, and counts of their values."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from graph.records import SkillState
+from workers.backend.store_backend import StoreBackend
+from workers.http.authentication import Caller, CurrentCaller
+from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.routes.skills import SkillEntry
+from workers.http.tokens import TokenScope
+from workers.library.search.library_search import (
+    MAX_FOUND,
+    MAX_TEXT_CHARACTERS,
+    LibraryFilter,
+    LibrarySearch,
+)
+from workers.library.skill_data import entry_data
+
+
+class LibraryQuery(BaseModel):
+    """Words and filters, all of which must match. Other parameters are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    q: str = Field(
+        "",
+        max_length=MAX_TEXT_CHARACTERS,
+        description="words that published skills have, best first; the last one may be unfinished; "
+        f"at most {MAX_FOUND} skills are found; empty: all skills, by id",
+    )
+    source: str | None = Field(None, description="only skills of this source")
+    state: SkillState | None = Field(None, description="only skills in this state")
+    language: str | None = Field(None, description="only skills in this language")
+    licence: str | None = Field(None, description="only skills with this licence")
+    level: int | None = Field(
+        None, ge=0, le=3, description="only skills of at least this level, as the scanner found it"
+    )
+    limit: int = Field(50, ge=1, le=200)
+    cursor: str = Field("", description="from `next` of the previous page")
+
+    def filter_params(self) -> dict[str, str]:
+        """Return the parameters that select skills, by name, if they are set."""
+        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"})
+        return {name: str(value) for name, value in chosen.items() if value not in (None, "")}
+
+    def to_filter(self) -> LibraryFilter:
+        """Return the filter."""
+        return LibraryFilter(
+            self.q, self.source, self.state, self.language, self.licence, self.level
+        )
+
+
+class Facet(BaseModel):
+    """A value that can be filtered by, and how many skills have it that match all other filters."""
+
+    model_config = ConfigDict(frozen=True)
+
+    value: str
+    skills: int
+
+
+class LibraryResult(BaseModel):
+    """Skills of the library. total: number of matching ones; is_cut: there may be more, as a search
+    by words stops. facets: by the name of a parameter. next: path of the next page, null on the
+    last one."""
+
+    model_config = ConfigDict(frozen=True)
+
+    total: int
+    is_cut: bool
+    skills: list[SkillEntry]
+    facets: dict[str, list[Facet]]
+    next: str | None
+
+
+def library_routes(backend: StoreBackend) -> APIRouter:
+    """Return the route of the library's search."""
+    router = APIRouter(tags=["skills"])
+    library = open_library(backend)
+
+    @router.get("/v1/library", response_model=LibraryResult)
+    def search_library(
+        caller: CurrentCaller, query: Annotated[LibraryQuery, Query()]
+    ) -> dict[str, Any]:
+        """Search skills by words and filters, with counts of what they can be filtered by."""
+        return find_in_library(backend, library, caller, query)
+
+    return router
+
+
+def open_library(backend: StoreBackend) -> LibrarySearch:
+    """Return the search of a deployment's library."""
+    return LibrarySearch(
+        lambda: (backend.graph, backend.search_index()), lambda: backend.skills.get_policy()
+    )
+
+
+def find_in_library(
+    backend: StoreBackend, library: LibrarySearch, caller: Caller, query: LibraryQuery
+) -> dict[str, Any]:
+    """Return a page of the library as this caller may see it, with its facets."""
+    is_admin = caller.scope >= TokenScope.ADMIN
+    filter_params = urlencode(query.filter_params())
+    after = decode_cursor(query.cursor, filter_params)
+    page = library.find(
+        query.to_filter(),
+        after,
+        query.limit,
+        visible=backend.find_visible_sources(caller.reader),
+        include_withheld=is_admin,
+    )
+    standings = backend.skills.get_policy().judge(page.entries)
+    next_path = None
+    if page.after:
+        place = {"limit": query.limit, "cursor": encode_cursor(page.after, filter_params)}
+        next_path = f"/v1/library?{urlencode(query.filter_params() | place)}"
+    return {
+        "total": page.total,
+        "is_cut": page.is_cut,
+        "skills": [
+            entry_data(one, standings[one.skill_id], include_withheld=is_admin)
+            for one in page.entries
+        ],
+        "facets": {name: [one._asdict() for one in found] for name, found in page.facets.items()},
+        "next": next_path,
+    }

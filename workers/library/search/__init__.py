@@ -1,0 +1,1 @@
+"""Search of the library for people."""

@@ -1,0 +1,244 @@
+"""Search of the library for people: by words as they are typed, by filters, with counts of values.
+
+Queries of agents are ranked by all that skillbus knows; here a person looks for skills by words
+that are in them, which the engine alone answers within milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from graph.protocol import Catalog, SkillGraph
+from graph.records import CatalogEntry, EntryCount, EntryFilter, SkillState
+from graph.visible_graph import VisibleGraph
+from search.protocol import Filters, LexicalSearch, SearchIndex
+from search.text.tokens import tokenize
+from workers.library.entry_policy import EntryPolicy
+
+MAX_FOUND = 500
+"""Skills that a search by words finds at most."""
+
+MAX_TEXT_CHARACTERS = 500
+
+FACETS = ("source", "state", "language", "licence", "level")
+
+_COUNTS_SECONDS = 5.0
+_EXTRA_HITS = 100
+_MAX_VALUES = 100
+_UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryFilter:
+    """Which skills are wanted; None matches any. text: words, the last of them perhaps unfinished;
+    "" for all skills. level: the least, as the scanner found it."""
+
+    text: str = ""
+    source: str | None = None
+    state: SkillState | None = None
+    language: str | None = None
+    licence: str | None = None
+    level: int | None = None
+
+    def covers(self, one: EntryCount, ignored: str = "") -> bool:
+        """Whether entries with these values match; ignored: a filter that does not count."""
+        values = one._asdict()
+        values |= {"source": one.source_id, "level": self._meets_level(one.safety_level)}
+        wanted = {
+            "source": self.source,
+            "state": self.state,
+            "language": self.language,
+            "licence": self.licence,
+            "level": None if self.level is None else True,
+        }
+        return all(
+            value is None or name == ignored or values[name] == value
+            for name, value in wanted.items()
+        )
+
+    def _meets_level(self, safety_level: int) -> bool:
+        return self.level is None or safety_level >= self.level
+
+
+class FacetValue(NamedTuple):
+    """A value of a facet, and how many skills have it that match all other filters."""
+
+    value: str
+    skills: int
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryPage:
+    """A page of skills: by id, or by relevance where words are looked for.
+
+    total: matching skills; is_cut: there may be more, as a search stops at `MAX_FOUND`. facets: by
+    name, the values with most skills first; levels count skills of at least that level. after: the
+    `after` of the next page, "" on the last one.
+    """
+
+    entries: Sequence[CatalogEntry]
+    total: int
+    is_cut: bool
+    facets: dict[str, list[FacetValue]]
+    after: str
+
+
+class LibrarySearch:
+    """Searches a library; threads may share it.
+
+    get_stores: returns the catalog and the search index. get_policy: the policy as it is now.
+    """
+
+    def __init__(
+        self,
+        get_stores: Callable[[], tuple[SkillGraph, SearchIndex]],
+        get_policy: Callable[[], EntryPolicy],
+    ) -> None:
+        self._get_stores = get_stores
+        self._get_policy = get_policy
+        self._lock = threading.Lock()
+        self._counts: list[EntryCount] = []
+        self._counted = (-1, -_COUNTS_SECONDS)
+
+    def find(
+        self,
+        wanted: LibraryFilter,
+        after: str,
+        limit: int,
+        *,
+        visible: frozenset[str] | None,
+        include_withheld: bool,
+    ) -> LibraryPage:
+        """Find skills.
+
+        after: of the previous page, "" for the first. visible: the sources whose skills exist for
+        the reader, None for all. include_withheld: whether words are also looked for in skills that
+        the policy withholds.
+        """
+        if wanted.text.strip():
+            return self._search(wanted, after, limit, visible, include_withheld)
+        return self._browse(wanted, after, limit, visible)
+
+    def _browse(
+        self, wanted: LibraryFilter, after: str, limit: int, visible: frozenset[str] | None
+    ) -> LibraryPage:
+        selection = EntryFilter(
+            source_id=wanted.source,
+            state=wanted.state,
+            language=wanted.language,
+            licence=wanted.licence,
+            safety_level=wanted.level,
+        )
+        graph, _ = self._get_stores()
+        counts = self._count(graph)
+        if visible is None:
+            entries = graph.list_entries(selection, after, limit + 1)
+        else:
+            entries = VisibleGraph(graph, visible).list_entries(selection, after, limit + 1)
+            counts = [one for one in counts if one.source_id in visible]
+        return LibraryPage(
+            entries=entries[:limit],
+            total=sum(one.entries for one in counts if wanted.covers(one)),
+            is_cut=False,
+            facets=count_facets(counts, wanted),
+            after=entries[limit - 1].skill_id if len(entries) > limit else "",
+        )
+
+    def _count(self, graph: Catalog) -> list[EntryCount]:
+        """Counts of the catalog, computed again when it has changed, or may have: what waits and
+        fails for the first time changes no epoch."""
+        epoch, now = graph.get_epoch(), time.monotonic()
+        with self._lock:
+            counted_epoch, counted_at = self._counted
+            if epoch != counted_epoch or now > counted_at + _COUNTS_SECONDS:
+                self._counts = graph.count_entries()
+                self._counted = (epoch, now)
+            return self._counts
+
+    def _search(
+        self,
+        wanted: LibraryFilter,
+        after: str,
+        limit: int,
+        visible: frozenset[str] | None,
+        include_withheld: bool,
+    ) -> LibraryPage:
+        found = self._find_entries(wanted.text, visible, include_withheld)
+        counts = [_count_one(entry) for entry in found]
+        matching = [entry for entry, one in zip(found, counts, strict=True) if wanted.covers(one)]
+        first = int(after) if after.isascii() and after.isdigit() else 0
+        return LibraryPage(
+            entries=matching[first : first + limit],
+            total=len(matching),
+            is_cut=len(found) == MAX_FOUND,
+            facets=count_facets(counts, wanted),
+            after=str(first + limit) if len(matching) > first + limit else "",
+        )
+
+    def _find_entries(
+        self, text: str, visible: frozenset[str] | None, include_withheld: bool
+    ) -> list[CatalogEntry]:
+        """The published skills with any of the words, best first."""
+        if visible is not None and not visible:
+            return []
+        text = text[:MAX_TEXT_CHARACTERS]
+        unfinished = _UNFINISHED.search(text.lower())
+        search = LexicalSearch(
+            terms=dict.fromkeys(tokenize(text), 1.0),
+            limit=MAX_FOUND + _EXTRA_HITS,
+            # In the engine, so that hidden skills take no place among the hits.
+            filters=Filters(source=tuple(sorted(visible or ()))),
+            prefix=unfinished[0] if unfinished else "",
+        )
+        graph, index = self._get_stores()
+        [hits] = index.search_many([search])
+        # Superseded revisions are in the index for a while: only those that are published count.
+        keys = {hit.key.skill_id: None for hit in hits}
+        entries = {one.skill_id: one for one in graph.get_entries(list(keys))}
+        published = [
+            entry
+            for hit in hits
+            if (entry := entries.get(hit.key.skill_id)) is not None and entry.seq == hit.key.seq
+        ]
+        if not include_withheld:
+            standings = self._get_policy().judge(published)
+            published = [one for one in published if standings[one.skill_id].violation is None]
+        return published[:MAX_FOUND]
+
+
+def count_facets(
+    counts: Iterable[EntryCount], wanted: LibraryFilter
+) -> dict[str, list[FacetValue]]:
+    """Count the values of each facet among the entries that match all other filters."""
+    counts = list(counts)
+    facets = {}
+    for name in FACETS:
+        tally: Counter[str] = Counter()
+        for one in counts:
+            if wanted.covers(one, ignored=name):
+                for value in _get_values(one, name):
+                    tally[value] += one.entries
+        facets[name] = [FacetValue(*pair) for pair in tally.most_common(_MAX_VALUES)]
+    facets["level"].sort()
+    return facets
+
+
+def _get_values(one: EntryCount, name: str) -> Sequence[str]:
+    if name == "level":
+        return [str(level) for level in range(1, one.safety_level + 1)]
+    if name == "source":
+        return [one.source_id]
+    value = str(getattr(one, name))
+    return [value] if value else []
+
+
+def _count_one(entry: CatalogEntry) -> EntryCount:
+    return EntryCount(
+        entry.source_id, entry.state, entry.language, entry.licence, entry.safety_level, 1
+    )
