@@ -73,7 +73,8 @@ def test_links_are_shown_with_what_they_rest_on(skillbus: Skillbus, tmp_path: Pa
 
 def test_status(library: Skillbus) -> None:
     report = library("status", "--json").data
-    assert report["skills"] == {"published": 10, "failed": 1, "removed": 0, "waiting": 0}
+    counts = {"published": 10, "failed": 1, "removed": 0, "waiting": 0, "held": 0}
+    assert report["skills"] == counts
     assert report["embedded_share"] == report["paging_done"] == 1.0
     assert report["open_events"] == report["open_queries"] == 0
     assert not report["serving"]
