@@ -150,7 +150,7 @@ def test_waivers_that_cannot_be(skillbus: Skillbus, args: tuple[str, ...], messa
 
 def test_a_withheld_skill_waits_is_released_and_confirmed(skillbus: Skillbus) -> None:
     assert states(skillbus) == {(LOOM, "findings"): "waiting"}
-    assert "1 withheld skills" in skillbus("doctor").out
+    assert "waiting: 1 withheld, 0 updates" in skillbus("doctor").out
     shown = skillbus("review", "show", LOOM).out
     assert RULE in shown
     assert WITHHELD in shown

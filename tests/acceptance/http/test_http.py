@@ -437,6 +437,7 @@ def test_dead_letters_are_for_admins(clients: Clients) -> None:
 
 # -- access
 ADMIN_PATHS = ("/v1/letters", "/v1/links", "/v1/pins/drift", "/v1/review", "/v1/waivers")
+ADMIN_ENDINGS = {("delete", "revisions"), ("put", "groups")}
 
 
 def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port: int) -> None:
@@ -449,8 +450,8 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
             for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
                 asks = path.startswith(("/v1/queries", "/v1/otlp"))
                 wanted = "read" if method == "get" or asks else "write"
-                is_purge = method == "delete" and path.endswith("/revisions")
-                if is_purge or path.startswith(ADMIN_PATHS):
+                for_admins = (method, path.rpartition("/")[2]) in ADMIN_ENDINGS
+                if for_admins or path.startswith(ADMIN_PATHS):
                     wanted = "admin"
                 asked = (method, re.sub(r"\{.*?\}", "none", path))
                 body: dict[str, str] | None = {} if method == "post" else None
