@@ -12,26 +12,21 @@ _RUN = re.compile(r"[A-Za-z0-9+/]{24,4000}={0,2}")
 _SHORT_RUNS = re.compile(r"(?:[A-Za-z0-9+/]{0,23}+(?:[^A-Za-z0-9+/]++|\Z))*+")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
 _ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
-_MAX_PAYLOADS = 20
 _PRINTABLE_SHARE = 0.95
 
 
 def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
-    """(offset, decoded text) of base64 and hex runs that decode to text, a few per file, and of the
-    whole text if it mentions ROT13."""
+    """(offset, decoded text) of base64 and hex runs that decode to text, and of the whole text if it
+    mentions ROT13."""
     rotated = _ROT13.search(text) if "13" in text else None
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
-    found = 0
     for match in _find_runs(text):
         run = match.group()
         decoded = _as_text(bytes.fromhex(run)) if _HEX.fullmatch(run) else ""
         decoded = decoded or _as_text(_from_base64(run))
         if decoded:
             yield match.start(), decoded
-            found += 1
-            if found >= _MAX_PAYLOADS:
-                return
 
 
 def _find_runs(text: str) -> Iterator[re.Match[str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import islice
@@ -30,13 +30,13 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 6
+SCANNER_VERSION = 7
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
 """Maximum findings kept per skill; the highest levels are kept."""
 MAX_PER_RULE = 20
-"""Maximum findings of one rule per file."""
+"""Maximum findings of one rule per file; the highest levels are kept."""
 MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
@@ -167,13 +167,36 @@ def _find_in_words(
         spoken = _is_spoken(rule)
         if not spoken and (spoken_only or (rule.spoken and text.is_code)):
             continue
-        for start, end in islice(rule.find(places), MAX_PER_RULE):
-            if rule.spoken and not spoken and text.in_code(start):
-                continue  # code is read for what flows where
-            quote = text.display[start:end]
-            known = rule.rule == "powershell-download" and is_known_installer(quote)
-            name = "known-download-run" if known else rule.rule
-            yield _weigh(text, name, start, quote, speech=rule.spoken)
+        found = _find_by_rule(rule, text, places, skip_code=rule.spoken and not spoken)
+        yield from _keep_gravest(found, list_rules()[rule.rule].level)
+
+
+def _find_by_rule(
+    rule: TextRule, text: NormalisedText, places: Places, *, skip_code: bool
+) -> Iterator[_Found]:
+    for start, end in rule.find(places):
+        if skip_code and text.in_code(start):
+            continue  # code is read for what flows where
+        quote = text.display[start:end]
+        known = rule.rule == "powershell-download" and is_known_installer(quote)
+        name = "known-download-run" if known else rule.rule
+        yield _weigh(text, name, start, quote, speech=rule.spoken)
+
+
+def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
+    """At most MAX_PER_RULE: many quoted matches must not take the place of a plain one.
+
+    highest: the level that none exceeds; as many findings of it end the search.
+    """
+    kept: dict[int, list[_Found]] = {}
+    for one in found:
+        of_level = kept.setdefault(one.level, [])
+        if len(of_level) < MAX_PER_RULE:
+            of_level.append(one)
+        elif one.level == highest:
+            break
+    gravest = (one for level in sorted(kept, reverse=True) for one in kept[level])
+    return list(islice(gravest, MAX_PER_RULE))
 
 
 def _find_candidates(places: Places) -> Iterator[TextRule]:

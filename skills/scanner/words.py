@@ -16,7 +16,6 @@ Span = tuple[int, int]
 Found = Mapping[str, Sequence[int]]
 """The offsets of words in a text."""
 _ENDINGS = re.compile(r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ions)?(?![\w])")
-_MAX_PLACES = 60
 _MIN_WORD = 3
 """Bytes of a required word of letters; shorter ones are nearly everywhere."""
 _MARKS = frozenset({"@", "0x", "/."})
@@ -91,7 +90,7 @@ class Places:
         self._places: dict[Concept, list[Span]] = {}
 
     def of_concept(self, concept: Concept) -> list[Span]:
-        """Where a concept is, in order; of a long text the first places."""
+        """Where a concept is, in order."""
         if concept not in self._places:
             if concept.clues and self._found.keys().isdisjoint(concept.clues):
                 return self._places.setdefault(concept, [])
@@ -99,7 +98,7 @@ class Places:
             spans = {span for word in held for span in self._of_word(word, concept.words[word])}
             for pattern in concept.patterns:
                 spans.update(self.of_pattern(pattern))
-            self._places[concept] = sorted(spans)[:_MAX_PLACES]
+            self._places[concept] = sorted(spans)
         return self._places[concept]
 
     def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
@@ -160,8 +159,17 @@ class Places:
         return self._starts[max(first, 0)], end
 
     def nearest(self, concept: Concept, span: Span, low: int, high: int) -> Span | None:
-        """The place of a concept in a range that is nearest to a span."""
+        """The place of a concept in a range that is nearest to a span, of equally near the first.
+
+        It searches from the span to both sides, since a hostile text has a place at every word.
+        """
         places = self.of_concept(concept)
-        first = bisect_left(places, (low, 0))
-        within = [one for one in places[first : bisect_left(places, (high, 0))] if one[1] <= high]
-        return min(within, key=lambda one: abs(one[0] - span[0]), default=None)
+        first, last = (bisect_left(places, (at, 0)) for at in (low, high))
+        middle = min(max(bisect_left(places, (span[0], 0)), first), last)
+        after, before = (
+            next((places[at] for at in side if places[at][1] <= high), None)
+            for side in (range(middle, last), range(middle - 1, first - 1, -1))
+        )
+        if before is None or (after and after[0] - span[0] < span[0] - before[0]):
+            return after
+        return places[bisect_left(places, (before[0], 0))]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from skills.scanner.data_files import matches_host, read_list
@@ -38,7 +38,6 @@ _LISTS = {
 """Files that list packages, and each of these in them."""
 _MIN_NAME_LENGTH = 5
 _LONG = 7
-_MAX_MATCHES = 20
 
 
 class FoundPackage(NamedTuple):
@@ -54,12 +53,12 @@ def find_packages(text: NormalisedText, places: Places, path: str = "") -> Itera
 
     path: of the file, which may be a list of packages.
     """
-    for start, arguments in islice(_find_lists(text, places, path), _MAX_MATCHES * 5):
-        for address in islice(_ADDRESS.finditer(arguments), _MAX_MATCHES):
+    for start, arguments in _find_lists(text, places, path):
+        for address in _ADDRESS.finditer(arguments):
             rule = _judge_address(address[1], address[2], address[3] or "/")
             if rule is not None:
                 yield FoundPackage(rule, start + address.start(), address[0])
-        for name in islice(_NAME.finditer(arguments), _MAX_MATCHES):
+        for name in _NAME.finditer(arguments):
             meant = _find_intended_name(name[1].rstrip(".,"))
             if meant:
                 yield FoundPackage(TYPOSQUAT, start + name.start(1), f"{name[1]} for {meant}")
@@ -100,8 +99,28 @@ def _find_intended_name(name: str) -> str:
     if not pieces.isdisjoint(known):
         return ""
     suspects = sorted(pieces.difference(read_list("packages.json", "legitimate")))
-    meant = (one for piece in suspects for one in known if _is_typo_of(piece, one, piece == name))
-    return max(meant, key=len, default="")
+    meant = (
+        one
+        for piece in suspects
+        for end in _ends(piece)
+        for one in _known_by_end().get(end, ())
+        if _is_typo_of(piece, one, piece == name)
+    )
+    return max(meant, key=lambda one: (len(one), one), default="")
+
+
+@cache
+def _known_by_end() -> Mapping[str, Sequence[str]]:
+    """Known names by their ends: one typo changes only one of the two."""
+    names: dict[str, list[str]] = {}
+    for name in sorted(read_list("packages.json", "known")):
+        for end in _ends(name):
+            names.setdefault(end, []).append(name)
+    return names
+
+
+def _ends(name: str) -> tuple[str, str]:
+    return f"{name[:2]}-", f"-{name[-2:]}"
 
 
 def _is_typo_of(name: str, known: str, is_whole: bool) -> bool:
