@@ -85,9 +85,11 @@ def scan_files(
 ) -> tuple[SafetyFinding, ...]:
     """Findings of the scanner in the other files of a skill whose SKILL.md has these lines.
 
-    A script that was not read is a finding of level 1.
+    A script that was not read is a finding of level 1, and so is other code beyond the limits.
     """
-    unread = set(tooling.find_entrypoints(files)).difference(contents)
+    scripts = set(tooling.find_entrypoints(files))
+    code = {file.path for file in files if _rank(file.path, file.path in scripts) in (0, 1)}
+    unread = code.difference(contents)
     found = [make_finding("unread", path=path) for path in sorted(unread)]
     found += find_unreadable_files(files)
     texts = {

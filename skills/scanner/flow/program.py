@@ -87,6 +87,8 @@ class ProgramReader:
         self._store = store
         self._first = 1
         self._scopes: list[str] = []
+        self._deep: list[tuple[Node, list[str]]] = []
+        self._names: dict[int, str] = {}
         self._declared: dict[str, set[str]] = {}
         self._functions: dict[str, list[str]] = {}
         self._modules: set[str] = set()
@@ -99,14 +101,23 @@ class ProgramReader:
                 self._functions.setdefault(name, parameters)
 
     def read(self) -> None:
-        """Record what the programs assign and use; what nests too deep is left out."""
+        """Record what the programs assign and use.
+
+        What nests too deep is read by itself: its value is known, but not who takes it.
+        """
         for root, program in zip(self._roots, self._programs, strict=True):
             self._first, self._scopes = program.first_line, [f"{program.first_line}:"]
             self._value(root)
+            while self._deep:
+                node, self._scopes = self._deep.pop()
+                self._value(node)
 
     def _value(self, node: Node | None, depth: int = 0) -> Labels:
         """Record what a node assigns and uses; returns the labels of its value."""
-        if node is None or depth > _MAX_DEPTH:
+        if node is None:
+            return NONE
+        if depth > _MAX_DEPTH:
+            self._deep.append((node, [*self._scopes]))
             return NONE
         reader = self._readers.get(node.type, self._children)
         return reader(node, depth + 1) if reader else NONE
@@ -215,7 +226,7 @@ class ProgramReader:
 
     def _call(self, node: Node, depth: int) -> Labels:
         function, listed = _field(node, "function", "constructor"), _field(node, "arguments")
-        name = _dotted(function)
+        name = _dotted(function, self._names)
         owner, _, last = name.rpartition(".")
         receiver = _field(function, "object") if function else None
         nodes = listed.named_children if listed else []
@@ -369,23 +380,33 @@ def _identifiers(node: Node | None, depth: int = 0) -> Iterator[str]:
             yield from _identifiers(child, depth + 1)
 
 
-def _dotted(node: Node | None, depth: int = 0) -> str:
-    """The name of a function as written, `a.b.c`; calls within are left out."""
+def _dotted(node: Node | None, known: dict[int, str] | None = None, depth: int = 0) -> str:
+    """The name of a function as written, `a.b.c`; calls within are left out.
+
+    known: names by node, of which those that are found are added, since a chain of calls asks for
+    the names of all its parts.
+    """
     if node is None or depth > _MAX_DEPTH:
         return ""
-    depth += 1
+    if known is not None and node.id in known:
+        return known[node.id]
+    name, depth = "", depth + 1
     match _PART_OF.get(node.type):
         case "name":
             return _text(node)
         case "member":
             name = _text(_field(node, "property", "attribute"))
-            return f"{_dotted(_field(node, 'object'), depth)}.{name}".lstrip(".")
+            name = f"{_dotted(_field(node, 'object'), known, depth)}.{name}".lstrip(".")
         case "call":
-            if "child_process" in _text(node)[:60]:
-                return "child_process"
-            return _dotted(_field(node, "function", "constructor"), depth)
-    inner = node.named_children if node.type in _WRAPPERS else ()
-    return _dotted(inner[0], depth) if inner else ""
+            name = "child_process"
+            if name not in _text(node)[:60]:
+                name = _dotted(_field(node, "function", "constructor"), known, depth)
+        case _:
+            inner = node.named_children if node.type in _WRAPPERS else ()
+            name = _dotted(inner[0], known, depth) if inner else ""
+    if known is not None:
+        known[node.id] = name
+    return name
 
 
 def _text(node: Node | None) -> str:

