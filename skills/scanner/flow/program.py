@@ -390,7 +390,7 @@ def _dotted(node: Node | None, known: dict[int, str] | None = None, depth: int =
         return ""
     if known is not None and node.id in known:
         return known[node.id]
-    name, depth = "", depth + 1
+    depth += 1
     match _PART_OF.get(node.type):
         case "name":
             return _text(node)
