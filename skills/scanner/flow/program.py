@@ -18,35 +18,25 @@ from skills.scanner.data_files import word_set
 from skills.scanner.flow import sources
 from skills.scanner.flow.labels import NONE, Labels, Store, below, join, pick, read
 from skills.scanner.flow.shell import read_shell
+from skills.scanner.flow.syntax_nodes import (
+    LITERALS,
+    MAX_DEPTH,
+    PART_OF,
+    find_identifiers,
+    find_literals,
+    get_dotted_name,
+    get_field,
+    get_function_name,
+    get_text,
+    list_parameters,
+)
 
-_MAX_DEPTH = 80
 _PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
-_PARTS = {
-    "call": "call call_expression new_expression",
-    "assign": "assignment augmented_assignment named_expression variable_declarator "
-    "for_in_statement "
-    "assignment_expression augmented_assignment_expression for_statement for_in_clause as_pattern",
-    "function": "function_definition lambda function_declaration function_expression "
-    "arrow_function "
-    "method_definition generator_function_declaration",
-    "return": "return_statement yield",
-    "string": "string template_string concatenated_string",
-    "name": "identifier shorthand_property_identifier",
-    "member": "attribute member_expression",
-    "subscript": "subscript subscript_expression",
-    "pair": "pair keyword_argument",
-    "binary": "binary_operator binary_expression",
-    "import": "import_statement import_from_statement",
-    "nothing": "comparison_operator comment integer none",
-}
-_PART_OF = {kind: part for part, kinds in _PARTS.items() for kind in kinds.split()}
-_LITERALS = word_set("string_content string_fragment")
 _IGNORED = word_set(
     "cert verify timeout env cwd proxies pkey key_filename agent signal stdout stderr"
 )
 _HEADERS = word_set("headers auth cookies")
 _INTERPRETERS = word_set("sh bash zsh python python3 node perl ruby osascript -c -e -u")
-_WRAPPERS = word_set("await await_expression parenthesized_expression")
 _LISTS = word_set("list tuple array")
 _DECLARED = re.compile(
     r"\b(?:def|function)[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
@@ -83,7 +73,7 @@ class ProgramReader:
         texts = [textwrap.dedent(one.text).encode("utf-8", "replace") for one in programs]
         self._roots = [parser.parse(text).root_node for text in texts]
         self._own = {one.module for one in programs}
-        self._readers = {kind: getattr(self, f"_{part}", None) for kind, part in _PART_OF.items()}
+        self._readers = {kind: getattr(self, f"_{part}", None) for kind, part in PART_OF.items()}
         self._store = store
         self._first = 1
         self._scopes: list[str] = []
@@ -116,7 +106,7 @@ class ProgramReader:
         """Record what a node assigns and uses; returns the labels of its value."""
         if node is None:
             return NONE
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             self._deep.append((node, [*self._scopes]))
             return NONE
         reader = self._readers.get(node.type, self._children)
@@ -127,7 +117,7 @@ class ProgramReader:
         return join(*[self._value(child, depth) for child in children]) if children else NONE
 
     def _import(self, node: Node, _: int) -> Labels:
-        self._modules.update(_identifiers(node))
+        self._modules.update(find_identifiers(node))
         return NONE
 
     def _return(self, node: Node, depth: int) -> Labels:
@@ -135,10 +125,10 @@ class ProgramReader:
         return NONE
 
     def _name(self, node: Node, _: int) -> Labels:
-        return self._store.get(self._qualify(_text(node)))
+        return self._store.get(self._qualify(get_text(node)))
 
     def _string(self, node: Node, depth: int) -> Labels:
-        text = "".join(_literals(node))
+        text = "".join(find_literals(node))
         if _PIPED.search(text):  # a command that is written elsewhere to be run
             command = text.replace("\\n", "\n")
             read_shell(self._store, command, self._first + node.start_point[0])
@@ -146,60 +136,60 @@ class ProgramReader:
         return of_path | self._children(node, depth)
 
     def _pair(self, node: Node, depth: int) -> Labels:
-        key = _text(_field(node, "key", "name")).strip("\"'`")
-        labels = self._value(_field(node, "value"), depth)
+        key = get_text(get_field(node, "key", "name")).strip("\"'`")
+        labels = self._value(get_field(node, "value"), depth)
         if key in _IGNORED:
             return NONE
         return pick(labels) if key in _HEADERS else labels
 
     def _binary(self, node: Node, depth: int) -> Labels:
-        operator = _text(_field(node, "operator"))
+        operator = get_text(get_field(node, "operator"))
         if operator[:1] in ("=", "!", "<", ">"):
             return NONE
-        labels, texts = self._children(node, depth), list(_literals(node))
+        labels, texts = self._children(node, depth), list(find_literals(node))
         if texts and operator == "/":
             labels = below(labels)
         return labels | sources.label_path("/".join(texts).replace("//", "/"))
 
     def _member(self, node: Node, depth: int) -> Labels:
-        dotted = _text(node)
+        dotted = get_text(node)
         if dotted in sources.VARIABLES:
             return sources.VARIABLES[dotted]
         if dotted.startswith("process.env."):
             return sources.label_variable(dotted.rpartition(".")[2])
         if dotted.startswith(("self.", "this.")):
             return self._store.get(dotted.replace("this.", "self."))
-        return self._value(_field(node, "object"), depth)
+        return self._value(get_field(node, "object"), depth)
 
     def _subscript(self, node: Node, depth: int) -> Labels:
-        held, key = _field(node, "value", "object"), _field(node, "subscript", "index")
-        if sources.VARIABLES.get(_dotted(held)) == sources.ENVIRONMENT:
-            return sources.label_variable("".join(_literals(key)))
+        held, key = get_field(node, "value", "object"), get_field(node, "subscript", "index")
+        if sources.VARIABLES.get(get_dotted_name(held)) == sources.ENVIRONMENT:
+            return sources.label_variable("".join(find_literals(key)))
         labels = self._value(held, depth) | self._value(key, depth)
         is_one = key is not None and key.type in ("string", "integer", "number")
         return pick(labels) if is_one else labels
 
     def _assign(self, node: Node, depth: int) -> Labels:
-        left = _field(node, "left", "name", "alias")
-        right = _field(node, "right", "value") or next(iter(node.named_children), None)
+        left = get_field(node, "left", "name", "alias")
+        right = get_field(node, "right", "value") or next(iter(node.named_children), None)
         if left is None:  # a loop of JavaScript over numbers
             return self._children(node, depth)
-        if "require" in _text(right)[:10]:
+        if "require" in get_text(right)[:10]:
             return self._import(left, depth)
         labels = self._value(right, depth)
         if left.type == "object_pattern":
             labels = pick(labels)
-        if _PART_OF.get(left.type) == "member":
-            dotted = _text(left).replace("this.", "self.")
+        if PART_OF.get(left.type) == "member":
+            dotted = get_text(left).replace("this.", "self.")
             self._store.assign(dotted if dotted.startswith("self.") else "", labels)
             return labels
-        for name in _identifiers(left):
+        for name in find_identifiers(left):
             if self._is_python or "declarator" in node.type:
                 self._declared.setdefault(self._scopes[-1], set()).add(name)
             self._store.assign(self._qualify(name), labels)
-            if _dotted(right).rpartition(".")[2] == "open":
+            if get_dotted_name(right).rpartition(".")[2] == "open":
                 # What is written to the file is what its path stands for later.
-                for target in self._targets(_field(right, "arguments")):
+                for target in self._targets(get_field(right, "arguments")):
                     self._store.assign(target, self._store.get(self._qualify(name)))
         for field in ("body", "alternative"):
             self._value(node.child_by_field_name(field), depth)
@@ -213,9 +203,9 @@ class ProgramReader:
 
     def _function(self, node: Node, depth: int) -> Labels:
         """A function without a name shares the scope that it is in, and its value is its result."""
-        name, body = _name_of(node), _field(node, "body")
+        name, body = get_function_name(node), get_field(node, "body")
         self._scopes.append(name or self._scopes[-1])
-        parameters = _parameters(node)
+        parameters = list_parameters(node)
         self._declared.setdefault(self._scopes[-1], set()).update(parameters)
         self._functions.setdefault(name, parameters)
         labels = self._value(body, depth)
@@ -225,14 +215,14 @@ class ProgramReader:
         return self._store.get(f"{name}()") if name else labels
 
     def _call(self, node: Node, depth: int) -> Labels:
-        function, listed = _field(node, "function", "constructor"), _field(node, "arguments")
-        name = _dotted(function, self._names)
+        function, listed = get_field(node, "function", "constructor"), get_field(node, "arguments")
+        name = get_dotted_name(function, self._names)
         owner, _, last = name.rpartition(".")
-        receiver = _field(function, "object") if function else None
+        receiver = get_field(function, "object") if function else None
         nodes = listed.named_children if listed else []
         arguments = [self._value(one, depth) for one in nodes]
         line = self._first + node.start_point[0]
-        if function is not None and _PART_OF.get(function.type) == "call":
+        if function is not None and PART_OF.get(function.type) == "call":
             self._value(function, depth)
         runs = name if self._is_python else last * (receiver is None or "child_process" in name)
         if nodes and runs in sources.RUNNING:
@@ -241,10 +231,10 @@ class ProgramReader:
         if parameters is not None and (receiver is None or owner in ("self", "this", *self._own)):
             for place, (one, labels) in enumerate(zip(nodes, arguments, strict=True)):
                 at = parameters[place] if place < len(parameters) else ""
-                at = _text(_field(one, "name")) if one.type == "keyword_argument" else at
+                at = get_text(get_field(one, "name")) if one.type == "keyword_argument" else at
                 self._store.assign(f"{last}.{at}" if at else "", labels)
             return self._store.get(f"{last}()")
-        held, text = self._value(receiver, depth), " ".join(_literals(listed))
+        held, text = self._value(receiver, depth), " ".join(find_literals(listed))
         self._call_back(nodes, held | sources.label_result(name, text), line)
         result = self._library(line, name, held, join(*arguments), text)
         changed = self._qualify(owner)
@@ -257,10 +247,10 @@ class ProgramReader:
     def _call_back(self, nodes: Sequence[Node], held: Labels, line: int) -> None:
         """Functions that a call is given get what its object holds, or what the call fetches."""
         for node in nodes:
-            if _PART_OF.get(node.type) == "function":
-                for parameter in _parameters(node):
+            if PART_OF.get(node.type) == "function":
+                for parameter in list_parameters(node):
                     self._store.assign(self._qualify(parameter), held)
-            elif _text(node) in sources.EXECUTING:
+            elif get_text(node) in sources.EXECUTING:
                 self._store.use(line, "execute", held)
 
     def _library(self, line: int, name: str, held: Labels, sent: Labels, text: str) -> Labels:
@@ -300,22 +290,22 @@ class ProgramReader:
         elif len(nodes) > 1 and nodes[1].type in _LISTS:
             words = [nodes[0], *nodes[1].named_children]
         program = next((word for word in words if not _is_interpreter(word)), None)
-        if program and (len(words) > 1 or _PART_OF.get(program.type) not in ("string", "binary")):
+        if program and (len(words) > 1 or PART_OF.get(program.type) not in ("string", "binary")):
             self._store.use(line, "execute", self._value(program))
         command = " ".join(self._as_shell(word) for word in words)
         return join(read_shell(self._store, command, line, self._qualify), *arguments)
 
     def _as_shell(self, node: Node, depth: int = 0) -> str:
         """The text of a command, with variables for its values."""
-        part, inner = _PART_OF.get(node.type), node.named_children
-        if node.type in _LITERALS:
-            return _text(node)
-        if part in ("string", "binary") and depth < _MAX_DEPTH:
+        part, inner = PART_OF.get(node.type), node.named_children
+        if node.type in LITERALS:
+            return get_text(node)
+        if part in ("string", "binary") and depth < MAX_DEPTH:
             return "".join(self._as_shell(child, depth + 1) for child in inner)
         if node.type in ("interpolation", "template_substitution") and inner:
             return self._as_shell(inner[0], depth + 1)
         if part == "name":
-            return "${" + _text(node) + "}"
+            return "${" + get_text(node) + "}"
         if part is None:
             return ""
         name = f"value_{node.start_byte}"
@@ -324,90 +314,9 @@ class ProgramReader:
 
     def _targets(self, listed: Node | None) -> Iterator[str]:
         """The names of variables and files in the arguments of a call."""
-        yield from (f"path:{text}" for text in _literals(listed))
-        yield from (self._qualify(name) for name in _identifiers(listed))
+        yield from (f"path:{text}" for text in find_literals(listed))
+        yield from (self._qualify(name) for name in find_identifiers(listed))
 
 
 def _is_interpreter(word: Node) -> bool:
-    return "".join(_literals(word)) in _INTERPRETERS or _text(word) == "sys.executable"
-
-
-def _field(node: Node | None, *names: str) -> Node | None:
-    """The child in the first of these fields that a node has."""
-    if node is None:
-        return None
-    found = (node.child_by_field_name(name) for name in names)
-    return next((child for child in found if child is not None), None)
-
-
-def _name_of(function: Node) -> str:
-    """The name of a function, also of one that is assigned; "" without one."""
-    parent = function.parent
-    named = _field(function, "name")
-    if (
-        named is None
-        and parent is not None
-        and parent.type in ("variable_declarator", "assignment")
-    ):
-        named = _field(parent, "name", "left")
-    return _text(named)
-
-
-def _parameters(function: Node) -> list[str]:
-    names = _identifiers(_field(function, "parameters", "parameter"))
-    return [name for name in names if name not in ("self", "cls")]
-
-
-def _literals(node: Node | None, depth: int = 0) -> Iterator[str]:
-    """The texts within an expression."""
-    if node is None or depth > _MAX_DEPTH:
-        return
-    if node.type in _LITERALS:
-        yield _text(node)[:300]
-    else:
-        for child in node.named_children:
-            yield from _literals(child, depth + 1)
-
-
-def _identifiers(node: Node | None, depth: int = 0) -> Iterator[str]:
-    """The variables in a target or in arguments, without attributes of objects."""
-    if node is None or depth > _MAX_DEPTH:
-        return
-    if node.type in ("identifier", "shorthand_property_identifier_pattern"):
-        yield _text(node)
-    elif _PART_OF.get(node.type) != "member" and node.type != "type":
-        for child in node.named_children:
-            yield from _identifiers(child, depth + 1)
-
-
-def _dotted(node: Node | None, known: dict[int, str] | None = None, depth: int = 0) -> str:
-    """The name of a function as written, `a.b.c`; calls within are left out.
-
-    known: names by node, of which those that are found are added, since a chain of calls asks for
-    the names of all its parts.
-    """
-    if node is None or depth > _MAX_DEPTH:
-        return ""
-    if known is not None and node.id in known:
-        return known[node.id]
-    depth += 1
-    match _PART_OF.get(node.type):
-        case "name":
-            return _text(node)
-        case "member":
-            name = _text(_field(node, "property", "attribute"))
-            name = f"{_dotted(_field(node, 'object'), known, depth)}.{name}".lstrip(".")
-        case "call":
-            name = "child_process"
-            if name not in _text(node)[:60]:
-                name = _dotted(_field(node, "function", "constructor"), known, depth)
-        case _:
-            inner = node.named_children if node.type in _WRAPPERS else ()
-            name = _dotted(inner[0], known, depth) if inner else ""
-    if known is not None:
-        known[node.id] = name
-    return name
-
-
-def _text(node: Node | None) -> str:
-    return (node.text or b"").decode("utf-8", "replace") if node else ""
+    return "".join(find_literals(word)) in _INTERPRETERS or get_text(word) == "sys.executable"
