@@ -42,7 +42,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def library(deployments: Deployments, base: Path) -> Distributed:
-    """Crafts, one of them removed; an upload, an outcome, a dismissed link and a dead letter."""
+    """Crafts, one of them removed; an upload, an outcome, a dismissed link, groups and a dead letter."""
     made = deployments(
         SKILLBUS_UPLOADS__FOLDER=str(base / "uploads"),
         SKILLBUS_SERVERS__NEO4J_PASSAGES="true",
@@ -64,6 +64,7 @@ def library(deployments: Deployments, base: Path) -> Distributed:
         backend.journal.add_dead_letter(LETTER)
     link = ("crafts:kiln-firing", "crafts:bread-baking", "dependency")
     made.skillbus("links", "dismiss", *link, "--reason", REASON)
+    made.skillbus("sources", "groups", "sent", "makers")
     made.wait_done()
     wait_for(lambda: leftovers(made.settings) == NOTHING_LEFT)
     return made
