@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ _SETTLED_SECONDS = 0.1
 """Longer than the clock tick of common file systems: a later write changes a file's time."""
 _CHUNK = 1 << 20
 _READ_ATTEMPTS = 3
+_ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 def to_parse_limits(limits: LimitSettings) -> ParseLimits:
@@ -167,7 +169,7 @@ class _ChangedError(Exception):
 
 def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
     """The bytes that were hashed; raises _ChangedError if the file has changed since."""
-    path = folder / file.path
+    path = _find_listed(folder, file.path)
     try:
         if not path.resolve(strict=True).is_relative_to(root):
             raise _ChangedError
@@ -180,6 +182,15 @@ def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise _ChangedError
     return content
+
+
+def _find_listed(folder: Path, listed: str) -> Path:
+    """The file that is listed under this name, which `escape_non_utf8` may have made."""
+    path = folder / listed
+    if path.exists():
+        return path
+    raw = _ESCAPED_BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(listed))
+    return folder / os.fsdecode(raw)
 
 
 def _read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> bytes:

@@ -84,7 +84,7 @@ def dismiss_a_link(skillbus: Skillbus, reason: str) -> None:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium; tests are skipped without it, and fail with `CI=true`."""
     path = shutil.which("chromium")

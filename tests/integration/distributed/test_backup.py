@@ -42,7 +42,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def library(deployments: Deployments, base: Path) -> Distributed:
-    """Crafts, one of them removed; an upload, an outcome, a dismissed link, groups and a dead letter."""
+    """Crafts, one removed; an upload, an outcome, a dismissed link, groups and a dead letter."""
     made = deployments(
         SKILLBUS_UPLOADS__FOLDER=str(base / "uploads"),
         SKILLBUS_SERVERS__NEO4J_PASSAGES="true",

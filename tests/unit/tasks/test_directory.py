@@ -396,6 +396,12 @@ def test_a_script_that_changes_while_it_is_read_is_never_left_unread(
             read_skill_folder(root, "a", LIMITS)
 
 
+def test_a_script_whose_name_is_not_utf8_is_read(root: Path) -> None:
+    put(root / "a/SKILL.md")
+    put(root / "a/scripts" / os.fsdecode(b"caf\xe9.sh"), "echo")
+    assert read_skill_folder(root, "a", LIMITS).sibling_files == {"scripts/caf\\xe9.sh": b"echo"}
+
+
 def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "x", "one")
