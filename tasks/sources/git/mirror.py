@@ -171,6 +171,7 @@ class Mirror:
         limits = self._settings.git
         remote = resolve_remote(self._source.root, limits)
         self._prepare()
+        refs, packs = self._read_refs(), self._list_packs()
         try:
             fetch_ref(
                 self.folder,
@@ -181,8 +182,26 @@ class Mirror:
                 max_bytes=limits.megabytes * _MEGABYTE,
                 stopped=stopped,
             )
+        except BaseException:
+            self._restore(refs, packs)
+            raise
         finally:
             self._remove_leftovers()
+
+    def _read_refs(self) -> dict[str, str]:
+        """Ref -> commit id."""
+        lines = run_git(self.folder, "for-each-ref", "--format=%(refname) %(objectname)")
+        return dict(line.split() for line in lines.decode().splitlines())
+
+    def _list_packs(self) -> set[Path]:
+        return set((self.folder / "objects" / "pack").glob("pack-*"))
+
+    def _restore(self, refs: dict[str, str], packs: set[Path]) -> None:
+        """Undo a fetch that may have been killed after its pack was complete."""
+        for ref, _ in self._read_refs().items() - refs.items():
+            run_git(self.folder, "update-ref", *([ref, refs[ref]] if ref in refs else ["-d", ref]))
+        for pack in self._list_packs() - packs:
+            pack.unlink()
 
     def _prepare(self) -> None:
         """Create the bare repository, without any template, or collect garbage in a large one."""

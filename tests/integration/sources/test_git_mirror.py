@@ -24,7 +24,7 @@ from config.settings import Settings
 from deploy.stack.ports import free_port
 from graph.records import Source
 from tasks.sources.directory import read_skill_folder, scan
-from tasks.sources.git.fetch import folder_size
+from tasks.sources.git.fetch import fetch_ref, folder_size
 from tasks.sources.git.mirror import (
     Mirror,
     check_git_source,
@@ -359,6 +359,34 @@ def test_more_than_the_limit_is_not_fetched(
     with pytest.raises(PermanentError, match=r"git\.megabytes"):
         Mirror(source, known).fetch()
     assert folder_size(mirror_folder("team", known)) < 1_000_000
+
+
+@pytest.mark.parametrize("has_earlier", [False, True])
+def test_a_fetch_that_is_stopped_when_its_pack_is_complete_leaves_nothing(
+    tmp_path: Path,
+    remote: PushedRepository,
+    source: Source,
+    monkeypatch: pytest.MonkeyPatch,
+    has_earlier: bool,
+) -> None:
+    known = settings(tmp_path / "home")
+    mirror = Mirror(source, known)
+    earlier = mirror.fetch() if has_earlier else ""
+    (remote.tree / "large.bin").write_bytes(os.urandom(100_000))
+    newer = remote.push()
+
+    def fetch_and_stop(*arguments: object, **options: object) -> None:
+        fetch_ref(*arguments, **options)  # type: ignore[arg-type]
+        raise TransientError("stopped while fetching")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.sources.git.mirror.fetch_ref", fetch_and_stop)
+        with pytest.raises(TransientError, match="stopped"):
+            mirror.fetch()
+    assert not mirror.has_commit(newer)
+    assert folder_size(mirror_folder("team", known)) < 100_000
+    assert not has_earlier or mirror.has_commit(earlier)
+    assert mirror.fetch() == newer
 
 
 def test_a_silent_server_ends_in_time(tmp_path: Path, source: Source) -> None:
