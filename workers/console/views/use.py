@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
+from workers.console.charts import LineChart, plot_over_time
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.usage import UnansweredQuery, UsageQuery, UsageService
@@ -24,9 +25,6 @@ TABS = {
     "copies": "Lost to a copy",
 }
 RANGES = (7, 30, 90, 365)
-
-_BARS = 31
-"""Bars of the chart at most: longer ranges have several days in one."""
 
 
 class UsePageQuery(BaseModel):
@@ -79,7 +77,7 @@ def use_views(pages: Pages, usage_service: UsageService) -> APIRouter:
             tabs=TABS,
             ranges=RANGES,
             found=found,
-            bars=_build_bars(found) if tab == "overview" else [],
+            chart=_plot_queries(found) if tab == "overview" else None,
             next_url=query.url(cursor=cursor) if cursor else "",
         )
 
@@ -110,32 +108,18 @@ def _read(usage_service: UsageService, caller: Caller, query: UsePageQuery) -> d
     return found.model_dump()
 
 
-def _build_bars(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The bars of the chart: from left to right, the queries of one or more days.
-
-    height, unanswered: shares of the highest bar.
-    """
+def _plot_queries(found: dict[str, Any]) -> LineChart:
+    """The queries of each day of the range, and those in vain."""
     first, last = date.fromisoformat(found["first"]), date.fromisoformat(found["last"])
-    span = -(-((last - first).days + 1) // _BARS)
-    counts: dict[int, list[int]] = {}
-    for row in found["days"]:
-        place = (date.fromisoformat(row["day"]) - first).days // span
-        bar = counts.setdefault(max(place, 0), [0, 0])
-        bar[0] += row.get("queries", 0)
-        bar[1] += row.get("unanswered", 0)
-    highest = max((queries for queries, _ in counts.values()), default=0) or 1
-    bars = []
-    for place in range(-(-((last - first).days + 1) // span)):
-        queries, unanswered = counts.get(place, (0, 0))
-        begin = first + timedelta(days=place * span)
-        end = min(begin + timedelta(days=span - 1), last)
-        bars.append(
-            {
-                "title": f"{begin}" + (f" to {end}" if end > begin else ""),
-                "queries": queries,
-                "unanswered": unanswered,
-                "height": round(100 * queries / highest, 1),
-                "unanswered_height": round(100 * unanswered / highest, 1),
-            }
-        )
-    return bars
+    rows = {row["day"]: row for row in found["days"] if "queries" in row}
+    days = [first + timedelta(days=one) for one in range((last - first).days + 1)]
+    counts = [rows.get(day.isoformat(), {"queries": 0, "unanswered": 0}) for day in days]
+    return plot_over_time(
+        "Queries over time",
+        [datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() for day in days],
+        {
+            "all": [row["queries"] for row in counts],
+            "in vain": [row["unanswered"] for row in counts],
+        },
+        unit="queries a day",
+    )
