@@ -44,7 +44,7 @@ def find_ordered_scripts(
     if not deeds:
         return
     text = NormalisedText(lines, body_line)
-    places = Places(text.folded, text.sentences, _WORDS.find(text.spaced))
+    places = Places(text, _WORDS)
     rule = list_rules()["ordered-script"]
     for path, deed in deeds.items():
         name = path.rpartition("/")[2].lower()
