@@ -151,7 +151,9 @@ def _replace_characters(line: str) -> str:
 
 def _collapse_spaces(line: str) -> str:
     """The line with one space for each run of white space but the indentation."""
-    if "  " in line.lstrip() or not line.isprintable():  # white space other than a space is not printable
+    if (
+        "  " in line.lstrip() or not line.isprintable()
+    ):  # white space other than a space is not printable
         return _SPACES.sub(" ", line)
     return line
 

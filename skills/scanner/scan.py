@@ -30,7 +30,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 7
+SCANNER_VERSION = 8
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -256,10 +256,11 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
-        found = [*_find_in_words(inner, _find_places(inner))]
-        found += [
-            _Found(rule, 3, line, "") for line, rule in find_flows([*find_script("x.sh", lines)])
-        ]
+        places = _find_places(inner)
+        found = [*_find_in_words(inner, places)]
+        if may_have_flows("shell", places.words):
+            flows = find_flows([*find_script("x.sh", lines)])
+            found += [_Found(rule, 3, line, "") for line, rule in flows]
         line = text.line_at(start)
         for one in found[:MAX_PER_RULE]:
             yield _Found("encoded-order", 3, line, f"{list_rules()[one.rule].reason}, {one.quote}")

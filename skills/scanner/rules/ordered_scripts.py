@@ -15,7 +15,7 @@ from skills.scanner.rule import find_rule, list_rules
 from skills.scanner.rules.concepts import PRETEXT, STANDING
 from skills.scanner.words import Concept, Places, WordFinder
 
-_DEEDS = frozenset({"file-sent", "home-deleted", "deletes-system", "encrypts-files"})
+_DEEDS = frozenset({"file-sent", "deletes-system", "encrypts-files"})
 _ORDER = Concept(
     "must always required mandatory ensure important remember finally after before once every "
     "each automatically silently do_not_skip never_skip make_sure when whenever first last_step "
