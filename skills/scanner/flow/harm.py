@@ -26,12 +26,14 @@ _SECRETS = _SECRET_FILES | word_set(
     ".claude.json .credentials.json auth.json .openclaw .clawdbot"
 )
 _GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
-_UPLOADS = word_set("files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+")
+_UPLOADS = word_set(
+    "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
+)
 _SENDS = {
     "python": "requests. httpx urlopen aiohttp socket smtplib ftp http.client paramiko dns. curl",
     "javascript": "fetch( axios http.request https.request sendbeacon got( websocket curl dns.",
-    "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup +nc+ |nc+ ncat+ netcat socat "
-    "telnet http+ https+ ftp+ +mail+ ping+ drill+ +host+",
+    "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ "
+    "netcat socat telnet http+ https+ ftp+ +mail+ ping+ drill+ +host+",
 }
 _FETCHES = {
     "python": "urlopen urlretrieve requests.get httpx.get curl wget b64decode base64 b32decode "
@@ -42,9 +44,8 @@ _FETCHES = {
 _RUNS = {
     "python": "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( |+bash |+sh",
     "javascript": "exec( eval( execsync( spawn( spawnsync( function( runin |+bash |+sh then(eval",
-    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ eval+ source+ chmod ./ /tmp/ "
-    "python3 node+ "
-    "perl+ $( sudo+",
+    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ ;sh+ &sh+ (sh+ 'sh+ \"sh+ "
+    "eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+",
 }
 _DELETES = word_set("rmtree rmsync rimraf")
 _HOME = word_set("home expanduser '~")
