@@ -35,7 +35,7 @@ _COMMANDS = (
 _COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s")
 _LEAD = re.compile(r"\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
-_RUNS_OR_SENDS = re.compile(r"curl|wget|\bnc\b|/dev/tcp|scp|rsync|\beval\b|base64|<\(")
+_RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
 _EMBEDDED = re.compile(
     r"\b(?P<program>python3?"
     r"|node)\b[^\n]{0,80}?(?:<<-?\s*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=mark)\b"
@@ -101,7 +101,7 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
 
 
 def _find_commands(line: str, number: int) -> Iterator[Code]:
-    if not _RUNS_OR_SENDS.search(line):
+    if not any(word in line for word in _RUNS_OR_SENDS):
         return
     if _COMMAND.match(line):
         yield Code("shell", line[_LEAD.match(line).end() :], number)  # type: ignore[union-attr]

@@ -19,7 +19,7 @@ _ABOUT_ATTACKS = re.compile(
     r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
     r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
 )
-_SPACES = re.compile(r"(?<=\S)(?:[^\S\n]{2,}|[^\S\n ])")
+_SPACES = re.compile(r"(?<=\S)[^\S\n]+")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """Quotes around a command that is an argument, as in `sh -c "…"`, are not a quotation."""
@@ -64,8 +64,9 @@ class NormalisedText:
         if not is_code:
             if _MAYBE_SPELT_OUT.search(whole):
                 whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
-            whole = _SPACES.sub(" ", whole)
-            plain = whole.split("\n")
+                plain = whole.split("\n")
+            plain = [_collapse_spaces(line) for line in plain]
+            whole = "\n".join(plain)
         has_fences = not is_code and ("```" in whole or "~~~" in whole)
         self.fenced = _fenced(plain, body_line) if has_fences else [is_code] * len(plain)
         """Whether each line is in a fenced block, its fences included."""
@@ -146,6 +147,15 @@ class NormalisedText:
 def _replace_characters(line: str) -> str:
     shown = unicodedata.normalize("NFKC", strip_invisible(line))
     return fold_homoglyphs(shown).replace("\n", " ").replace("’", "'")
+
+
+def _collapse_spaces(line: str) -> str:
+    """The line with one space for each run of white space but the indentation."""
+    if (
+        "  " in line.lstrip() or not line.isprintable()
+    ):  # white space other than a space is not printable
+        return _SPACES.sub(" ", line)
+    return line
 
 
 def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:

@@ -22,14 +22,17 @@ class Rule:
     level: int
     reason: str
     remedy: str
-    version: int
 
 
 @cache
 def list_rules() -> Mapping[str, Rule]:
     """All rules by id."""
     plain = tomllib.loads(read_text("rules.toml"))
-    return {name: Rule(id=name, **fields) for name, fields in plain.items()}
+    return {
+        name: Rule(id=name, kind=kind, **fields)
+        for kind, rules in plain.items()
+        for name, fields in rules.items()
+    }
 
 
 @cache

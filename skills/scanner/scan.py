@@ -30,7 +30,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 7
+SCANNER_VERSION = 8
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -200,27 +200,32 @@ def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
 
 
 def _find_candidates(places: Places) -> Iterator[TextRule]:
-    """The rules of which a text has a word of the first idea."""
-    by_clue = _rules_by_clue()
-    numbers = set(by_clue[""])
-    for word in places.words:
-        numbers.update(by_clue.get(word, ()))
-    return (_TEXT_RULES[number] for number in sorted(numbers))
+    """The rules of which a text has a word of each idea."""
+    words = places.words
+    return (
+        rule
+        for rule, needed in _needed_words()
+        if not any(words.isdisjoint(clues) for clues in needed)
+    )
 
 
 @cache
-def _rules_by_clue() -> Mapping[str, Sequence[int]]:
-    """Numbers of rules by the words of their first ideas; "" are those that require none."""
-    rules: dict[str, list[int]] = {"": []}
-    for number, rule in enumerate(_TEXT_RULES):
-        for concept in rule.ideas[0]:
-            for clue in concept.clues or [""]:
-                rules.setdefault(clue, []).append(number)
-    return rules
+def _needed_words() -> Sequence[tuple[TextRule, Sequence[frozenset[str]]]]:
+    """Rules with sets of words: a text in which a rule finds something holds a word of each."""
+    return [
+        (rule, [clues for group in rule.ideas if (clues := _join_clues(group))])
+        for rule in _TEXT_RULES
+    ]
+
+
+def _join_clues(group: Sequence[Concept]) -> frozenset[str]:
+    """Words of which a text with one of the concepts holds one; empty if one needs none."""
+    clues = [concept.clues for concept in group]
+    return frozenset().union(*clues) if all(clues) else frozenset()
 
 
 def _find_places(text: NormalisedText) -> Places:
-    return Places(text.folded, text.sentences, _words(indicator_texts()).find(text.spaced))
+    return Places(text, _words(indicator_texts()))
 
 
 @cache
@@ -251,10 +256,11 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)
-        found = [*_find_in_words(inner, _find_places(inner))]
-        found += [
-            _Found(rule, 3, line, "") for line, rule in find_flows([*find_script("x.sh", lines)])
-        ]
+        places = _find_places(inner)
+        found = [*_find_in_words(inner, places)]
+        if may_have_flows("shell", places.words):
+            flows = find_flows([*find_script("x.sh", lines)])
+            found += [_Found(rule, 3, line, "") for line, rule in flows]
         line = text.line_at(start)
         for one in found[:MAX_PER_RULE]:
             yield _Found("encoded-order", 3, line, f"{list_rules()[one.rule].reason}, {one.quote}")

@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from ahocorasick_rs import AhoCorasick, Implementation
 
 from skills.filtered_pattern import FilteredPattern
+from skills.scanner.normalised_text import NormalisedText
 
 Span = tuple[int, int]
 Found = Mapping[str, Sequence[int]]
@@ -80,13 +81,10 @@ def _is_rare(word: str) -> bool:
 
 
 class Places:
-    """The places of concepts and patterns in a text, which are looked for when they are needed.
+    """The places of concepts and patterns in a text, which are looked for when they are needed."""
 
-    starts: the offset of each sentence.
-    """
-
-    def __init__(self, text: str, starts: Sequence[int], found: Found) -> None:
-        self.text, self._starts, self._found = text, starts, found
+    def __init__(self, text: NormalisedText, finder: WordFinder) -> None:
+        self.text, self._whole, self._found = text.folded, text, finder.find(text.spaced)
         self._places: dict[Concept, list[Span]] = {}
 
     def of_concept(self, concept: Concept) -> list[Span]:
@@ -153,10 +151,10 @@ class Places:
 
     def sentences(self, span: Span, reach: int) -> Span:
         """The range of the sentence of a place, with `reach` sentences before and after it."""
-        first = bisect_right(self._starts, span[0]) - 1 - reach
-        last = bisect_right(self._starts, span[1] - 1) + reach
-        end = self._starts[last] if last < len(self._starts) else len(self.text)
-        return self._starts[max(first, 0)], end
+        starts = self._whole.sentences
+        first = bisect_right(starts, span[0]) - 1 - reach
+        last = bisect_right(starts, span[1] - 1) + reach
+        return starts[max(first, 0)], starts[last] if last < len(starts) else len(self.text)
 
     def nearest(self, concept: Concept, span: Span, low: int, high: int) -> Span | None:
         """The place of a concept in a range that is nearest to a span, of equally near the first.

@@ -103,7 +103,6 @@ def to_sarif(findings: Iterable[FoundFinding], version: str) -> dict[str, Any]:
                                 "defaultConfiguration": {"level": _SARIF_LEVELS[rule.level]},
                                 "properties": {
                                     "kind": rule.kind,
-                                    "version": rule.version,
                                     "security-severity": _SECURITY_SEVERITIES[rule.level],
                                 },
                             }

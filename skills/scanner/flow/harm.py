@@ -9,7 +9,6 @@ from skills.scanner.data_files import word_set
 from skills.scanner.flow.labels import Store, Use
 from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
-from skills.scanner.flow.sources import SERVICES, is_foreign_key
 
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
@@ -19,29 +18,34 @@ _SECRET_FILES = word_set(
     "process.env) process.env, process.env} .kdbx"
 )
 _SECRETS = _SECRET_FILES | word_set(
-    ".azure cookies wallet key4.db key3.db credential find-generic find-internet /shadow "
-    "secret-tool .config/gh gcloud .docker/ export-secret ethereum bitcoin solana printenv /proc/ "
-    "_history history+| '.env \".env /.env +.env =.env @.env process.env; process.env+} env+| env| "
-    "env) env+> set+| .pem get+secret git+credential .claude .codex .openclaw .clawdbot "
-    + " ".join(f"{name.lower()}_" for name in SERVICES)
+    ".azure cookies wallet.dat keystore key4.db key3.db credentials.json default_credentials "
+    "git-credentials git+credential find-generic find-internet dump-keychain /shadow secret-tool "
+    ".config/gh gcloud .docker export-secret ethereum bitcoin solana atomic ledger printenv /proc/ "
+    "bash_history zsh_history history+| '.env \".env /.env +.env =.env @.env process.env; "
+    "process.env+} env+| env| env) env+> set+| .pem *.key *.p12 get+secret vault-token "
+    ".claude.json .credentials.json auth.json .openclaw .clawdbot"
 )
 _GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
-_UPLOADS = word_set("files= -f+ -t+ --data --upload formdata body: data= nc+")
+_UPLOADS = word_set(
+    "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
+)
 _SENDS = {
     "python": "requests. httpx urlopen aiohttp socket smtplib ftp http.client paramiko dns. curl",
     "javascript": "fetch( axios http.request https.request sendbeacon got( websocket curl dns.",
-    "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup nc+ ncat+ telnet",
+    "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ "
+    "netcat socat telnet http+ https+ ftp+ +mail+ ping+ drill+ +host+",
 }
-_FETCHES = word_set(
-    "urlopen urlretrieve requests.get httpx.get fetch( axios curl wget http.get https.get "
-    "b64decode base64 atob unhexlify fromhex xxd openssl decompress"
-)
+_FETCHES = {
+    "python": "urlopen urlretrieve requests.get httpx.get curl wget b64decode base64 b32decode "
+    "a85decode unhexlify fromhex decompress",
+    "javascript": "fetch( axios curl wget http.get https.get got( base64 atob",
+    "shell": "curl wget base64 base32 xxd openssl",
+}
 _RUNS = {
     "python": "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( |+bash |+sh",
     "javascript": "exec( eval( execsync( spawn( spawnsync( function( runin |+bash |+sh then(eval",
-    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ sh+ eval+ source+ chmod ./ /tmp/ "
-    "python3 node+ "
-    "perl+ $( sudo+",
+    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ ;sh+ &sh+ (sh+ 'sh+ \"sh+ "
+    "eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+",
 }
 _DELETES = word_set("rmtree rmsync rimraf")
 _HOME = word_set("home expanduser '~")
@@ -52,7 +56,7 @@ _FLOWS = {
             (_SENDS[language].split(), _SECRETS),
             (_SENDS[language].split(), _GIVEN, _UPLOADS),
             (_DELETES, _HOME),
-            (_FETCHES, _RUNS[language].split()),
+            (_FETCHES[language].split(), _RUNS[language].split()),
         )
     ]
     for language in _SENDS
@@ -93,12 +97,10 @@ def _judge(one: Use) -> Iterator[str]:
             yield "secret-sent"
         case "network" if "environment" in one.labels:
             yield "environment-sent"
-        case "network" if any(is_foreign_key(label, one.address) for label in one.labels):
-            yield "foreign-key-sent"
         case "network" if "file" in one.labels:
             yield "file-sent"
         case "delete" if "home path" in one.labels:
-            yield "home-deleted"
+            yield "deletes-system"
         case "mark" if "decoded" in one.labels:
             yield "decoded-run"
         case "execute":

@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 Labels = frozenset[str]
 """Where a value comes from. `secret path`, `settings path`, `home path`: a path; `secret`: keys,
 wallets, credentials of clouds and browsers; `settings`: files such as .env, of which one value at a
-time is used rightly; `environment`: all of it; `key of NAME`: the variable of a well-known service;
-`argument`, `file`: what a program is given; `download`, `known download`, `bare download`: from any
-host, a known installer, a bare address; `decoded`; `connection`: an object that sends. A NUL, a
-name, and NULs with operations: the value of a name after these."""
+time is used rightly; `environment`: all of it; `argument`, `file`: what a program is given;
+`download`, `known download`, `bare download`: from any host, a known installer, a bare address;
+`decoded`; `connection`: an object that sends. A NUL, a name, and NULs with operations: the value of
+a name after these."""
 Sink = Literal["network", "execute", "mark", "delete"]
 """Where a value goes. mark: a file is made executable."""
 NONE: Labels = frozenset()
@@ -27,12 +27,11 @@ _ROUNDS = 6
 
 
 class Use(NamedTuple):
-    """Labels that reach a sink in a line (1-based). address: the literal texts of the call."""
+    """Labels that reach a sink in a line (1-based)."""
 
     line: int
     sink: Sink
     labels: Labels
-    address: str
 
 
 def join(*values: Labels) -> Labels:
@@ -48,8 +47,7 @@ def read(path: Labels) -> Labels:
 
 def pick(labels: Labels) -> Labels:
     """The labels of one value out of many, such as one variable of the environment."""
-    kept = (one for one in labels - _SOME if not one.startswith("key of "))
-    return frozenset(f"{one}\0pick" if one[0] == "\0" else one for one in kept)
+    return frozenset(f"{one}\0pick" if one[0] == "\0" else one for one in labels - _SOME)
 
 
 def below(folder: Labels) -> Labels:
@@ -77,12 +75,10 @@ class Store:
         if labels and name:
             self._labels[name] = self._labels.get(name, NONE) | labels
 
-    def use(
-        self, line: int, sink: Sink, labels: Labels, address: str = "", owner: Labels | None = None
-    ) -> None:
+    def use(self, line: int, sink: Sink, labels: Labels, owner: Labels | None = None) -> None:
         """A value reaches a sink. owner: of a method that sends if its object is a connection."""
         if labels:
-            self._uses.append((Use(line, sink, labels, address), owner))
+            self._uses.append((Use(line, sink, labels), owner))
 
     def follow(self) -> Iterator[Use]:
         """The uses with the labels that reach them."""

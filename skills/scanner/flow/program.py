@@ -156,7 +156,7 @@ class ProgramReader:
         if dotted in sources.VARIABLES:
             return sources.VARIABLES[dotted]
         if dotted.startswith("process.env."):
-            return sources.label_variable(dotted.rpartition(".")[2])
+            return NONE
         if dotted.startswith(("self.", "this.")):
             return self._store.get(dotted.replace("this.", "self."))
         return self._value(get_field(node, "object"), depth)
@@ -164,7 +164,7 @@ class ProgramReader:
     def _subscript(self, node: Node, depth: int) -> Labels:
         held, key = get_field(node, "value", "object"), get_field(node, "subscript", "index")
         if sources.VARIABLES.get(get_dotted_name(held)) == sources.ENVIRONMENT:
-            return sources.label_variable("".join(find_literals(key)))
+            return NONE
         labels = self._value(held, depth) | self._value(key, depth)
         is_one = key is not None and key.type in ("string", "integer", "number")
         return pick(labels) if is_one else labels
@@ -261,9 +261,9 @@ class ProgramReader:
         last = name.rpartition(".")[2]
         network = sources.is_network(name)
         if network and not sources.is_local(text):
-            self._store.use(line, "network", sent, text)
+            self._store.use(line, "network", sent)
         elif last in sources.SENDING_METHODS:
-            self._store.use(line, "network", sent, text, held)
+            self._store.use(line, "network", sent, held)
         if name in sources.EXECUTING:
             self._store.use(line, "execute", sent)
         elif last in sources.DELETING:
@@ -273,7 +273,7 @@ class ProgramReader:
         if last in sources.HARMLESS or name.startswith("console."):
             return NONE
         if last == "getenv" or (last == "get" and "environ" in name):
-            return sources.label_variable(text)
+            return NONE
         if last in ("get", "pop") and text and not network and "://" not in text:
             return pick(held)
         if last in ("join", "joinpath") and text:

@@ -230,7 +230,7 @@ class _Reader:
         if not address and program in ("curl", "wget"):
             address = next((text for text in texts[1:] if "$" in text or sources.is_host(text)), "")
         if not sources.is_local(address):
-            self._store.use(line, "network", sent, address)
+            self._store.use(line, "network", sent)
         if program not in ("curl", "wget") or not address:
             return NONE
         fetched = sources.label_download(address)
@@ -265,12 +265,14 @@ class _Reader:
         text = _unquote(_text(node))
         bare = text.lstrip("@")
         labels = [sources.label_path(bare.partition("=@")[2] or bare)]
-        for name in _VARIABLE.findall(text):
-            labels += [self._store.get(self._qualify(name)), sources.label_variable(name)]
         labels += [self._store.get(_file(part)) for part in re.split(r"[=@;]", text)]
-        labels += [self.read(one, NONE, depth + 1) for one in _find_substitutions(node)]
-        given = frozenset({"argument"}) if _ARGUMENT.search(text) else NONE
-        return join(given, *labels)
+        if "$" in text:
+            labels += [self._store.get(self._qualify(name)) for name in _VARIABLE.findall(text)]
+            if _ARGUMENT.search(text):
+                labels.append(frozenset({"argument"}))
+        if "(" in text or "`" in text:
+            labels += [self.read(one, NONE, depth + 1) for one in _find_substitutions(node)]
+        return join(*labels)
 
 
 def _find_substitutions(node: Node, depth: int = 0) -> Iterator[Node]:

@@ -73,26 +73,6 @@ RUNNING = word_set(
     "create_subprocess_shell create_subprocess_exec getoutput"
 )
 DELETING = word_set("rmtree rmSync rmdirSync rimraf")
-SERVICES = {
-    "GITHUB": "github",
-    "GH": "github",
-    "GITLAB": "gitlab",
-    "OPENAI": "openai",
-    "ANTHROPIC": "anthropic",
-    "AWS": "amazonaws",
-    "GEMINI": "googleapis",
-    "GOOGLE": "google",
-    "AZURE": "azure",
-    "STRIPE": "stripe",
-    "SLACK": "slack",
-    "NPM": "npm",
-    "PYPI": "pypi",
-    "HF": "huggingface",
-    "DATABASE": "",
-    "SSH": "",
-}
-"""Well-known services by how the names of their variables begin, with what their hosts hold."""
-_SERVICE_KEY = re.compile(rf"({'|'.join(SERVICES)})_(?:\w+_)?(?:TOKEN|KEY|SECRET|PASSWORD|URL)$")
 HARMLESS = word_set(
     "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
     "getsize access debug info warning error load_dotenv set_defaults add_argument"
@@ -108,21 +88,6 @@ def label_path(text: str) -> Labels:
     if _SETTINGS_PATH.search(text):
         return frozenset({"settings path"})
     return HOME if _HOME_PATH.match(text) else NONE
-
-
-def label_variable(name: str) -> Labels:
-    """The label of the key of a well-known service in a variable of the environment, else NONE."""
-    service = _SERVICE_KEY.match(name)
-    return frozenset({f"key of {service[1]}"}) if service else NONE
-
-
-def is_foreign_key(label: str, address: str) -> bool:
-    """Whether a label is of the key of a service to which an address does not belong."""
-    service = label.removeprefix("key of ")
-    found = _ADDRESS.search(address)
-    if service == label or found is None or "$" in found[1] or is_local(address):
-        return False
-    return not SERVICES[service] or SERVICES[service] not in found[1].lower()
 
 
 def label_download(text: str) -> Labels:

@@ -34,14 +34,14 @@ COMMAND_RULES = (
         r":\(\) \s{0,4} \{ \s{0,4} : \s{0,4} \| \s{0,4} : \s{0,4} &",
     ),
     _make(
-        "overwrites-device",
+        "deletes-data",
         rf"\bmkfs(?:\.\w{{1,10}})? \s{{1,3}} (?:-\S{{1,20}}\s{{1,3}}){{0,4}} {_DEVICE}",
         rf"\bdd \s [^\n|;]{{0,80}} if=/dev/(?:zero|u?random)\b [^\n|;]{{0,80}} \bof={_DEVICE}",
         rf"\bchmod \s{{1,3}} (?:(?:-r|--recursive)\s{{1,3}}){{1,2}} 0?777 \s{{1,3}} (?:/"
         rf"|/etc) {_END}",
     ),
     _make(
-        "deletes-server-data",
+        "deletes-data",
         r"\bdrop\s{1,3}(?:database|schema)\s{1,3}(?:if\sexists\s)?[`\"']?(?:prod\w{0,12}|live"
         r"|master)\b",
         r"""\b(?:velero|restic|borg|rclone|tmutil|wbadmin|aws\sbackup) \s [^\n]{0,40}
@@ -60,7 +60,7 @@ COMMAND_RULES = (
         rf"\b{_RUN_WINDOWS} \s{{0,3}} \(? [^\n;]{{0,60}} \b{_FETCH_WINDOWS}",
     ),
     _make(
-        "encoded-command",
+        "decoded-run",
         r"\bpowershell(?:\.exe)?\b [^\n]{0,60} \s -e(?:nc|ncodedcommand)? \s{1,3} [a-z0-9+/=]{20}",
         r"""\b(?:exec|eval) \s{0,3} \( [^\n]{0,60}
             (?: b64decode | atob | fromhex | unhexlify | buffer\.from | codecs\.decode ) \s? \(""",
@@ -94,7 +94,7 @@ COMMAND_RULES = (
         r"\bchmod \s{1,3} (?: [ugoa]{0,3}\+s | 0?[4-7][0-7]{3} ) \s{1,3} \S",
     ),
     _make(
-        "host-control-command",
+        "host-controls-off",
         r"\b(?: setenforce\s{1,3}0 | ufw\s{1,3}disable | csrutil\s{1,3}disable "
         r"| spctl\s{1,3}--(?:master|global)-disable | auditctl\s{1,3}-e\s{0,2}0 )\b",
         r"""\bsystemctl \s (?:--now\s)? (?:stop|disable|mask) \s (?:--now\s)?

@@ -147,17 +147,6 @@ STEERING_FILES = Concept(
     "settings.json settings.local.json .windsurfrules heartbeat.md .claude/ .codex/ .cursor/ "
     "tasks.json core.hookspath user's_settings",
 )
-ACCOUNTS = Concept(
-    "iban account_number bank_details wallet_address routing_number payee recipient_address "
-    "payment_link beneficiary payouts 收款账号 收款地址 收款信息 银行账户 付款",
-)
-ACCOUNT_NUMBER = Concept(
-    "", r"\b[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}|0x[0-9a-f]{20,40}|\bbc1[a-z0-9]{20,60}"
-)
-OTHER_SKILLS = Concept(
-    "other_skills other_skill all_other_skills another_skill competing_skills other_plugins "
-    "other_installed_skills other_helpers 其他技能 其它技能 别的技能 其他插件",
-)
 # Where to.
 OUTSIDE = Concept(
     "public_repository public_gist public_bucket pastebin our_server our_endpoint author's_server "

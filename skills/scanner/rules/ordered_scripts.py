@@ -15,7 +15,7 @@ from skills.scanner.rule import find_rule, list_rules
 from skills.scanner.rules.concepts import PRETEXT, STANDING
 from skills.scanner.words import Concept, Places, WordFinder
 
-_DEEDS = frozenset({"file-sent", "home-deleted", "deletes-system", "encrypts-files"})
+_DEEDS = frozenset({"file-sent", "deletes-system", "encrypts-files"})
 _ORDER = Concept(
     "must always required mandatory ensure important remember finally after before once every "
     "each automatically silently do_not_skip never_skip make_sure when whenever first last_step "
@@ -44,7 +44,7 @@ def find_ordered_scripts(
     if not deeds:
         return
     text = NormalisedText(lines, body_line)
-    places = Places(text.folded, text.sentences, _WORDS.find(text.spaced))
+    places = Places(text, _WORDS)
     rule = list_rules()["ordered-script"]
     for path, deed in deeds.items():
         name = path.rpartition("/")[2].lower()

@@ -109,7 +109,7 @@ def test_matches_far_apart_are_found_too(words: list[str]) -> None:
 
 
 def find_places(text: NormalisedText, *concepts: Concept) -> Places:
-    return Places(text.folded, text.sentences, WordFinder(concepts).find(text.spaced))
+    return Places(text, WordFinder(concepts))
 
 
 def test_ideas_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:

