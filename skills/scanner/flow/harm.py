@@ -13,7 +13,7 @@ from skills.scanner.flow.shell import read_shell
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
 _SECRET_FILES = word_set(
-    ".ssh id_rsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain login+data "
+    ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain login+data "
     "logins.json wallet.dat exodus electrum environ) environ} environ, environ.items environ.copy "
     "process.env) process.env, process.env} .kdbx"
 )
@@ -21,7 +21,7 @@ _SECRETS = _SECRET_FILES | word_set(
     ".azure cookies wallet.dat keystore key4.db key3.db credentials.json default_credentials "
     "git-credentials git+credential find-generic find-internet dump-keychain /shadow secret-tool "
     ".config/gh gcloud .docker export-secret ethereum bitcoin solana atomic ledger printenv /proc/ "
-    "bash_history zsh_history history+| '.env \".env /.env +.env =.env @.env process.env; "
+    "bash_history zsh_history history+| \\.env '.env \".env /.env +.env =.env @.env process.env; "
     "process.env+} env+| env| env) env+> set+| .pem *.key *.p12 get+secret vault-token "
     ".claude.json .credentials.json auth.json .openclaw .clawdbot"
 )
@@ -63,6 +63,8 @@ _FLOWS = {
 }
 """Groups of words by language; code with a flow holds a word of each of some groups."""
 SECRET_FILES = frozenset(word.replace("+", " ") for word in _SECRET_FILES)
+SECRET_WORDS = frozenset(word.replace("+", " ") for word in _SECRETS)
+"""Code that sends a secret holds one of them, in lower case."""
 FLOW_WORDS = frozenset(
     word for flows in _FLOWS.values() for flow in flows for group in flow for word in group
 )

@@ -7,7 +7,7 @@ import re
 from skills.scanner.data_files import matches_host, read_list, word_set
 from skills.scanner.flow.labels import NONE, Labels
 
-_SECRET_PATH = re.compile(
+SECRET_PATH = re.compile(
     r"(?:^|[/\\~@])\.(?:ssh|aws|gnupg|azure|kube)(?:[/\\](?![\w.-]*(?:config$|known_hosts|\.pub\b))"
     r"|$)"
     r"|\.kube[/\\]config|\bid_(?:rsa|dsa|ecdsa|ed25519)(?!\w|\.pub)|application_default_credentials"
@@ -19,7 +19,7 @@ _SECRET_PATH = re.compile(
     r"|\.(?:claude(?:/\.credentials)?|codex/auth)\.json\b",
     re.IGNORECASE,
 )
-_SETTINGS_PATH = re.compile(
+SETTINGS_PATH = re.compile(
     r"(?:^|[/\\@\s\"'=])\.env(?:\.(?:local|prod\w*|dev\w*))?$|(?:^|[/\\~])\.(?:npmrc|pypirc|netrc"
     r"|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
     re.IGNORECASE,
@@ -83,9 +83,9 @@ def label_path(text: str) -> Labels:
     """The labels of a path, NONE for any other text."""
     if len(text) > 300 or "\n" in text:
         return NONE
-    if _SECRET_PATH.search(text):
+    if SECRET_PATH.search(text):
         return frozenset({"secret path"})
-    if _SETTINGS_PATH.search(text):
+    if SETTINGS_PATH.search(text):
         return frozenset({"settings path"})
     return HOME if _HOME_PATH.match(text) else NONE
 

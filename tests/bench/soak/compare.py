@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from search.models.load_models import encoder_identity, load_encoder
 from search.protocol import SearchIndex
 from search.skill_analysis import skill_texts
 from skills.events import SourceChanged, new_event
-from skills.record import RevisionKey
+from skills.record import ParsedSkill, RevisionKey
 from tasks.encode import supports_language
 from tasks.journal.protocol import job_id
 from tasks.policies import LINK, PLAN
@@ -124,7 +124,7 @@ def _read(
             "description": entry.description,
             "safety_level": entry.safety_level,
             "tokens": entry.tokens,
-            "text": None if revision is None else revision.parsed,
+            "text": None if revision is None else _drop_findings(revision.parsed),
             "section_hashes": None if revision is None else revision.section_hashes,
             "links": {
                 (one.owner, one.source, one.target, str(one.type), round(one.weight, 6))
@@ -132,6 +132,11 @@ def _read(
             },
         }
     return read
+
+
+def _drop_findings(parsed: ParsedSkill) -> ParsedSkill:
+    """A skill without what was found in it: a later scan writes the level into the catalog only."""
+    return replace(parsed, record=replace(parsed.record, safety=(), safety_level=0, scanner=0))
 
 
 def _compare_skill(

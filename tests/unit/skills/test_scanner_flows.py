@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from skills.scanner import find_rule, scan_lines, scan_scripts
+from skills.scanner.flow import sources
+from skills.scanner.flow.harm import SECRET_WORDS
 
 
 def found(path: str, code: str) -> set[str]:
@@ -235,3 +239,16 @@ def test_install_scripts_and_lists_of_packages_are_read() -> None:
     assert found("package.json", listed) == {"foreign-package"}
     index = "--extra-index-url https://x.example.net/simple\nreqeusts==2.31\n"
     assert found("requirements.txt", index) == {"foreign-package", "imitated-package"}
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from([sources.SECRET_PATH, sources.SETTINGS_PATH]).flatmap(
+        lambda pattern: st.from_regex(pattern, alphabet=st.characters(max_codepoint=126))
+    )
+)
+def test_code_with_the_path_of_a_secret_is_read(path: str) -> None:
+    """Code without any of the words is not parsed; so each path that counts holds one of them."""
+    assume(sources.label_path(path))
+    code = f'curl -T "{" ".join(path.split())}" '
+    assert any(word in code.lower() for word in SECRET_WORDS)
