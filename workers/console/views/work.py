@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
 from tasks.journal.protocol import Job
+from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_time
@@ -36,6 +37,7 @@ PATH = f"{PREFIX}/work"
 RANGES = (1, 6, 24)
 
 _MAX_LETTERS = 100
+_UNCOUNTED = (QUERY_QUEUE, MAINTAIN_QUEUE)
 
 
 class WorkPageQuery(BaseModel):
@@ -78,6 +80,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             status=describe_status(backend, caller, recent=True),
             work=work,
             charts=None if work is None else _plot(work),
+            ended={} if work is None else _count_by_queue(work),
             hours=query.hours,
             ranges=RANGES,
             address=build_url(PATH, {"hours": query.hours if query.hours != 6 else None}),
@@ -126,6 +129,14 @@ def _read_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkReport 
     if backend.find_visible_sources(caller.reader) is not None:
         return None
     return describe_work(backend, caller, hours)
+
+
+def _count_by_queue(work: WorkReport) -> dict[str, int]:
+    """Tasks that ended in the last hour by queue, of the queues whose tasks are counted."""
+    ended = {one.queue: 0 for one in POLICIES.values() if one.queue not in _UNCOUNTED}
+    for one in work.tasks:
+        ended[POLICIES[one.task].queue] += one.ended
+    return ended
 
 
 def _plot(work: WorkReport) -> dict[str, LineChart]:
