@@ -51,8 +51,7 @@ def load_settings(
         raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
     path = get_config_path(base)
     _reject_unknown_variables()
-    content, removed = drop_removed_keys(_read_file(path))
-    content, renamed = rename_keys(content)
+    content, renamed, removed = _read_renamed(path)
     for old, new in removed:
         warn(f"{path}: {old} is ignored; {new} replaces it")
     for old, new in renamed:
@@ -67,6 +66,21 @@ def load_settings(
         return Settings(**content).model_copy(update={"home": base})
     except ValidationError as error:
         raise UsageError(_format_errors(error, path)) from None
+
+
+def read_settings_file(path: Path) -> dict[str, Any]:
+    """The content of a settings file under current names, empty without one; raises UsageError for
+    a file that cannot be read."""
+    return _read_renamed(path)[0]
+
+
+def _read_renamed(
+    path: Path,
+) -> tuple[dict[str, Any], list[tuple[str, str]], list[tuple[str, str]]]:
+    """The content under current names, and the renamed and the removed names in it."""
+    content, removed = drop_removed_keys(_read_file(path))
+    content, renamed = rename_keys(content)
+    return content, renamed, removed
 
 
 def _reject_unknown_variables() -> None:

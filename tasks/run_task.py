@@ -27,7 +27,10 @@ from tasks.metrics_recorder import TaskOutcome
 from tasks.outcomes.record_outcomes import record_outcomes
 from tasks.outcomes.usage.roll_up import roll_up
 from tasks.policies import (
+    FETCH,
     LINK,
+    MAINTAIN,
+    PLAN,
     QUERY,
     RECORD_OUTCOMES,
     ROLL_UP,
@@ -36,6 +39,7 @@ from tasks.policies import (
     TaskPolicy,
 )
 from tasks.query.query_task import fail_query, run_query
+from tasks.record_work import record_run
 from tasks.services import Services
 from tasks.task import TaskDefinition
 
@@ -53,6 +57,10 @@ TASK_DEFINITIONS = {
     task.policy.name: task
     for task in (*INGEST_PIPELINE, _RECORD_OUTCOMES_TASK, _ROLL_UP_TASK, _QUERY_TASK)
 }
+
+_UNRECORDED = (PLAN, FETCH, QUERY, MAINTAIN, ROLL_UP)
+"""Tasks whose runs are not recorded here: the first two record each batch of events, the others
+are of no event."""
 
 _FINISH_TIMEOUT_SECONDS = 120.0
 _FINISH_RETRY_SECONDS = 0.5
@@ -86,8 +94,12 @@ def run_task(
         outcome = "passing"
         raise
     finally:
-        services.metrics.record_task(policy.name, outcome, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        services.metrics.record_task(policy.name, outcome, seconds)
         _record_finish(services, policy, task_id, ids)
+        if policy not in _UNRECORDED:
+            trace_id = str(get_contextvars().get(TRACE_HEADER, task_id))
+            record_run(services, policy, time.time() - seconds, outcome, len(ids), [trace_id])
 
 
 def _summarize_result(result: dict[str, object]) -> dict[str, object]:

@@ -7,7 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+from structlog.contextvars import get_contextvars
 from typing_extensions import override
 
 from config.tracing import current_context
@@ -38,6 +40,7 @@ class LocalCoordinator(Coordinator):
         self._locked: set[str] = set()
         self._claimed_at: dict[str, float] = {}
         self._requests: dict[int, IngestRequest] = {}
+        self._running: dict[str, dict[str, Any]] = {}
 
     @override
     def count_pending(self, task: str) -> int:
@@ -107,22 +110,32 @@ class LocalCoordinator(Coordinator):
     def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
         """Always 1: a thread does not die without its process, and the next start reads the
         journal."""
-        del task, task_id, ids
+        trace_id = get_contextvars().get("trace_id", "")
+        self._running[task_id] = {
+            "task": task,
+            "ids": list(ids),
+            "trace_id": trace_id,
+            "since": time.time(),
+        }
         return 1
 
     @override
     def finish_task(self, task: str, task_id: str, ids: Sequence[str]) -> None:
-        pass
+        self._running.pop(task_id, None)
+
+    def get_running_tasks(self) -> dict[str, dict[str, Any]]:
+        """Task id -> `task`, `ids`, `trace_id` and `since` (seconds since the epoch)."""
+        return dict(self._running)
 
     @override
     def get_stalled_tasks(self) -> list[StalledTask]:
         return []
 
     @override
-    def record_ingest_request(self, seq: int, trace_id: str) -> None:
+    def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
         """Keeps the latest `_MAX_REQUESTS`."""
         with self._lock:
-            self._requests[seq] = IngestRequest(trace_id, time.time(), *current_context())
+            self._requests[seq] = IngestRequest(trace_id, since or time.time(), *current_context())
             while len(self._requests) > _MAX_REQUESTS:
                 del self._requests[next(iter(self._requests))]
 

@@ -25,7 +25,7 @@ class StalledTask(NamedTuple):
 
 
 class IngestRequest(NamedTuple):
-    """A change that waits for ingest: the trace of its event, and when it was planned.
+    """A change that waits for ingest: the trace of its event, and since when.
 
     since: seconds since the epoch.
     """
@@ -113,8 +113,11 @@ class Coordinator(Protocol):
         """
         ...
 
-    def record_ingest_request(self, seq: int, trace_id: str) -> None:
-        """Remember for a while that the change with sequence number `seq` waits for ingest."""
+    def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
+        """Remember for a while that the change with sequence number `seq` waits for ingest.
+
+        since: when its event was accepted, in seconds since the epoch [default: now].
+        """
         ...
 
     def get_ingest_requests(self, seqs: Sequence[int]) -> dict[int, IngestRequest]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,8 @@ _MAX_WAIT_SECONDS = 4.0
 class EventBatch:
     """Events that are carried out together, with the content that covers them all.
 
-    trace_ids, contexts: one per event, in the order of `event_ids`. expected_skills: event id ->
+    trace_ids, contexts: one per event, in the order of `event_ids`. accepted: when the first one
+    was, in seconds since the epoch. expected_skills: event id ->
     the skill that the event named, which must exist afterwards.
     """
 
@@ -38,12 +40,14 @@ class EventBatch:
     trace_ids: list[str] = field(default_factory=list)
     contexts: list[tracing.TraceContext] = field(default_factory=list)
     expected_skills: dict[str, str] = field(default_factory=dict)
+    accepted: float = math.inf
 
     def add(self, job: Job, data: EventData) -> None:
         """Add an event with its data as it was accepted."""
         self.event_ids.append(job.id)
         self.trace_ids.append(trace_of(job.event))
         self.contexts.append(get_trace_context(job.event))
+        self.accepted = min(self.accepted, job.accepted)
         if isinstance(data, SkillUpserted):
             self.expected_skills[job.id] = data.skill_id
 

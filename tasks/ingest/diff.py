@@ -75,10 +75,13 @@ def sync_source(
     source: Source,
     reader: SourceReader,
     paths: Sequence[str] = (),
+    *,
+    since: float | None = None,
 ) -> dict[str, object]:
     """Update the catalog from a source: request ingest of what changed, remove what is gone.
 
     reader: shows the source as it is now. paths: only skills at, above or below these; empty: all.
+    since: when the change was first known, in seconds since the epoch [default: now].
     Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
     """
     graph = services.graph
@@ -91,7 +94,8 @@ def sync_source(
         changed, gone, found = _diff_source(graph, source, reader)
     deadline.check("plan")
     seq = graph.allocate_sequence(1)[0]
-    services.coordinator.record_ingest_request(seq, str(get_contextvars().get("trace_id", "")))
+    trace_id = str(get_contextvars().get("trace_id", ""))
+    services.coordinator.record_ingest_request(seq, trace_id, since)
     _record_refused(services, source.source_id, found, scan_seq)
     removed = _remove_missing(services, source.source_id, gone, scan_seq)
     wanted = _drop_unchanged(services, source.source_id, reader, changed, deadline)

@@ -26,7 +26,9 @@ from tasks.ingest.coalesce import EventBatch, collect_batches, source_id_of
 from tasks.ingest.diff import sync_source
 from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_plan
-from tasks.policies import Deadline
+from tasks.metrics_recorder import TaskOutcome
+from tasks.policies import FETCH, Deadline
+from tasks.record_work import record_batch
 from tasks.services import Services
 from tasks.sources.git.fetch import RefNotFoundError
 from tasks.sources.git.mirror import (
@@ -238,6 +240,7 @@ class _FetchRun:
         """Sync the catalog with the fetched commit, and record the events."""
         services, batch = self._services, one.batch
         with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("fetch events"):
+            ended: TaskOutcome = "failed"
             try:
                 commit = transferred.result()
                 if self._retry_if_not_pushed(one, commit):
@@ -256,6 +259,8 @@ class _FetchRun:
             else:
                 record_outcome(services, batch, outcome)
                 log.info("event carried out", events=len(batch.event_ids), **outcome)
+                ended = "done"
+            record_batch(services, FETCH, batch, one.started, ended)
             self._done += len(batch.event_ids)
 
     def _fail(self, batch: EventBatch, reason: str) -> None:
@@ -311,7 +316,7 @@ def _sync_fetched(
     """Sync the catalog with a commit; skills below the event's `paths` are read in any case."""
     content = one.batch.content
     paths = content.paths if isinstance(content, SourceChanged) else ()
-    known, now = one.known, time.time()
+    known, now, since = one.known, time.time(), one.batch.accepted
     source = replace(one.source, commit=commit, last_attempt=now)
     same = known is not None and replace(source, last_attempt=known.last_attempt) == known
     with _plan_lock(services, deadline):
@@ -329,9 +334,9 @@ def _sync_fetched(
             unfinished = replace(source, last_error=_INTERRUPTED)
             services.graph.save_source(unfinished)
             if not same:
-                outcome = sync_source(services, deadline, unfinished, reader)
+                outcome = sync_source(services, deadline, unfinished, reader, since=since)
             if paths:
-                named = sync_source(services, deadline, unfinished, reader, paths)
+                named = sync_source(services, deadline, unfinished, reader, paths, since=since)
                 outcome = outcome or named
         services.graph.save_source(replace(source, last_success=time.time()))
         return outcome | {"commit": commit}

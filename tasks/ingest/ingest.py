@@ -35,6 +35,7 @@ from tasks.ingest.preparation.prepare import (
 )
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
+from tasks.record_work import record_searchable
 from tasks.refine.completion.completions import find_outdated, read_completions
 from tasks.services import Services
 from tasks.sources.directory import to_parse_limits
@@ -266,7 +267,9 @@ def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -
         )
         if kept:
             services.graph.mark_embedded(kept)
-        return [(key, key in vectors) for key in published]
+    seqs = {work.key: work.entry.requested_seq for work in skills}
+    record_searchable(services, [seqs[key] for key in published])
+    return [(key, key in vectors) for key in published]
 
 
 def _find_known_vectors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import get_source_ids, sync_source
 from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_link, send_plan
+from tasks.metrics_recorder import TaskOutcome
 from tasks.policies import PLAN, Deadline
+from tasks.record_work import record_batch
 from tasks.services import Services
 from tasks.sources.directory import resolve_root
 from tasks.sources.git.mirror import delete_mirror
@@ -73,31 +76,35 @@ def _process_with_trace(
     services: Services, deadline: Deadline, batch: EventBatch
 ) -> TransientError | None:
     """`_process_batch`, logged and traced under the trace id of the batch's first event."""
+    started = time.time()
     with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("plan events"):
-        return _process_batch(services, deadline, batch)
+        error, outcome = _process_batch(services, deadline, batch)
+        record_batch(services, PLAN, batch, started, outcome)
+    return error
 
 
 def _process_batch(
     services: Services, deadline: Deadline, batch: EventBatch
-) -> TransientError | None:
-    """Carry out a batch and record its events; returns an error that is to be retried."""
+) -> tuple[TransientError | None, TaskOutcome]:
+    """Carry out a batch and record its events; returns an error that is to be retried, and how it
+    went."""
     content = batch.content
     try:
         if needs_fetch(content, services.graph.list_sources):
             send_fetch(services, batch.event_ids)  # in a task of its own, since hosts are slow
-            return None
+            return None, "passing"
         if isinstance(content, SourceChanged):
-            outcome = _apply_source_change(services, deadline, content, batch.event_ids)
+            outcome = _apply_source_change(services, deadline, content, batch)
         elif isinstance(content, SkillRemoved):
             outcome = _remove_skill(services, content.skill_id)
         elif isinstance(content, SourceRemoved):
             outcome = _remove_source(services, content.source_id)
         elif isinstance(content, SkillUpserted):
-            outcome = _apply_skill_upsert(services, deadline, content)
+            outcome = _apply_skill_upsert(services, deadline, content, batch.accepted)
         else:
             raise PermanentError(f"{type(content).__name__} does not change the library")
     except TransientError as error:
-        return error
+        return error, "passing"
     except PermanentError as error:
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))
         fail_events_with_reason(services, batch.event_ids, str(error))
@@ -109,7 +116,8 @@ def _process_batch(
         log.info(
             "event carried out", events=len(batch.event_ids), **outcome, **_other_traces(batch)
         )
-    return None
+        return None, "done"
+    return None, "failed"
 
 
 def _other_traces(batch: EventBatch) -> dict[str, object]:
@@ -118,15 +126,15 @@ def _other_traces(batch: EventBatch) -> dict[str, object]:
 
 
 def _apply_source_change(
-    services: Services, deadline: Deadline, content: SourceChanged, event_ids: Sequence[str]
+    services: Services, deadline: Deadline, content: SourceChanged, batch: EventBatch
 ) -> dict[str, object]:
     if _is_upload_change(services.graph, content):
-        install_packages(services, content.source_id, event_ids)
-        return _sync_upload(services, deadline, content.source_id, content.paths)
+        install_packages(services, content.source_id, batch.event_ids)
+        return _sync_upload(services, deadline, content.source_id, content.paths, batch.accepted)
     root = resolve_root(Path(content.root or _known_root(services.graph, content.source_id)))
     source = Source(content.source_id, "directory", str(root))
     with open_reader(source, services.settings) as reader:
-        return sync_source(services, deadline, source, reader, content.paths)
+        return sync_source(services, deadline, source, reader, content.paths, since=batch.accepted)
 
 
 def _is_upload_change(graph: Catalog, content: SourceChanged) -> bool:
@@ -138,18 +146,18 @@ def _is_upload_change(graph: Catalog, content: SourceChanged) -> bool:
 
 
 def _apply_skill_upsert(
-    services: Services, deadline: Deadline, content: SkillUpserted
+    services: Services, deadline: Deadline, content: SkillUpserted, since: float
 ) -> dict[str, object]:
     path = install_skill_files(services, content)
-    return _sync_upload(services, deadline, content.skill_id.partition(":")[0], [path])
+    return _sync_upload(services, deadline, content.skill_id.partition(":")[0], [path], since)
 
 
 def _sync_upload(
-    services: Services, deadline: Deadline, source_id: str, paths: Sequence[str]
+    services: Services, deadline: Deadline, source_id: str, paths: Sequence[str], since: float
 ) -> dict[str, object]:
     source = make_upload_source(source_id)
     with open_reader(source, services.settings) as reader:
-        return sync_source(services, deadline, source, reader, paths)
+        return sync_source(services, deadline, source, reader, paths, since=since)
 
 
 def _known_root(graph: Catalog, source_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Protocols of the journal: accepted jobs, the outbox of replies, and dead letters.
+"""Protocols of the journal: accepted jobs, the outbox of replies, dead letters, records of work.
 
 An event or query is in the journal before its submission is confirmed and before any task runs, so
 neither a restarted broker nor a killed worker loses it. Every implementation passes
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from skills.events import Event, EventData, OutcomesReported, QueryAsked, get_trace_id
+from tasks.journal.work_records import WorkRecords
 
 JobKind = Literal["event", "query", "outcome"]
 """Events change the library; outcomes say what came of the skills of a query."""
@@ -204,8 +205,8 @@ class DeadLetterStore(Protocol):
         ...
 
 
-class Journal(JobStore, Outbox, DeadLetterStore, Protocol):
-    """The three stores as one, for the code that opens and closes them.
+class Journal(JobStore, Outbox, DeadLetterStore, WorkRecords, Protocol):
+    """The four stores as one, for the code that opens and closes them.
 
     The threads and processes of a deployment share one journal.
     """

@@ -28,7 +28,7 @@ from tasks.journal.protocol import (
     quote_skill,
     wants_reply,
 )
-from tasks.journal.redis_dead_letters import RedisDeadLetters
+from tasks.journal.redis_work_records import RedisWorkRecords
 
 _JOB = PREFIX + "job:"
 _OPEN = PREFIX + "open:"
@@ -129,7 +129,7 @@ if redis.call('EXISTS', KEYS[1]) == 1 then redis.call('HSET', KEYS[1], 'owed', '
 """
 
 
-class RedisJournal(RedisDeadLetters, Journal):
+class RedisJournal(RedisWorkRecords, Journal):
     """The journal in Redis, which must persist its data (append-only file) and never evict it.
 
     Every call raises TransientError while Redis is away.

@@ -24,16 +24,19 @@ from tasks.journal.protocol import (
 )
 from tasks.journal.sqlite_database import JournalDatabase
 from tasks.journal.sqlite_dead_letters import SqliteDeadLetters
+from tasks.journal.sqlite_work_records import SqliteWorkRecords
 
 
-class SqliteJournal(SqliteDeadLetters, Journal):
+class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
     """The journal in one file, thread-safe; `:memory:` keeps it for this process only.
 
     Raises TransientError for a locked or full disk, PermanentError for a damaged file.
     """
 
     def __init__(self, path: Path | str) -> None:
-        super().__init__(JournalDatabase(path))
+        database = JournalDatabase(path)
+        SqliteDeadLetters.__init__(self, database)
+        SqliteWorkRecords.__init__(self, database)
         # Only the process that has the journal open works on jobs, so both are kept in memory.
         self._reply_pending = threading.Event()
         self._stages: dict[str, list[str]] = {}

@@ -32,6 +32,24 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (kind, number) WHERE state = 'accepted';
 CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
+CREATE TABLE IF NOT EXISTS task_runs (
+    number INTEGER PRIMARY KEY,
+    trace_id TEXT NOT NULL,
+    task TEXT NOT NULL,
+    started REAL NOT NULL,
+    ended REAL NOT NULL,
+    outcome TEXT NOT NULL,
+    items INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS task_runs_trace ON task_runs (trace_id);
+CREATE INDEX IF NOT EXISTS task_runs_ended ON task_runs (ended);
+CREATE TABLE IF NOT EXISTS work_minutes (
+    minute INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    PRIMARY KEY (minute, kind, name)
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS letters (
     id TEXT PRIMARY KEY,
     task TEXT NOT NULL,

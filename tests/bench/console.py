@@ -61,6 +61,7 @@ async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
                 "use": ["/console/use"],
                 "use, never chosen": ["/console/use?tab=unused"],
                 "work": ["/console/work"],
+                "work, 24 hours": ["/console/work?hours=24"],
                 "sources": ["/console/sources"],
             }
             return {

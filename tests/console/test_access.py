@@ -18,7 +18,14 @@ from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_topics
 
 FIRST_PAGE_BYTES = 40_000
-VIEWS = ("/console/ask", "/console/library", "/console/use", "/console/work", "/console/sources")
+VIEWS = (
+    "/console/ask",
+    "/console/library",
+    "/console/use",
+    "/console/work",
+    "/console/sources",
+    "/console/settings",
+)
 
 
 class Visitor:
@@ -190,6 +197,8 @@ class TestForms:
             ("write", "links/restore", {"source": "a:b", "target": "a:c", "type": "conflict"}),
             ("write", "letters/retry", {"letter_id": "x"}),
             ("write", "letters/discard", {"letter_id": "x"}),
+            ("write", "tokens/add", {"name": "mine", "scope": "admin"}),
+            ("write", "tokens/revoke", {"name": "admin"}),
         ],
     )
     def test_a_scope_that_is_too_small_is_refused_and_recorded(
@@ -218,6 +227,8 @@ class TestForms:
             ),
             ("letters/retry", {"letter_id": "none"}, 404),
             ("letters/discard", {"letter_id": "none"}, 404),
+            ("tokens/revoke", {"name": "none"}, 404),
+            ("tokens/add", {"name": "other", "scope": "root"}, 400),
         ],
     )
     def test_what_cannot_be_done_is_explained(
@@ -258,7 +269,7 @@ class TestResponses:
 
     @pytest.mark.parametrize("path", [*VIEWS, "/console/skills/crafts:kiln-firing"])
     def test_a_first_visit_is_small(self, served: Served, visitor: Visitor, path: str) -> None:
-        visitor.log_in(served.secrets["read"])
+        visitor.log_in(served.secrets["admin"])
         page = visitor.client.get(path)
         total = len(gzip.compress(page.content))
         for one in re.findall(r'(?:href|src)="(/console/static/[^"]+)"', page.text):

@@ -10,7 +10,14 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.console.conftest import TASK, WIDTHS, Served, Trouble, find_overflow, find_violations
 
-VIEWS = ("/console/ask", "/console/library", "/console/use", "/console/work", "/console/sources")
+VIEWS = (
+    "/console/ask",
+    "/console/library",
+    "/console/use",
+    "/console/work",
+    "/console/sources",
+    "/console/settings",
+)
 PAGES = (
     "/console/ask",
     "/console/library",
@@ -30,6 +37,7 @@ PAGES = (
     "/console/use?tab=copies",
     "/console/work",
     "/console/sources",
+    "/console/settings",
     "/console/none",
 )
 
@@ -135,7 +143,7 @@ def test_a_theme_is_kept(served: Served, open_page: Callable[..., Page]) -> None
 def test_pages_are_read_without_scripts(
     served: Served, open_page: Callable[..., Page], open_context: Callable[..., BrowserContext]
 ) -> None:
-    page = open_page("read", java_script_enabled=False)
+    page = open_page("admin", java_script_enabled=False)
     for path in PAGES[:-1]:
         page.goto(path)
         expect(page.get_by_role("heading", level=1)).to_be_visible()

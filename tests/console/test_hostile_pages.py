@@ -35,6 +35,7 @@ def list_pages(served: Served) -> Iterator[str]:
     yield f"/console/use?{urlencode({'source': ATTACKS[0]})}"
     yield "/console/sources"
     yield "/console/work"
+    yield "/console/settings"
 
 
 def test_no_attack_of_a_library_reaches_its_reader(

@@ -34,6 +34,7 @@ from tasks.journal.protocol import (
 )
 from tasks.journal.redis import RedisJournal
 from tasks.journal.sqlite import SqliteJournal
+from tasks.journal.work_records import TaskRun
 from tests.support.servers.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
@@ -524,3 +525,43 @@ def test_a_forgotten_skill_is_named_by_no_letter(journal: Journal) -> None:
         journal.add_dead_letter(one)
     assert journal.forget_letters("team:a") == 2
     assert journal.list_dead_letters() == [kept]
+
+
+class TestWorkRecords:
+    def test_runs_are_read_by_trace_in_the_order_in_which_they_ended(
+        self, journal: Journal
+    ) -> None:
+        now = time.time()
+        linked = TaskRun("skillbus.link", now - 1, now, "done", 3)
+        planned = TaskRun("skillbus.plan", now - 3, now - 2, "failed", 2)
+        journal.add_task_run(linked, ["a"])
+        journal.add_task_run(planned, ["a", "b", "a"])
+        assert journal.list_task_runs("a") == [planned, linked]
+        assert journal.list_task_runs("b") == [planned]
+        assert journal.list_task_runs("none") == []
+
+    def test_the_first_runs_of_a_trace_are_kept(
+        self, journal: Journal, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for module in ("sqlite_work_records", "redis_work_records"):
+            monkeypatch.setattr(f"tasks.journal.{module}.MAX_RUNS", 2)
+        now = time.time()
+        runs = [TaskRun("skillbus.ingest", now, now + one, "done", 1) for one in range(4)]
+        for run in runs:
+            journal.add_task_run(run, ["a"])
+        assert journal.list_task_runs("a") == runs[:2]
+
+    def test_work_is_counted_by_minute(self, journal: Journal) -> None:
+        since = time.time() - 120
+        now = time.time()
+        journal.add_task_run(TaskRun("skillbus.link", now, now, "done", 3), ["a", "b"])
+        journal.add_task_run(TaskRun("skillbus.link", now, now, "failed", 3), [])
+        journal.count_work({("event", "done"): 2, ("searchable", "-3"): 5})
+        journal.count_work({("event", "failed"): 1, ("searchable", "-3"): 1})
+        minutes = journal.list_work_minutes(since)
+        assert all(one.at % 60 == 0 and one.at > since for one in minutes)
+        assert sum(one.tasks.get("skillbus.link", 0) for one in minutes) == 2
+        assert sum(one.failed for one in minutes) == 1
+        assert sum(one.events for one in minutes) == 3
+        assert sum(one.searchable.get(-3, 0) for one in minutes) == 6
+        assert journal.list_work_minutes(time.time() + 3_600) == []

@@ -42,6 +42,8 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
     ("POST", "/v1/sources/{source_id}"): ChangingRoute("sources.refresh", ("source_id",)),
     ("PUT", "/v1/sources/{source_id}/groups"): ChangingRoute("sources.groups", ("source_id",)),
     ("DELETE", "/v1/sources/{source_id}"): ChangingRoute("sources.remove", ("source_id",)),
+    ("POST", "/v1/tokens"): ChangingRoute("tokens.add"),
+    ("DELETE", "/v1/tokens/{name}"): ChangingRoute("tokens.revoke", ("name",)),
     ("POST", "/v1/events"): ChangingRoute("events.submit"),
     ("POST", "/v1/queries/{query_id}/outcomes"): ChangingRoute("outcomes.report", ("query_id",)),
     ("POST", "/v1/otlp/logs"): ChangingRoute("outcomes.report"),
@@ -62,6 +64,8 @@ CONSOLE_FORMS: dict[str, ChangingRoute] = {
     "/console/actions/links/dismiss": ChangingRoute("links.dismiss"),
     "/console/actions/links/restore": ChangingRoute("links.restore"),
     "/console/actions/sources/refresh": ChangingRoute("sources.refresh"),
+    "/console/actions/tokens/add": ChangingRoute("tokens.add"),
+    "/console/actions/tokens/revoke": ChangingRoute("tokens.revoke"),
     "/console/actions/letters/retry": ChangingRoute("dead.retry"),
     "/console/actions/letters/discard": ChangingRoute("dead.discard"),
 }

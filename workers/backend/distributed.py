@@ -33,6 +33,7 @@ from workers.backend.stores import (
     open_review_cache,
     open_review_store,
 )
+from workers.monitoring.recent_value import RecentValue
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
@@ -46,6 +47,9 @@ _NOTE_SECONDS = 2.0
 """How long it waits before the user is informed."""
 
 _REPORT_SECONDS = 2.0
+_FRESH_SECONDS = 0.5
+_WAIT_SECONDS = 0.06
+"""Of the status that pages show: a server that does not answer must not hold them up."""
 
 
 class DistributedBackend(StoreBackend):
@@ -80,6 +84,9 @@ class DistributedBackend(StoreBackend):
         )
         self._review_cache = Lazy(lambda: open_review_cache(settings, self._review_store.get()))
         self._answers = Lazy(lambda: open_answers(settings, self._stack))
+        self._recent_status = RecentValue(
+            self.get_status, fresh_seconds=_FRESH_SECONDS, wait_seconds=_WAIT_SECONDS
+        )
         self._deployment_status: Lazy[DeploymentStatus] = Lazy(self._open_deployment_status)
 
     def _open_deployment_status(self) -> DeploymentStatus:
@@ -94,6 +101,20 @@ class DistributedBackend(StoreBackend):
         """Status of the deployment; a server that does not answer soon is reported as a problem."""
         timeout_seconds = min(_REPORT_SECONDS, self.settings.servers.timeout_seconds)
         return self._deployment_status.get().get_status(timeout_seconds)
+
+    @override
+    def get_recent_status(self) -> dict[str, Any]:
+        found = self._recent_status.get()
+        return self.get_status() if found is None else found.value
+
+    @override
+    def list_queues(self) -> list[dict[str, Any]] | None:
+        queues: list[dict[str, Any]] | None = self.get_recent_status()["queues"]
+        return queues
+
+    @override
+    def list_workers(self) -> list[dict[str, Any]]:
+        return self.get_recent_status()["workers"] or []
 
     @override
     def get_unreachable(self) -> dict[str, str]:

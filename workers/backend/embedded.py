@@ -25,6 +25,7 @@ from skills.access import UNRESTRICTED, Reader
 from skills.events import QueryAsked
 from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
+from tasks.coordination.local import LocalCoordinator
 from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
 from tasks.ingest.preparation.processes import ProcessPreparer
 from tasks.ingest.preparation.role_classifier import load_role_classifier
@@ -32,7 +33,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.metrics_recorder import MetricsRecorder
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, Deadline
+from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, POLICIES, Deadline
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.send import queue_depth, send_task
 from tasks.services import Lazy, Services
@@ -337,11 +338,39 @@ class EmbeddedBackend(StoreBackend):
             refinement["paused"] = None if pause is None else pause._asdict()
         return {
             **status,
-            "queues": [
-                {"queue": name, "waiting": queue_depth(self.app, name)} for name in ALL_QUEUES
-            ],
+            "queues": self.list_queues(),
             "oldest_waiting_seconds": oldest_change_age_seconds(self.graph, self.coordinator),
         }
+
+    @override
+    def list_queues(self) -> list[dict[str, Any]]:
+        return [{"queue": name, "waiting": queue_depth(self.app, name)} for name in ALL_QUEUES]
+
+    @override
+    def list_workers(self) -> list[dict[str, Any]]:
+        """The thread pools of this process."""
+        coordinator = self.coordinator
+        running = {}
+        if isinstance(coordinator, LocalCoordinator):
+            running = coordinator.get_running_tasks()
+        now = time.time()
+        return [
+            {
+                "worker": f"{workload.name} ({threads} {'thread' if threads == 1 else 'threads'})",
+                "queues": list(workload.queues),
+                "running": [
+                    {
+                        "task": one["task"],
+                        "ids": one["ids"],
+                        "seconds": round(max(0.0, now - one["since"]), 1),
+                        "trace_id": one["trace_id"],
+                    }
+                    for one in running.values()
+                    if POLICIES[one["task"]].queue in workload.queues
+                ],
+            }
+            for workload, threads in self._workloads()
+        ]
 
     @override
     def warm_up(self) -> None:

@@ -287,6 +287,19 @@ class StoreBackend(ReaderViews, DecisionBackend):
         return get_refine_pause(self.coordinator, self.settings.language_model)
 
     # -- operation
+    @abstractmethod
+    def list_queues(self) -> list[dict[str, Any]] | None:
+        """The queues with the messages that wait in each; None if that is not known soon."""
+
+    @abstractmethod
+    def list_workers(self) -> list[dict[str, Any]]:
+        """The workers that answer, each with its queues and the tasks that it runs now; none if
+        that is not known soon."""
+
+    def get_recent_status(self) -> dict[str, Any]:
+        """The status, which may be some seconds old rather than be waited for."""
+        return self.get_status()
+
     def get_unreachable(self) -> dict[str, str]:
         """The stores that do not answer, each with the reason."""
         parts: dict[str, Callable[[], object]] = {

@@ -18,6 +18,7 @@ from workers.console.views.ask import ask_views
 from workers.console.views.library import library_views
 from workers.console.views.login import login_views
 from workers.console.views.outcomes import outcome_views
+from workers.console.views.settings import settings_views
 from workers.console.views.skill import skill_views
 from workers.console.views.sources import source_views
 from workers.console.views.use import use_views
@@ -25,6 +26,8 @@ from workers.console.views.work import work_views
 from workers.http.access import AccessRules
 from workers.http.problems import describe_error, get_http_status
 from workers.http.routes.queries import QueryService
+from workers.http.routes.settings import SettingsService
+from workers.http.routes.tokens import TokenService
 from workers.http.routes.usage import UsageService
 
 log = structlog.get_logger()
@@ -36,10 +39,12 @@ def create_console(
     pages: Pages,
     query_service: QueryService,
     usage_service: UsageService,
+    settings_service: SettingsService,
+    token_service: TokenService,
 ) -> FastAPI:
     """Return the pages of a deployment, to be mounted behind `AccessMiddleware`.
 
-    query_service, usage_service: those of the gateway, whose limits count for both.
+    The services are those of the gateway, whose limits count for both.
     """
     console = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     console.state.pages = pages
@@ -55,6 +60,7 @@ def create_console(
     console.include_router(source_views(backend, pages))
     console.include_router(work_views(backend, pages))
     console.include_router(use_views(pages, usage_service))
+    console.include_router(settings_views(pages, settings_service, token_service))
 
     @console.get("/static/{digest}/{name}")
     def get_static_file(digest: str, name: str, request: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -115,6 +116,18 @@ def format_duration(seconds: float | None) -> str:
         if seconds >= 2 * size or (unit != "days" and seconds >= size):
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration with three digits or more: `4.2 ms`, `0.31 s`, `75 s`."""
+    if seconds < 0.1:
+        return f"{seconds * 1000:.1f} ms"
+    return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:,.0f} s"
+
+
+def format_json(value: object) -> str:
+    """Return a value as JSON."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def format_bytes(size: int) -> str:

@@ -34,13 +34,16 @@ from workers.http.routes.queries import QueryService, query_routes
 from workers.http.routes.review.decisions import review_routes
 from workers.http.routes.review.waivers import waiver_routes
 from workers.http.routes.revisions import revision_routes
+from workers.http.routes.settings import SettingsService, settings_routes
 from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
 from workers.http.routes.telemetry import telemetry_routes
+from workers.http.routes.tokens import TokenService, token_routes
 from workers.http.routes.uploads import upload_routes
 from workers.http.routes.usage import UsageService, usage_routes
 from workers.http.routes.webhooks import webhook_routes
 from workers.http.routes.well_known import well_known_routes
+from workers.http.routes.work import work_routes
 from workers.http.tokens import TokenScope
 from workers.mcp.http import mount_mcp
 from workers.monitoring.metrics import ProcessMetrics
@@ -71,14 +74,26 @@ def create_gateway(
     """
     access = access or AccessRules()
     query_service, usage_service = QueryService(backend), UsageService(backend)
-    api = create_api(backend, access, process_metrics, query_service, usage_service)
+    settings_service = SettingsService(backend)
+    token_service = TokenService(backend.settings, access.tokens)
+    api = create_api(
+        backend,
+        access,
+        process_metrics,
+        query_service,
+        usage_service,
+        settings_service,
+        token_service,
+    )
     mount_mcp(api, backend)
     page_access = None
     if backend.settings.gateway.console and access.tokens is not None:
         pages = Pages(open_console_sessions(backend.settings))
         page_access = ConsoleAccess(pages)
         api.add_route(CONSOLE_PREFIX, lambda _: RedirectResponse(f"{CONSOLE_PREFIX}/", 303))
-        console = create_console(backend, access, pages, query_service, usage_service)
+        console = create_console(
+            backend, access, pages, query_service, usage_service, settings_service, token_service
+        )
         api.mount(CONSOLE_PREFIX, console)
     audit_log = AuditLog(backend.settings)
     checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log, page_access)
@@ -101,6 +116,8 @@ def create_api(
     process_metrics: ProcessMetrics | None = None,
     query_service: QueryService | None = None,
     usage_service: UsageService | None = None,
+    settings_service: SettingsService | None = None,
+    token_service: TokenService | None = None,
 ) -> FastAPI:
     """Return the routes without access checks, MCP and console.
 
@@ -136,6 +153,7 @@ def create_api(
         upload_routes,
         source_routes,
         event_routes,
+        work_routes,
     ):
         include(routes(backend), TokenScope.READ)
     include(usage_routes(usage_service or UsageService(backend)), TokenScope.READ)
@@ -144,6 +162,9 @@ def create_api(
     include(link_routes(backend), TokenScope.ADMIN)
     include(review_routes(backend), TokenScope.ADMIN)
     include(waiver_routes(backend), TokenScope.ADMIN)
+    include(settings_routes(settings_service or SettingsService(backend)), TokenScope.ADMIN)
+    tokens = token_service or TokenService(backend.settings, access.tokens)
+    include(token_routes(tokens), TokenScope.ADMIN)
     include(webhook_routes(backend))
     include(well_known_routes(backend))
     if access.tokens is None:

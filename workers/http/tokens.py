@@ -34,6 +34,7 @@ ANONYMOUS = "anonymous"
 
 _PREFIX = "skb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+MAX_NAME_CHARACTERS = 64
 
 
 class TokenScope(IntEnum):
@@ -83,6 +84,12 @@ class TokenStore:
         self._file_version: tuple[int, int, int] | None = None
         self._cached: tuple[Token, ...] = ()
         self._file_was_seen = False
+        self._used: dict[str, float] = {}
+
+    def get_last_use(self, sha256: str) -> float | None:
+        """Return when the token with this hash was last found, in seconds since the epoch; None if
+        it was not since the store was opened."""
+        return self._used.get(sha256)
 
     def are_configured(self) -> bool:
         """Return whether the file exists, or existed before in this process.
@@ -137,6 +144,8 @@ class TokenStore:
         for token in self.all():
             if hmac.compare_digest(token.sha256, digest) and not token.is_expired(now):
                 found = token
+        if found is not None:
+            self._used[found.sha256] = now
         return found
 
     def add(

@@ -68,8 +68,8 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "licence": (f"{MARK}-licence",),
 }
 INERT = {
-    "Idempotency-Key", "answer_within_ms", "before", "cursor", "days", "from", "if-none-match",
-    "language", "level", "limit", "offset", "owner", "prefer", "state", "to",
+    "Idempotency-Key", "answer_within_ms", "before", "cursor", "days", "from", "hours",
+    "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "state", "to",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 
@@ -82,7 +82,8 @@ IDS_IN_USE = {
 from a token that may write."""
 
 VARYING = re.compile(
-    r'"(request_id|id|query_id|lag_seconds|timings_ms|seconds)":\s*("[^"]*"|[0-9.]+|\{[^}]*\})'
+    r'"(request_id|id|query_id|trace_id|accepted|started|ended|lag_seconds|timings_ms|seconds)":'
+    r'\s*("[^"]*"|[0-9.]+|\{[^}]*\})'
 )
 
 

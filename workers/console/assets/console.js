@@ -57,3 +57,12 @@ if (stream) {
   });
   addEventListener("pagehide", () => events.close());
 }
+
+// A part of the page that is loaded again and again: whether the server still answers.
+const connection = document.querySelector("[data-connection]");
+if (connection) {
+  const show = (lost) => { connection.hidden = !lost; };
+  document.addEventListener("htmx:sendError", () => show(true));
+  document.addEventListener("htmx:responseError", () => show(true));
+  document.addEventListener("htmx:afterOnLoad", () => show(false));
+}

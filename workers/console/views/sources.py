@@ -27,7 +27,7 @@ def source_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             section="Sources",
             sources=list_source_rows(backend, caller),
             changeable=caller.sources,
-            status=describe_status(backend, caller),
+            status=describe_status(backend, caller, recent=True),
         )
 
     @router.post("/actions/sources/refresh")

@@ -1,27 +1,63 @@
-"""Work: what waits, events as they come, and tasks that failed for good."""
+"""Work: what waits and runs, events as they come, and tasks that failed for good."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
 
+from config.errors import UsageError
+from tasks.journal.protocol import Job
+from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
+from workers.console.charts import LineChart, plot_over_time
 from workers.console.forms import SentForm, get_text
-from workers.console.pages import PREFIX, Pages, redirect
-from workers.http.authentication import CurrentCaller, check_scope
+from workers.console.pages import PREFIX, Pages, build_url, redirect
+from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.jobs import get_visible_job
 from workers.http.routes.dead_letters import discard_letter
-from workers.http.routes.events import describe_event, list_recent_events
+from workers.http.routes.events import (
+    TaskRunData,
+    describe_event,
+    list_recent_events,
+    list_task_runs,
+)
 from workers.http.routes.health import describe_status
+from workers.http.routes.work import WorkReport, describe_work
 from workers.http.tokens import TokenScope
 from workers.library import dead_letters
 
 PATH = f"{PREFIX}/work"
+RANGES = (1, 6, 24)
 
 _MAX_LETTERS = 100
+_UNCOUNTED = (QUERY_QUEUE, MAINTAIN_QUEUE)
+
+
+class WorkPageQuery(BaseModel):
+    """How many hours the curves show."""
+
+    model_config = ConfigDict(frozen=True)
+
+    hours: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineRow:
+    """A run of a task on a time line. begun, took: seconds, the first after the event was accepted.
+    left, width: of its bar, in per cent."""
+
+    run: TaskRunData
+    begun: float
+    took: float
+    left: float
+    width: float
 
 
 def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
@@ -29,14 +65,25 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     router = APIRouter()
 
     @router.get("/work")
-    def show_work(request: Request, caller: CurrentCaller) -> Response:
+    def show_work(
+        request: Request, caller: CurrentCaller, query: Annotated[WorkPageQuery, Query()]
+    ) -> Response:
+        if query.hours not in RANGES:
+            raise UsageError(f"hours: choose one of {', '.join(map(str, RANGES))}")
         is_admin = caller.scope >= TokenScope.ADMIN
         letters = backend.journal.list_dead_letters(_MAX_LETTERS) if is_admin else []
+        work = _read_work(backend, caller, query.hours)
         return pages.render(
             request,
             "work/work.html",
             section="Work",
-            status=describe_status(backend, caller),
+            status=describe_status(backend, caller, recent=True),
+            work=work,
+            charts=None if work is None else _plot(work),
+            ended={} if work is None else _count_by_queue(work),
+            hours=query.hours,
+            ranges=RANGES,
+            address=build_url(PATH, {"hours": query.hours if query.hours != 6 else None}),
             events=list_recent_events(backend, caller),
             letters=[dead_letters.dead_letter_data(one) for one in letters],
             now=time.time(),
@@ -45,11 +92,13 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     @router.get("/work/events/{event_id}")
     def show_event(event_id: str, request: Request, caller: CurrentCaller) -> Response:
         job = get_visible_job(backend, caller, event_id, "event", "outcome")
+        event = describe_event(job)
         return pages.render(
             request,
             "work/event.html",
             section="Work",
-            event=describe_event(job),
+            event=event,
+            timeline=build_timeline(job, list_task_runs(backend, event.trace_id)),
             data=json.dumps(job.event.data, ensure_ascii=False, indent=2),
             outcome=None
             if job.outcome is None
@@ -73,3 +122,52 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         return redirect(f"{PATH}#letters")
 
     return router
+
+
+def _read_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkReport | None:
+    """The work of the deployment, None for a caller that may not see all sources."""
+    if backend.find_visible_sources(caller.reader) is not None:
+        return None
+    return describe_work(backend, caller, hours)
+
+
+def _count_by_queue(work: WorkReport) -> dict[str, int]:
+    """Tasks that ended in the last hour by queue, of the queues whose tasks are counted."""
+    ended = {one.queue: 0 for one in POLICIES.values() if one.queue not in _UNCOUNTED}
+    for one in work.tasks:
+        ended[POLICIES[one.task].queue] += one.ended
+    return ended
+
+
+def _plot(work: WorkReport) -> dict[str, LineChart]:
+    points = work.points
+    times = [float(point.at) for point in points]
+    is_any = any(point.tasks for point in points)
+    rates: dict[str, list[float | None]] = {
+        "events": [point.events if is_any else None for point in points],
+        "tasks": [point.tasks if is_any else None for point in points],
+    }
+    searchable: dict[str, Sequence[float | None]] = {
+        "p50": [point.p50 for point in points],
+        "p95": [point.p95 for point in points],
+    }
+    return {
+        "searchable": plot_over_time(
+            "Time from event to searchable", times, searchable, unit="seconds"
+        ),
+        "rates": plot_over_time("Events and tasks", times, rates, unit="ended a minute"),
+    }
+
+
+def build_timeline(job: Job, runs: Sequence[TaskRunData]) -> dict[str, Any]:
+    """Return the rows of a time line from the acceptance of an event to the end of its last task,
+    and its length in seconds."""
+    end = max((run.ended for run in runs), default=job.accepted)
+    length = max(end - job.accepted, 0.001)
+    rows = []
+    for run in sorted(runs, key=lambda one: (one.started, one.ended)):
+        begun, took = max(0.0, run.started - job.accepted), max(0.0, run.ended - run.started)
+        left = min(100 * begun / length, 99.5)
+        width = min(max(100 * took / length, 0.5), 100 - left)
+        rows.append(TimelineRow(run, begun, took, round(left, 2), round(width, 2)))
+    return {"rows": rows, "seconds": length}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -36,8 +37,24 @@ _RECENT_SECONDS = 3_600.0
 _MAX_LISTED = 100
 
 
+class TaskRunData(BaseModel):
+    """A run of a task for an event. started, ended: seconds since the epoch. outcome: `done`,
+    `stale` (a newer change had won), `passing` (went on in another task) or `failed`. items: events
+    or skills that it worked on, those of other events included."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: str
+    started: float
+    ended: float
+    outcome: str
+    items: int
+
+
 class EventState(BaseModel):
-    """State of an event. outcome: result of its processing; reason: why it failed."""
+    """State of an event. outcome: result of its processing; reason: why it failed. accepted:
+    seconds since the epoch. trace_id: of the log lines of all its tasks. tasks: that ended for it
+    within the last day, the first 200."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,6 +62,9 @@ class EventState(BaseModel):
     state: str
     outcome: dict[str, Any] | None
     reason: str
+    accepted: float
+    trace_id: str
+    tasks: list[TaskRunData]
 
 
 class ListedEvent(BaseModel):
@@ -105,11 +125,25 @@ def event_routes(backend: StoreBackend) -> APIRouter:
 
     @router.get("/v1/events/{event_id}")
     def get_event_state(event_id: str, caller: CurrentCaller) -> EventState:
-        """Show the state of an event, with its outcome."""
+        """Show the state of an event, with its outcome and its tasks."""
         job = get_visible_job(backend, caller, event_id, "event", "outcome")
-        return EventState(id=job.id, state=job.state, outcome=job.outcome, reason=job.reason)
+        trace_id = trace_of(job.event)
+        return EventState(
+            id=job.id,
+            state=job.state,
+            outcome=job.outcome,
+            reason=job.reason,
+            accepted=job.accepted,
+            trace_id=trace_id,
+            tasks=list_task_runs(backend, trace_id),
+        )
 
     return router
+
+
+def list_task_runs(backend: StoreBackend, trace_id: str) -> list[TaskRunData]:
+    """Return the runs of tasks of a trace."""
+    return [TaskRunData(**asdict(one)) for one in backend.journal.list_task_runs(trace_id)]
 
 
 def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEvent]:

@@ -85,10 +85,13 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
     return router
 
 
-def describe_status(backend: StoreBackend, caller: Caller) -> dict[str, Any]:
-    """Return the status of the deployment as this caller may see it."""
+def describe_status(
+    backend: StoreBackend, caller: Caller, *, recent: bool = False
+) -> dict[str, Any]:
+    """Return the status of the deployment as this caller may see it. recent: rather the one of some
+    seconds ago than wait for a server."""
     if backend.find_visible_sources(caller.reader) is None:
-        return backend.get_status()
+        return backend.get_recent_status() if recent else backend.get_status()
     problem = _WORK_STALLS if backend.get_problem() else ""
     return visible_status(backend.graph_for(caller.reader), problem)
 

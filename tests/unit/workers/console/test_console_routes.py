@@ -16,6 +16,8 @@ from workers.console.pages import PREFIX, Pages
 from workers.console.sessions import ConsoleSessions
 from workers.http.access import AccessRules
 from workers.http.routes.queries import QueryService
+from workers.http.routes.settings import SettingsService
+from workers.http.routes.tokens import TokenService
 from workers.http.routes.usage import UsageService
 
 UNCHANGING = {"/login", "/logout", "/theme", "/ask", "/ask/{query_id}/cancel"}
@@ -25,7 +27,10 @@ UNCHANGING = {"/login", "/logout", "/theme", "/ask", "/ask/{query_id}/cancel"}
 def list_routes() -> list[APIRoute]:
     backend = cast(Any, SimpleNamespace(settings=Settings(), journal=None))
     pages = Pages(ConsoleSessions(Fernet.generate_key()))
-    services = (QueryService(backend), UsageService(backend))
+    services = (
+        *(QueryService(backend), UsageService(backend)),
+        *(SettingsService(backend), TokenService(backend.settings, None)),
+    )
     console = create_console(backend, AccessRules(), pages, *services)
     found: list[APIRoute] = []
     for one in console.routes:

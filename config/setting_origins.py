@@ -1,0 +1,104 @@
+"""Where each setting in force comes from: its default, the settings file or the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel
+
+from config.errors import UsageError
+from config.load_settings import get_config_path, load_settings, read_settings_file
+from config.renamed_settings import rename_variable
+from config.secrets import strip_password
+from config.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class SettingInForce:
+    """A setting. value: as JSON, addresses without passwords. origin: `default`, `file` or
+    `environment`. variable: that sets it. is_changed: whether a restart would change the value."""
+
+    name: str
+    value: Any
+    origin: str
+    variable: str
+    is_changed: bool
+
+
+def list_settings_in_force(settings: Settings) -> tuple[list[SettingInForce], str]:
+    """Every setting by name, and why the settings file cannot be read now, "" if it can.
+
+    settings: those that this process was started with.
+    """
+    problem = ""
+    content: dict[str, Any] = {}
+    now = settings
+    try:
+        content = read_settings_file(get_config_path(settings.home))
+        now = load_settings(settings.home, warn=lambda _: None)
+    except UsageError as error:
+        problem = str(error)
+    variables = {rename_variable(name).upper() for name in os.environ}
+    later = dict(_list_values(now))
+    return [
+        SettingInForce(
+            name,
+            _hide_passwords(value),
+            _find_origin(name, content, variables),
+            variable_of(name),
+            value != later.get(name, value),
+        )
+        for name, value in _list_values(settings)
+    ], problem
+
+
+def variable_of(name: str) -> str:
+    """The environment variable that sets a setting."""
+    return f"SKILLBUS_{name.upper().replace('.', '__')}"
+
+
+def _list_values(settings: Settings) -> Iterator[tuple[str, Any]]:
+    for name in Settings.model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            for key, inner in value.model_dump(mode="json").items():
+                yield f"{name}.{key}", inner
+        else:
+            yield name, value if isinstance(value, str) else str(value)
+
+
+def _find_origin(name: str, content: dict[str, Any], variables: set[str]) -> str:
+    group, _, key = name.partition(".")
+    variable = variable_of(name)
+    if (
+        variable in variables
+        or variable_of(group) in variables
+        or any(one.startswith(f"{variable}__") for one in variables)
+    ):
+        return "environment"
+    in_file = content.get(group)
+    if key:
+        in_file = in_file.get(key) if isinstance(in_file, dict) else None
+    return "default" if in_file is None else "file"
+
+
+def _hide_passwords(value: Any) -> Any:
+    """The value without the passwords that addresses in it may have."""
+    if isinstance(value, str) and "://" in value and "@" in value:
+        return ",".join(map(_hide_password, value.split(",")))
+    if isinstance(value, list):
+        return [_hide_passwords(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _hide_passwords(one) for name, one in value.items()}
+    return value
+
+
+def _hide_password(address: str) -> str:
+    try:
+        return strip_password(address) if urlsplit(address).netloc else address
+    except ValueError:  # no address after all
+        return address

@@ -1,0 +1,138 @@
+"""Settings: tokens are added, used and revoked; where settings come from; health."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.console.conftest import Served, Trouble, log_in
+from tests.support.samples.hostile_pages import ATTACKS
+
+Open = Callable[..., Page]
+
+
+def call(served: Served, scope: str, method: str, path: str, **options: object) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {served.secrets[scope]}"}
+    return httpx.request(
+        method,
+        f"{served.url}{path}",
+        headers=headers,
+        timeout=60,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def test_a_token_is_added_used_and_revoked(
+    served: Served, open_page: Open, open_context: Callable[..., BrowserContext]
+) -> None:
+    page = open_page("admin")
+    page.goto("/console/settings")
+    page.get_by_text("Add a token…").click()
+    page.get_by_label("Name").fill("guild")
+    page.get_by_label("Groups").fill("masons carpenters")
+    page.get_by_label("Scope").select_option("write")
+    page.get_by_label("Lifetime").select_option("7 days")
+    page.get_by_role("button", name="Add the token").click()
+    secret = page.locator("#token").inner_text()
+    assert secret.startswith("skb_")
+    assert secret not in page.url
+    page.get_by_role("link", name="Back to the tokens").click()
+    row = page.get_by_role("row", name=re.compile("^guild"))
+    expect(row).to_contain_text("carpenters, masons")
+    expect(row).to_contain_text("write")
+    expect(row).to_contain_text("not since this process started")
+    assert secret not in page.content()
+
+    other = open_context().new_page()
+    log_in(other, secret)
+    expect(other.locator(".caller")).to_contain_text("guild")
+    page.reload()
+    expect(row).not_to_contain_text("not since this process started")
+
+    row.get_by_text("Revoke…").click()
+    expect(row).to_contain_text("its sessions end")
+    row.get_by_role("button", name="Revoke the token").click()
+    expect(row).to_have_count(0)
+    other.reload()
+    expect(other.get_by_role("heading", level=1)).to_have_text("Log in")
+    records = served.skillbus("audit", "--json").data
+    [added, revoked] = [one for one in records if one["object"].startswith("guild")]
+    assert {added["action"], revoked["action"]} == {"tokens.add", "tokens.revoke"}
+    assert all(one["principal"] == "admin" for one in (added, revoked))
+    assert secret not in str(records)
+
+
+def test_a_secret_is_on_no_page_that_is_kept(served: Served) -> None:
+    added = call(served, "admin", "POST", "/v1/tokens", json={"name": "brief"})
+    try:
+        assert added.status_code == 201
+        assert added.headers["cache-control"] == "no-store"
+        secret = added.json()["token"]
+        listed = call(served, "admin", "GET", "/v1/tokens").text
+        assert secret not in listed
+        assert '"brief"' in listed
+        again = call(served, "admin", "POST", "/v1/tokens", json={"name": "brief"})
+        assert again.status_code == 400
+        assert "exists already" in again.json()["detail"]
+    finally:
+        assert call(served, "admin", "DELETE", "/v1/tokens/brief").status_code == 204
+    assert call(served, "admin", "DELETE", "/v1/tokens/brief").status_code == 404
+
+
+@pytest.mark.parametrize("attack", [*ATTACKS[:6], "a b", "anonymous"])
+def test_a_hostile_name_is_refused(
+    served: Served, open_page: Open, trouble: Trouble, attack: str
+) -> None:
+    trouble.expected.append("400")
+    page = open_page("admin")
+    page.goto("/console/settings")
+    page.get_by_text("Add a token…").click()
+    page.get_by_label("Name").fill(attack[:60])
+    page.get_by_role("button", name="Add the token").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("This cannot be done")
+    assert page.evaluate("window.hit") is None
+
+
+@pytest.mark.parametrize("scope", ["read", "write"])
+def test_it_is_for_admins(served: Served, open_page: Open, trouble: Trouble, scope: str) -> None:
+    trouble.expected.append("403")
+    page = open_page(scope)
+    page.goto("/console/library")
+    expect(page.get_by_role("link", name="Settings")).to_have_count(0)
+    response = page.goto("/console/settings")
+    assert response is not None
+    assert response.status == 403
+    for method, path in (
+        ("GET", "/v1/tokens"),
+        ("POST", "/v1/tokens"),
+        ("DELETE", "/v1/tokens/admin"),
+        ("GET", "/v1/settings"),
+        ("GET", "/v1/checks"),
+    ):
+        options = {"json": {"name": "mine", "scope": "admin"}} if method == "POST" else {}
+        assert call(served, scope, method, path, **options).status_code == 403
+
+
+def test_settings_say_where_they_come_from(served: Served, open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/settings")
+    row = page.get_by_role("row", name=re.compile("^gateway.burst")).first
+    expect(row).to_contain_text("100000")
+    expect(row).to_contain_text("environment, SKILLBUS_GATEWAY__BURST")
+    page.get_by_text("All settings").click()
+    budget = page.get_by_role("row", name=re.compile("^choice.budget"))
+    expect(budget).to_contain_text("8000")
+    expect(budget).to_contain_text("default")
+
+
+def test_health_is_shown_with_what_to_do(served: Served, open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/settings")
+    health = page.get_by_role("table", name="Checks of the deployment")
+    health.wait_for()
+    expect(health.get_by_role("row", name=re.compile("^catalog"))).to_contain_text("published")
+    expect(health.get_by_role("row", name=re.compile("^disk"))).to_contain_text("ok")

@@ -1,0 +1,118 @@
+"""Work: the queue drains while one looks on, and an event's way through its tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import httpx
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from deploy.stack.ports import free_port
+from tests.console.conftest import Served, Trouble, log_in
+from tests.support.program.program import ForkServer, Skillbus
+from tests.support.samples.library import write_skill, write_topics
+
+Open = Callable[..., Page]
+
+
+def call(served: Served, scope: str, path: str, **parameters: int) -> httpx.Response:
+    headers = {"Authorization": f"Bearer {served.secrets[scope]}"}
+    return httpx.get(f"{served.url}{path}", params=parameters, headers=headers, timeout=60)
+
+
+def test_an_event_is_followed_through_its_tasks(served: Served, open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/work")
+    newest = page.locator("#work").get_by_role("link", name="ago").first
+    before = newest.get_attribute("href") if newest.count() else ""
+    write_skill(served.root, "hedge-laying", "Lay a hedge of hawthorn")
+    expect(newest).not_to_have_attribute("href", before or "", timeout=30_000)
+    newest.click()
+    rows = page.get_by_role("region", name="Tasks of the event").locator("tbody tr")
+    while not rows.filter(has_text="ingest").count():
+        page.reload()
+    expect(rows.first).to_contain_text("plan")
+    event_id = page.url.rpartition("/")[2]
+    event = call(served, "admin", f"/v1/events/{event_id}").json()
+    assert event["trace_id"] in page.locator("dl.facts").inner_text()
+    assert {"skillbus.plan", "skillbus.ingest"} <= {one["task"] for one in event["tasks"]}
+    assert all(event["accepted"] <= one["ended"] for one in event["tasks"])
+    assert call(served, "read", f"/v1/events/{event_id}").status_code == 404
+
+
+def test_queues_and_workers_are_shown_while_work_is_done(served: Served, open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/work?hours=1")
+    page.evaluate("window.isSamePage = true")
+    for number in range(12):
+        write_skill(served.root, f"stone-{number}", f"Dress stone number {number}")
+    newest = page.locator("#work").get_by_role("row", name=re.compile("crafts")).first
+    expect(newest).to_contain_text("done", timeout=30_000)
+    tile = page.locator(".tile", has_text="Events open").locator("dd")
+    expect(tile).to_have_text("0", timeout=30_000)
+    queue = page.get_by_role("table").filter(has_text="Messages waiting").get_by_role("row")
+    expect(queue.filter(has_text=re.compile("^ingest")).locator("td").first).to_have_text("0")
+    expect(page.get_by_role("row", name=re.compile(r"^query \(2 threads\)"))).to_be_visible()
+    expect(page.get_by_role("img", name="Time from event to searchable")).to_be_visible()
+    expect(page.get_by_text("half of the skills were found within")).to_be_visible()
+    assert page.evaluate("window.isSamePage")
+    report = call(served, "admin", "/v1/work", hours=1).json()
+    assert {one["queue"] for one in report["queues"]} >= {"skillbus.plan", "skillbus.query"}
+    assert sum(point["skills"] for point in report["points"]) >= 12
+    assert 0 < report["p50"] <= report["p95"]
+    assert report["point_seconds"] == 60
+
+
+def test_work_is_not_for_those_who_may_not_see_all_sources(
+    served: Served, open_context: Callable[..., BrowserContext]
+) -> None:
+    served.skillbus("sources", "groups", "hostile", "wary")
+    try:
+        page = open_context().new_page()
+        log_in(page, served.secrets["read"])
+        page.goto("/console/work")
+        expect(page.get_by_text("Counts of all work are shown to tokens")).to_be_visible()
+        expect(page.get_by_role("heading", name="Queues")).to_have_count(0)
+        assert call(served, "read", "/v1/work").status_code == 403
+    finally:
+        served.skillbus("sources", "groups", "hostile", "--default")
+
+
+@pytest.mark.parametrize("hours", [0, 25])
+def test_another_range_is_refused(
+    served: Served, open_page: Open, trouble: Trouble, hours: int
+) -> None:
+    trouble.expected.append("400")
+    assert call(served, "admin", "/v1/work", hours=hours).status_code == 422
+    page = open_page("admin")
+    page.goto(f"/console/work?hours={hours}")
+    expect(page.get_by_role("alert")).to_contain_text("Hours: choose one of 1, 6, 24")
+
+
+def test_a_lost_server_is_told_and_its_return_is_noticed(
+    fork_server: ForkServer,
+    open_context: Callable[..., BrowserContext],
+    trouble: Trouble,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    trouble.expected += ["request to", "Failed to load resource", "htmx"]
+    base = tmp_path_factory.mktemp("lost")
+    skillbus = Skillbus(fork_server, base / "home", SKILLBUS_LOG_LEVEL="warning")
+    root = write_topics(base / "crafts")
+    skillbus("sync", str(root))
+    secret = skillbus("tokens", "add", "admin", "--scope", "admin").out.strip()
+    port = free_port()
+    page = open_context().new_page()
+    lost = page.locator("#connection")
+    with skillbus.serving("--listen", f"127.0.0.1:{port}"):
+        log_in(page, secret, f"http://127.0.0.1:{port}/console/work")
+        expect(lost).to_be_hidden()
+    expect(lost).to_be_visible(timeout=30_000)
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    with skillbus.serving("--listen", f"127.0.0.1:{port}"):
+        expect(lost).to_be_hidden(timeout=30_000)
+        write_skill(root, "kerb-laying", "Lay a kerb of granite")
+        row = page.locator("#work").get_by_role("row", name=re.compile("crafts")).first
+        expect(row).to_contain_text("done", timeout=30_000)

@@ -1,0 +1,117 @@
+"""The settings in force, and checks of the deployment; for admins."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+
+from config.load_settings import get_config_path
+from config.setting_origins import list_settings_in_force
+from workers.backend.store_backend import StoreBackend
+from workers.monitoring.quick_checks import run_quick_checks
+from workers.monitoring.recent_value import RecentValue
+
+_FRESH_SECONDS = 15.0
+_WAIT_SECONDS = 0.05
+
+
+class SettingData(BaseModel):
+    """A setting in force. name: `group.key`. value: addresses without passwords; secrets are in
+    files, of which the path is shown. variable: the environment variable that sets it. is_changed:
+    whether file or environment have another value now, which a restart would apply."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    value: Any
+    origin: Literal["default", "file", "environment"]
+    variable: str
+    is_changed: bool
+
+
+class SettingList(BaseModel):
+    """Every setting that this gateway was started with. file: that may set them. problem: why that
+    file cannot be read now, "" if it can."""
+
+    model_config = ConfigDict(frozen=True)
+
+    file: str
+    problem: str
+    settings: list[SettingData]
+
+
+class CheckData(BaseModel):
+    """A check. state: `ok` or `failed`; detail: what was found, or the problem and what to do."""
+
+    model_config = ConfigDict(frozen=True)
+
+    check: str
+    state: Literal["ok", "failed"]
+    detail: str
+
+
+class CheckList(BaseModel):
+    """Checks, and when they were run, in seconds since the epoch; None: they run for the first
+    time, so ask again."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: float | None
+    checks: list[CheckData]
+
+
+class SettingsService:
+    """The settings of a deployment, and its checks, which run in the background."""
+
+    def __init__(self, backend: StoreBackend) -> None:
+        self._settings = backend.settings
+        self._checks = RecentValue(
+            lambda: run_quick_checks(backend.settings),
+            fresh_seconds=_FRESH_SECONDS,
+            wait_seconds=_WAIT_SECONDS,
+        )
+
+    def list_settings(self) -> SettingList:
+        """Return the settings in force."""
+        found, problem = list_settings_in_force(self._settings)
+        return SettingList(
+            file=str(get_config_path(self._settings.home)),
+            problem=problem,
+            settings=[
+                SettingData(
+                    name=one.name,
+                    value=one.value,
+                    origin=one.origin,
+                    variable=one.variable,
+                    is_changed=one.is_changed,
+                )
+                for one in found
+            ],
+        )
+
+    def list_checks(self) -> CheckList:
+        """Return the results of the last checks; they are run again when these are old."""
+        found = self._checks.get()
+        if found is None:
+            return CheckList(at=None, checks=[])
+        return CheckList(at=found.at, checks=[CheckData(**one) for one in found.value])
+
+
+def settings_routes(service: SettingsService) -> APIRouter:
+    """Return the routes of settings and checks."""
+    router = APIRouter(tags=["settings"])
+
+    @router.get("/v1/settings")
+    def list_settings() -> SettingList:
+        """List the settings in force and where each comes from."""
+        return service.list_settings()
+
+    @router.get("/v1/checks")
+    def list_checks() -> CheckList:
+        """List the checks of stores, servers, workers and sources that take little time. They run
+        in the background, at most every 15 seconds; `skillbus doctor` checks more."""
+        return service.list_checks()
+
+    return router

@@ -1,0 +1,67 @@
+"""A value that may take long to find: the last one is used until a newer one is found."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Found(NamedTuple, Generic[T]):
+    """A value and when it was found, in seconds since the epoch."""
+
+    value: T
+    at: float
+
+
+class RecentValue(Generic[T]):
+    """What `find` returned last; it runs in a thread, once at a time.
+
+    fresh_seconds: age up to which a value is used as it is. wait_seconds: how long a newer one is
+    waited for, before the last one is used.
+    """
+
+    def __init__(self, find: Callable[[], T], *, fresh_seconds: float, wait_seconds: float) -> None:
+        self._find = find
+        self._fresh_seconds = fresh_seconds
+        self._wait_seconds = wait_seconds
+        self._lock = threading.Lock()
+        self._pending: Future[Found[T]] | None = None
+        self._last: Found[T] | None = None
+
+    def get(self) -> Found[T] | None:
+        """The newest value that is found soon; None while the first one is looked for.
+
+        Raises the error of `find` when it fails.
+        """
+        last = self._last
+        if last is not None and time.time() - last.at < self._fresh_seconds:
+            return last
+        with self._lock:
+            pending = self._pending
+            if pending is None:
+                pending = self._pending = Future()
+                threading.Thread(
+                    target=self._run, args=(pending,), name="skillbus-find", daemon=True
+                ).start()
+        wait([pending], self._wait_seconds)
+        return pending.result() if pending.done() else self._last
+
+    def _run(self, pending: Future[Found[T]]) -> None:
+        try:
+            self._last = Found(self._find(), time.time())
+        except BaseException as error:  # raised by `get`
+            self._end(pending)
+            pending.set_exception(error)
+        else:
+            self._end(pending)
+            pending.set_result(self._last)
+
+    def _end(self, pending: Future[Found[T]]) -> None:
+        with self._lock:
+            if self._pending is pending:
+                self._pending = None
