@@ -44,6 +44,10 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
     ("DELETE", "/v1/sources/{source_id}"): ChangingRoute("sources.remove", ("source_id",)),
     ("POST", "/v1/events"): ChangingRoute("events.submit"),
     ("POST", "/v1/queries/{query_id}/outcomes"): ChangingRoute("outcomes.report", ("query_id",)),
+    ("DELETE", "/v1/queries/{query_id}/outcomes"): ChangingRoute("outcomes.forget", ("query_id",)),
+    ("DELETE", "/v1/evaluations/{evaluation_id}"): ChangingRoute(
+        "evaluations.remove", ("evaluation_id",)
+    ),
     ("POST", "/v1/otlp/logs"): ChangingRoute("outcomes.report"),
     ("POST", "/v1/letters/{letter_id}/retry"): ChangingRoute("dead.retry", ("letter_id",)),
     ("DELETE", "/v1/letters/{letter_id}"): ChangingRoute("dead.discard", ("letter_id",)),
@@ -56,6 +60,8 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
 
 CONSOLE_FORMS: dict[str, ChangingRoute] = {
     "/console/actions/outcomes/report": ChangingRoute("outcomes.report"),
+    "/console/actions/outcomes/withdraw": ChangingRoute("outcomes.forget"),
+    "/console/actions/evaluations/remove": ChangingRoute("evaluations.remove"),
     "/console/actions/skills/remove": ChangingRoute("skills.remove"),
     "/console/actions/pins/add": ChangingRoute("pins.add"),
     "/console/actions/pins/remove": ChangingRoute("pins.remove"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from fastapi import FastAPI, Request, Response
@@ -18,28 +18,37 @@ from workers.console.views.ask import ask_views
 from workers.console.views.library import library_views
 from workers.console.views.login import login_views
 from workers.console.views.outcomes import outcome_views
+from workers.console.views.quality import quality_views
 from workers.console.views.skill import skill_views
 from workers.console.views.sources import source_views
 from workers.console.views.use import use_views
 from workers.console.views.work import work_views
 from workers.http.access import AccessRules
 from workers.http.problems import describe_error, get_http_status
+from workers.http.routes.quality.service import QualityService
 from workers.http.routes.queries import QueryService
 from workers.http.routes.usage import UsageService
 
 log = structlog.get_logger()
 
 
+class ConsoleServices(NamedTuple):
+    """Services that the console shares with the HTTP API."""
+
+    query: QueryService
+    usage: UsageService
+    quality: QualityService
+
+
 def create_console(
     backend: StoreBackend,
     access: AccessRules,
     pages: Pages,
-    query_service: QueryService,
-    usage_service: UsageService,
+    services: ConsoleServices,
 ) -> FastAPI:
     """Return the pages of a deployment, to be mounted behind `AccessMiddleware`.
 
-    query_service, usage_service: those of the gateway, whose limits count for both.
+    services: those of the gateway, whose limits count for both.
     """
     console = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     console.state.pages = pages
@@ -48,13 +57,14 @@ def create_console(
     console.add_exception_handler(HTTPException, _handle_http_exception)
     console.add_exception_handler(Exception, _handle_unexpected_error)
     console.include_router(login_views(access, pages))
-    console.include_router(ask_views(backend, pages, query_service))
+    console.include_router(ask_views(backend, pages, services.query))
     console.include_router(outcome_views(backend))
+    console.include_router(quality_views(backend, pages, services.quality))
     console.include_router(library_views(backend, pages))
     console.include_router(skill_views(backend, pages))
     console.include_router(source_views(backend, pages))
     console.include_router(work_views(backend, pages))
-    console.include_router(use_views(pages, usage_service))
+    console.include_router(use_views(pages, services.usage))
 
     @console.get("/static/{digest}/{name}")
     def get_static_file(digest: str, name: str, request: Request) -> Response:

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 from skills.events import GATEWAY_SOURCE, QueryAsked
 from workers.audit.log import AuditLog
 from workers.backend.store_backend import StoreBackend
-from workers.console.app import create_console
+from workers.console.app import ConsoleServices, create_console
 from workers.console.page_access import ConsoleAccess
 from workers.console.pages import PREFIX as CONSOLE_PREFIX
 from workers.console.pages import Pages
@@ -30,6 +30,8 @@ from workers.http.routes.library.search import library_routes
 from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.pins import pin_routes
+from workers.http.routes.quality.routes import quality_routes
+from workers.http.routes.quality.service import QualityService
 from workers.http.routes.queries import QueryService, query_routes
 from workers.http.routes.review.decisions import review_routes
 from workers.http.routes.review.waivers import waiver_routes
@@ -71,14 +73,18 @@ def create_gateway(
     """
     access = access or AccessRules()
     query_service, usage_service = QueryService(backend), UsageService(backend)
-    api = create_api(backend, access, process_metrics, query_service, usage_service)
+    quality_service = QualityService(backend)
+    api = create_api(
+        backend, access, process_metrics, query_service, usage_service, quality_service
+    )
     mount_mcp(api, backend)
     page_access = None
     if backend.settings.gateway.console and access.tokens is not None:
         pages = Pages(open_console_sessions(backend.settings))
         page_access = ConsoleAccess(pages)
         api.add_route(CONSOLE_PREFIX, lambda _: RedirectResponse(f"{CONSOLE_PREFIX}/", 303))
-        console = create_console(backend, access, pages, query_service, usage_service)
+        services = ConsoleServices(query_service, usage_service, quality_service)
+        console = create_console(backend, access, pages, services)
         api.mount(CONSOLE_PREFIX, console)
     audit_log = AuditLog(backend.settings)
     checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log, page_access)
@@ -101,6 +107,7 @@ def create_api(
     process_metrics: ProcessMetrics | None = None,
     query_service: QueryService | None = None,
     usage_service: UsageService | None = None,
+    quality_service: QualityService | None = None,
 ) -> FastAPI:
     """Return the routes without access checks, MCP and console.
 
@@ -139,6 +146,7 @@ def create_api(
     ):
         include(routes(backend), TokenScope.READ)
     include(usage_routes(usage_service or UsageService(backend)), TokenScope.READ)
+    include(quality_routes(quality_service or QualityService(backend)), TokenScope.READ)
     include(telemetry_routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(link_routes(backend), TokenScope.ADMIN)

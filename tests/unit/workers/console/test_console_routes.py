@@ -10,11 +10,12 @@ from fastapi.routing import APIRoute
 
 from config.settings import Settings
 from workers.audit.requests import CONSOLE_FORMS
-from workers.console.app import create_console
+from workers.console.app import ConsoleServices, create_console
 from workers.console.forms import read_form
 from workers.console.pages import PREFIX, Pages
 from workers.console.sessions import ConsoleSessions
 from workers.http.access import AccessRules
+from workers.http.routes.quality.service import QualityService
 from workers.http.routes.queries import QueryService
 from workers.http.routes.usage import UsageService
 
@@ -25,8 +26,10 @@ UNCHANGING = {"/login", "/logout", "/theme", "/ask", "/ask/{query_id}/cancel"}
 def list_routes() -> list[APIRoute]:
     backend = cast(Any, SimpleNamespace(settings=Settings(), journal=None))
     pages = Pages(ConsoleSessions(Fernet.generate_key()))
-    services = (QueryService(backend), UsageService(backend))
-    console = create_console(backend, AccessRules(), pages, *services)
+    services = ConsoleServices(
+        QueryService(backend), UsageService(backend), QualityService(backend)
+    )
+    console = create_console(backend, AccessRules(), pages, services)
     found: list[APIRoute] = []
     for one in console.routes:
         found += [one] if isinstance(one, APIRoute) else find_included(one)
