@@ -24,6 +24,9 @@ MAX_EVENT_FILES = 1_000
 MAX_QUERY_PINS = 100
 """Maximum skills that a query pins to a revision."""
 
+MAX_EXPLAINED_SKILLS = 10
+"""Maximum skills that a query asks about."""
+
 MAX_OUTCOMES = 200
 """Maximum outcomes in an event."""
 
@@ -261,7 +264,8 @@ class QueryAsked(BaseModel):
     an obstacle, and with `resend`, `task` may be empty: then it is the session's last. `brief`:
     skills are introduced, and more of them follows when further queries of the session need it.
     `pins`: seqs by skill id; if one of these skills is chosen, that revision of it is sent in place
-    of the published one. `least_probability`: a bundle of which it is less likely that one of its
+    of the published one. `explain_skills`: the explanation also says in which stage each of these
+    fell, and why. `least_probability`: a bundle of which it is less likely that one of its
     skills is right is not sent, and the answer is NO_SKILL_HIT.
     """
 
@@ -274,6 +278,9 @@ class QueryAsked(BaseModel):
     filters: QueryFilters = QueryFilters()
     without: tuple[str, ...] = ()
     explain: bool = Field(default=False, strict=True)
+    explain_skills: Annotated[tuple[SkillId, ...], Field(max_length=MAX_EXPLAINED_SKILLS)] = Field(
+        default=(), exclude_if=_is_unset
+    )
     session: SessionId = Field(default="", exclude_if=_is_unset)
     resend: bool = Field(default=False, strict=True, exclude_if=_is_unset)
     obstacle: str = Field(default="", exclude_if=_is_unset)

@@ -21,6 +21,7 @@ from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
 from skills.record import RevisionKey
 from tasks.coordination.protocol import Coordinator
+from tasks.evaluations.protocol import EvaluationStore, forget_skill
 from tasks.journal.protocol import Journal
 from tasks.language_model.answer_store import AnswerStore
 from tasks.language_model.skill_pairs.protocol import SkillPairStore
@@ -49,6 +50,7 @@ class PurgeStores:
     reviews: ReviewStore
     journal: Journal
     coordinator: Coordinator
+    evaluations: EvaluationStore
     answers: AnswerStore | None
     skill_pairs: SkillPairStore | None
     drop_statistics: Callable[[], None]
@@ -58,10 +60,10 @@ def purge_skill(stores: PurgeStores, skill_id: str) -> dict[str, Any]:
     """Remove a skill, all its revisions and every trace of their text; idempotent.
 
     Returns what was removed: `revisions` of the index, `kept_revisions` of the history, `jobs` of
-    the journal, `dead_letters`, `model_answers`, `verdicts`; `comes_back`: why it may, "" if its
-    source does not have it any more. Raises NotFoundError if there is no trace of such a skill,
-    UsageError while its git repository has it, TransientError while queries that may show it run,
-    or another process reads a file that has to be rewritten.
+    the journal, `dead_letters`, `evaluated_prompts`, `model_answers`, `verdicts`;
+    `comes_back`: why it may, "" if its source does not have it any more. Raises NotFoundError if
+    there is no trace of such a skill, UsageError while its git repository has it, TransientError
+    while queries that may show it run, or another process reads a file that has to be rewritten.
     """
     entry = next(iter(stores.graph.get_entries([skill_id])), None)
     source = find_source(stores.graph.list_sources(), skill_id.partition(":")[0])
@@ -94,10 +96,12 @@ def _purge(
     stores.reviews.forget([skill_id])
     report["jobs"] = journal.forget_skill(skill_id)
     report["dead_letters"] = journal.forget_letters(skill_id)
+    report["evaluated_prompts"] = forget_skill(stores.evaluations, skill_id)
     stores.drop_statistics()
     if source is not None and source.kind == "git":
         delete_mirror(source.source_id, stores.settings)
-    for store in (stores.index, stores.history, stores.reviews, journal, graph):
+    written = (stores.index, stores.history, stores.reviews, journal, stores.evaluations, graph)
+    for store in written:
         store.overwrite_deleted()
     return report | {"comes_back": _find_in_source(stores.settings, source, skill_id)}
 

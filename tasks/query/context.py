@@ -22,6 +22,7 @@ from skills.events import QueryAsked
 from tasks.history.query_pins import read_pinned
 from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
+from tasks.query.explanation.watched_skills import WatchedSkills
 from tasks.query.language_model.calls import ModelCalls
 from tasks.query.policy_filter import PolicyFilter
 from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_session
@@ -61,7 +62,7 @@ class QueryContext:
     `degradations`. filters: those of the request. model_calls: to the language model. session: of
     the request, an empty one without. owner: name of the token that asks, "" for the user of this
     machine. visible: the sources whose skills the asker may see, None for all; `services` hold the
-    skills of these alone.
+    skills of these alone. watched: the skills that the request asks about.
     """
 
     request: QueryAsked
@@ -76,6 +77,7 @@ class QueryContext:
     session: SessionState = NO_SESSION
     owner: str = ""
     visible: frozenset[str] | None = None
+    watched: WatchedSkills = field(default_factory=lambda: WatchedSkills(()))
 
     @classmethod
     def create(
@@ -134,6 +136,7 @@ class QueryContext:
             load_session(services, asker, request, query_id, degradations).restrict_to(visible),
             asker.owner,
             visible,
+            WatchedSkills(request.explain_skills),
         )
 
     def is_on(self, stage: str) -> bool:

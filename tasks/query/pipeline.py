@@ -13,7 +13,8 @@ from tasks.query.assemble import assemble, assemble_no_hit
 from tasks.query.choose import choose
 from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse
-from tasks.query.explain import explain
+from tasks.query.explanation.explain import explain
+from tasks.query.explanation.explain_skills import explain_skills
 from tasks.query.language_model.show_model_roles import show_model_roles
 from tasks.query.memory.recall import add_reasons, add_remembered, nudge, recall
 from tasks.query.ranking import Ranking, TaskQuery, estimate_probabilities
@@ -84,12 +85,12 @@ def rank_skills(context: QueryContext) -> Ranking:
     ranking = rank_candidates(context)
     context.deadline.check("retrieve")
     with context.timings.measure("rerank"):
-        ranking = rerank(context, ranking)
+        ranking = context.watched.see("rerank", rerank(context, ranking))
     if context.is_on("diffusion"):
         with context.timings.measure("diffuse"):
-            ranking = _diffuse(context, ranking)
+            ranking = context.watched.see("diffuse", _diffuse(context, ranking))
     ranking = nudge(context.policy_filter.withhold(ranking))
-    ranking = drop_refused(ranking, context.session)
+    ranking = context.watched.see("policy and session", drop_refused(ranking, context.session))
     with context.timings.measure("probability"):
         library = context.services.library
         ranking = estimate_probabilities(ranking, library.latest.statistics, library.records)
@@ -98,7 +99,7 @@ def rank_skills(context: QueryContext) -> Ranking:
         from tasks.query.language_model.select_skills import select_skills
 
         with context.timings.measure("select"):
-            ranking = select_skills(context, ranking)
+            ranking = context.watched.see("select", select_skills(context, ranking))
     return ranking
 
 
@@ -125,9 +126,11 @@ def rank_candidates(context: QueryContext) -> Ranking:
             query = recall(context, query)
     with timed("retrieve"):
         candidates = add_remembered(context, retrieve(context, query))
+    context.watched.see_candidates(candidates)
     violations = context.policy_filter.find_violations(candidates.keys)
     with timed("score"):
         ranking = add_reasons(score(context, candidates, violations))
+    context.watched.see("score", ranking)
     if context.uses_model("rewrite"):
         from tasks.query.language_model.rewrite import rewrite
 
@@ -170,6 +173,9 @@ def _complete(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) ->
         "timings_ms": context.timings.milliseconds,
     }
     bundle = bundle.model_copy(update=known)
-    if not context.request.explain:
+    if not (context.request.explain or context.request.explain_skills):
         return bundle
-    return bundle.model_copy(update={"explain": explain(context, chosen, bundle)})
+    explained = explain(context, chosen, bundle)
+    if context.request.explain_skills:
+        explained["skills"] = explain_skills(context, chosen, bundle)
+    return bundle.model_copy(update={"explain": explained})

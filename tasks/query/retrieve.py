@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -47,6 +48,9 @@ _LEAST_HITS = 400
 
 _LONG_TASK_NEIGHBOUR_CUT = 0.75
 """Share of the nearest neighbours that are not searched for a long task, whose words suffice."""
+
+_EXPLAINED_HITS = 5_000
+"""Hits of the engine in which a skill that is asked about is looked for."""
 
 _NO_COSINES = (np.nan, np.nan)
 
@@ -105,6 +109,37 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
         for skill_id in ids
         if skill_id in snapshot.pointers
     ]
+
+
+class EngineRanks(NamedTuple):
+    """Where the engine ranks a skill by the words of a task and by its meaning; 0: not among the
+    first `depth`. words_limit, meaning_limit: how many of each become candidates; 0: none was
+    searched for."""
+
+    words: int
+    meaning: int
+    words_limit: int
+    meaning_limit: int
+    depth: int
+
+
+def find_engine_ranks(context: QueryContext, query: TaskQuery, skill_id: str) -> EngineRanks:
+    """Return where the engine ranks a skill, with the filters of the request."""
+    settings, filters = context.services.settings.retrieval, context.filters
+    limit = max(settings.candidates, int(settings.share * len(query.snapshot.pointers)))
+    weights = _select_engine_terms(query)
+    searches: list[Search] = [LexicalSearch(weights, _EXPLAINED_HITS, filters)] if weights else []
+    near = 0
+    if query.vector is not None and settings.neighbours:
+        near = settings.neighbours
+        searches += [VectorSearch(query.vector, one, _EXPLAINED_HITS, filters) for one in (0, 1)]
+    ranks = [
+        next((rank for rank, hit in enumerate(hits, 1) if hit.key.skill_id == skill_id), 0)
+        for hits in context.services.index.search_many(searches)
+    ]
+    by_words = ranks.pop(0) if weights else 0
+    by_meaning = min((rank for rank in ranks if rank), default=0)
+    return EngineRanks(by_words, by_meaning, limit if weights else 0, near, _EXPLAINED_HITS)
 
 
 def _vector_searches(

@@ -60,6 +60,8 @@ async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
                 "skill, revisions": [f"/console/skills/{one}?tab=revisions" for one in skills],
                 "use": ["/console/use"],
                 "use, never chosen": ["/console/use?tab=unused"],
+                "quality": ["/console/quality"],
+                "quality, labels": ["/console/quality/labels"],
                 "work": ["/console/work"],
                 "work, 24 hours": ["/console/work?hours=24"],
                 "sources": ["/console/sources"],

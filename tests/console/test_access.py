@@ -22,6 +22,8 @@ VIEWS = (
     "/console/ask",
     "/console/library",
     "/console/use",
+    "/console/quality",
+    "/console/quality/labels",
     "/console/work",
     "/console/sources",
     "/console/settings",

@@ -35,6 +35,8 @@ PAGES = (
     "/console/use?tab=unanswered",
     "/console/use?tab=unused",
     "/console/use?tab=copies",
+    "/console/quality",
+    "/console/quality/labels",
     "/console/work",
     "/console/sources",
     "/console/settings",

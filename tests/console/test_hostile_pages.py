@@ -33,6 +33,8 @@ def list_pages(served: Served) -> Iterator[str]:
     for tab in ("overview", "unanswered", "unused", "copies"):
         yield f"/console/use?tab={tab}"
     yield f"/console/use?{urlencode({'source': ATTACKS[0]})}"
+    yield "/console/quality"
+    yield "/console/quality/labels"
     yield "/console/sources"
     yield "/console/work"
     yield "/console/settings"

@@ -46,6 +46,10 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
     ("DELETE", "/v1/tokens/{name}"): ChangingRoute("tokens.revoke", ("name",)),
     ("POST", "/v1/events"): ChangingRoute("events.submit"),
     ("POST", "/v1/queries/{query_id}/outcomes"): ChangingRoute("outcomes.report", ("query_id",)),
+    ("DELETE", "/v1/queries/{query_id}/outcomes"): ChangingRoute("outcomes.forget", ("query_id",)),
+    ("DELETE", "/v1/evaluations/{evaluation_id}"): ChangingRoute(
+        "evaluations.remove", ("evaluation_id",)
+    ),
     ("POST", "/v1/otlp/logs"): ChangingRoute("outcomes.report"),
     ("POST", "/v1/letters/{letter_id}/retry"): ChangingRoute("dead.retry", ("letter_id",)),
     ("DELETE", "/v1/letters/{letter_id}"): ChangingRoute("dead.discard", ("letter_id",)),
@@ -58,6 +62,8 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
 
 CONSOLE_FORMS: dict[str, ChangingRoute] = {
     "/console/actions/outcomes/report": ChangingRoute("outcomes.report"),
+    "/console/actions/outcomes/withdraw": ChangingRoute("outcomes.forget"),
+    "/console/actions/evaluations/remove": ChangingRoute("evaluations.remove"),
     "/console/actions/skills/remove": ChangingRoute("skills.remove"),
     "/console/actions/pins/add": ChangingRoute("pins.add"),
     "/console/actions/pins/remove": ChangingRoute("pins.remove"),

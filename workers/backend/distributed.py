@@ -16,6 +16,8 @@ from search.revision_history import RevisionHistory
 from tasks.broker.broker_config import server_broker_config
 from tasks.celery_app import create_app
 from tasks.coordination.redis import RedisCoordinator
+from tasks.evaluations.open import open_evaluations
+from tasks.evaluations.protocol import EvaluationStore
 from tasks.language_model.answer_store import AnswerStore
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.review_cache import ReviewCache
@@ -87,6 +89,7 @@ class DistributedBackend(StoreBackend):
         self._recent_status = RecentValue(
             self.get_status, fresh_seconds=_FRESH_SECONDS, wait_seconds=_WAIT_SECONDS
         )
+        self._evaluations = Lazy(lambda: open_evaluations(settings, self._stack))
         self._deployment_status: Lazy[DeploymentStatus] = Lazy(self._open_deployment_status)
 
     def _open_deployment_status(self) -> DeploymentStatus:
@@ -167,6 +170,10 @@ class DistributedBackend(StoreBackend):
     @override
     def outcome_store(self) -> OutcomeStore:
         return self._outcomes
+
+    @override
+    def evaluation_store(self) -> EvaluationStore:
+        return self._evaluations.get()
 
     @override
     def start(self) -> None:

@@ -26,6 +26,8 @@ from skills.events import QueryAsked
 from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
 from tasks.coordination.local import LocalCoordinator
+from tasks.evaluations.open import open_evaluations
+from tasks.evaluations.protocol import EvaluationStore
 from tasks.ingest.maintain import maintain, repair_catalog, resend_open_work
 from tasks.ingest.preparation.processes import ProcessPreparer
 from tasks.ingest.preparation.role_classifier import load_role_classifier
@@ -132,6 +134,9 @@ class EmbeddedBackend(StoreBackend):
         )
         self._review_store: Lazy[ReviewStore] = Lazy(
             lambda: self.services.review_store or open_review_store(settings, self._stack)
+        )
+        self._evaluations: Lazy[EvaluationStore] = Lazy(
+            lambda: open_evaluations(settings, self._stack)
         )
         self.coordinator, self.stopping = self.services.coordinator, self.services.stopping
         self.app = create_app(lambda: self.services, ALL_QUEUES, memory_broker_config())
@@ -310,6 +315,10 @@ class EmbeddedBackend(StoreBackend):
     @override
     def outcome_store(self) -> OutcomeStore:
         return self.services.outcomes
+
+    @override
+    def evaluation_store(self) -> EvaluationStore:
+        return self._evaluations.get()
 
     @override
     def submit_query(

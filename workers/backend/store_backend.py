@@ -28,6 +28,7 @@ from skills.events import (
     with_trace_context,
 )
 from tasks.coordination.protocol import Coordinator
+from tasks.evaluations.protocol import EvaluationStore
 from tasks.history.purge import PurgeStores, purge_skill
 from tasks.ingest.next_tasks import first_task, send_refine
 from tasks.journal.protocol import JobKind, Journal, get_job_kind, job_id, trace_of
@@ -72,6 +73,10 @@ class StoreBackend(ReaderViews, DecisionBackend):
     @abstractmethod
     def outcome_store(self) -> OutcomeStore:
         """Answered queries and their outcomes."""
+
+    @abstractmethod
+    def evaluation_store(self) -> EvaluationStore:
+        """Kept runs of `skillbus eval`."""
 
     @override
     def __enter__(self) -> Self:
@@ -257,6 +262,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
                     history=self.history_store(),
                     reviews=self.review_store(),
                     journal=self.journal,
+                    evaluations=self.evaluation_store(),
                     coordinator=self.coordinator,
                     answers=answers,
                     skill_pairs=skill_pairs,

@@ -26,7 +26,7 @@ from workers.backup.folder import (
 from workers.backup.index_copy import copy_database, copy_revisions
 
 _CATALOG = "graph.db"
-_DATABASES = ("journal.db", "outcomes.db", "answers.db", "history.db", _CATALOG)
+_DATABASES = ("journal.db", "outcomes.db", "evaluations.db", "answers.db", "history.db", _CATALOG)
 """In this order: an event that is done by the journal's copy is in that of the catalog too, and
 seqs in the copy of the history are allocated in that of the catalog."""
 

@@ -18,6 +18,7 @@ from workers.console.views.ask import ask_views
 from workers.console.views.library import library_views
 from workers.console.views.login import login_views
 from workers.console.views.outcomes import outcome_views
+from workers.console.views.quality import quality_views
 from workers.console.views.settings import settings_views
 from workers.console.views.skill import skill_views
 from workers.console.views.sources import source_views
@@ -25,10 +26,7 @@ from workers.console.views.use import use_views
 from workers.console.views.work import work_views
 from workers.http.access import AccessRules
 from workers.http.problems import describe_error, get_http_status
-from workers.http.routes.queries import QueryService
-from workers.http.routes.settings import SettingsService
-from workers.http.routes.tokens import TokenService
-from workers.http.routes.usage import UsageService
+from workers.http.route_services import RouteServices
 
 log = structlog.get_logger()
 
@@ -37,14 +35,11 @@ def create_console(
     backend: StoreBackend,
     access: AccessRules,
     pages: Pages,
-    query_service: QueryService,
-    usage_service: UsageService,
-    settings_service: SettingsService,
-    token_service: TokenService,
+    services: RouteServices,
 ) -> FastAPI:
     """Return the pages of a deployment, to be mounted behind `AccessMiddleware`.
 
-    The services are those of the gateway, whose limits count for both.
+    services: those of the gateway, whose limits count for both.
     """
     console = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     console.state.pages = pages
@@ -53,14 +48,15 @@ def create_console(
     console.add_exception_handler(HTTPException, _handle_http_exception)
     console.add_exception_handler(Exception, _handle_unexpected_error)
     console.include_router(login_views(access, pages))
-    console.include_router(ask_views(backend, pages, query_service))
+    console.include_router(ask_views(backend, pages, services.queries))
     console.include_router(outcome_views(backend))
+    console.include_router(quality_views(backend, pages, services.quality))
     console.include_router(library_views(backend, pages))
     console.include_router(skill_views(backend, pages))
     console.include_router(source_views(backend, pages))
     console.include_router(work_views(backend, pages))
-    console.include_router(use_views(pages, usage_service))
-    console.include_router(settings_views(pages, settings_service, token_service))
+    console.include_router(use_views(pages, services.usage))
+    console.include_router(settings_views(pages, services.settings, services.tokens))
 
     @console.get("/static/{digest}/{name}")
     def get_static_file(digest: str, name: str, request: Request) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -33,6 +35,7 @@ LOGIN_PATH = f"{PREFIX}/login"
 OPENING = "opening.html"
 THEMES = ("auto", "light", "dark")
 
+_HOST = re.compile(r"[A-Za-z0-9._\-]+(:\d+)?|\[[0-9A-Fa-f:.]+\](:\d+)?")
 _THEME_COOKIE = "skillbus_theme"
 _THEME_SECONDS = 365 * 86_400
 _HEADERS = {
@@ -140,6 +143,12 @@ def get_local_url(request: Request) -> str:
     return f"{path}?{query}" if query else path
 
 
+def get_base_url(request: Request) -> str:
+    """Return scheme and host that a page was asked at; the gateway has checked the host."""
+    host = request.headers.get("host", "")
+    return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else '127.0.0.1'}"
+
+
 def check_local_url(url: str) -> str:
     """Return a URL if it is a page of the console, else that of its first page."""
     is_local = url == PREFIX or url.startswith((f"{PREFIX}/", f"{PREFIX}?"))
@@ -177,6 +186,7 @@ def _create_environment(static_files: StaticFiles) -> Environment:
         "json": format_json,
         "bytes": format_bytes,
         "event_name": format_event_type,
+        "tojson_text": lambda value: json.dumps(value, ensure_ascii=False),
         "unchanged": lambda text: Markup.escape(text),
     }
     return environment

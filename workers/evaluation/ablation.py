@@ -90,7 +90,7 @@ def _measure(
 ) -> dict[str, list[float]]:
     """The values of each metric, in the order of the tasks."""
     needed = {task["task_id"]: set(task["gt_skill_ids"]) for task in tasks}
-    ranked = {task_id: ids for task_id, ids, _ in rank_tasks(services, tasks, without)}
+    ranked = {one.task_id: one.skill_ids for one in rank_tasks(services, tasks, without)}
     rows = routing_metrics_by_task(needed, ranked)
     values = {name: [rows[task][name] for task in needed] for name in METRICS}
     if budget is not None:

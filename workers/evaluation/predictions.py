@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from config.errors import UsageError
 from search.protocol import StoredRevision
@@ -70,16 +70,38 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
     return f"{', '.join(empty)} must not be empty" if empty else ""
 
 
+class RankedTask(NamedTuple):
+    """What was found for a task: the best MAX_RANKED ids before skills are chosen, and the
+    probability that the first one is right, None without one. milliseconds: by stage."""
+
+    task_id: str
+    skill_ids: list[str]
+    probability: float | None
+    milliseconds: dict[str, float]
+
+
 def rank_tasks(
     services: Services, tasks: Sequence[dict[str, Any]], without: tuple[str, ...]
-) -> Iterator[tuple[str, list[str], dict[str, float]]]:
-    """Task id, the best MAX_RANKED ids before skills are chosen, and milliseconds by stage."""
+) -> Iterator[RankedTask]:
+    """Rank the library for each task in turn."""
     check_stages(without)
     for task in tasks:
-        request = QueryAsked(task=task["instruction"], without=without)
-        context = QueryContext.create(services, request, degrade=False)
-        ids = [hit.key.skill_id for hit in rank_skills(context).hits[:MAX_RANKED]]
-        yield task["task_id"], ids, context.timings.milliseconds
+        yield rank_task(services, task["task_id"], task["instruction"], without)
+
+
+def rank_task(
+    services: Services, task_id: str, instruction: str, without: tuple[str, ...]
+) -> RankedTask:
+    """Rank the library for one task."""
+    request = QueryAsked(task=instruction, without=without)
+    context = QueryContext.create(services, request, degrade=False)
+    hits = rank_skills(context).hits[:MAX_RANKED]
+    return RankedTask(
+        task_id,
+        [hit.key.skill_id for hit in hits],
+        hits[0].probability if hits else None,
+        context.timings.milliseconds,
+    )
 
 
 def predict_roles(

@@ -23,6 +23,7 @@ from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.authentication import require_scope
 from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
+from workers.http.route_services import RouteServices
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
@@ -30,17 +31,18 @@ from workers.http.routes.library.search import library_routes
 from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
 from workers.http.routes.pins import pin_routes
-from workers.http.routes.queries import QueryService, query_routes
+from workers.http.routes.quality.routes import quality_routes
+from workers.http.routes.queries import query_routes
 from workers.http.routes.review.decisions import review_routes
 from workers.http.routes.review.waivers import waiver_routes
 from workers.http.routes.revisions import revision_routes
-from workers.http.routes.settings import SettingsService, settings_routes
+from workers.http.routes.settings import settings_routes
 from workers.http.routes.skills import skill_routes
 from workers.http.routes.sources import source_routes
 from workers.http.routes.telemetry import telemetry_routes
-from workers.http.routes.tokens import TokenService, token_routes
+from workers.http.routes.tokens import token_routes
 from workers.http.routes.uploads import upload_routes
-from workers.http.routes.usage import UsageService, usage_routes
+from workers.http.routes.usage import usage_routes
 from workers.http.routes.webhooks import webhook_routes
 from workers.http.routes.well_known import well_known_routes
 from workers.http.routes.work import work_routes
@@ -73,27 +75,15 @@ def create_gateway(
     access: by default that of the home's socket. process_metrics: served at `/metrics`, if given.
     """
     access = access or AccessRules()
-    query_service, usage_service = QueryService(backend), UsageService(backend)
-    settings_service = SettingsService(backend)
-    token_service = TokenService(backend.settings, access.tokens)
-    api = create_api(
-        backend,
-        access,
-        process_metrics,
-        query_service,
-        usage_service,
-        settings_service,
-        token_service,
-    )
+    services = RouteServices.create(backend, access.tokens)
+    api = create_api(backend, access, process_metrics, services)
     mount_mcp(api, backend)
     page_access = None
     if backend.settings.gateway.console and access.tokens is not None:
         pages = Pages(open_console_sessions(backend.settings))
         page_access = ConsoleAccess(pages)
         api.add_route(CONSOLE_PREFIX, lambda _: RedirectResponse(f"{CONSOLE_PREFIX}/", 303))
-        console = create_console(
-            backend, access, pages, query_service, usage_service, settings_service, token_service
-        )
+        console = create_console(backend, access, pages, services)
         api.mount(CONSOLE_PREFIX, console)
     audit_log = AuditLog(backend.settings)
     checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log, page_access)
@@ -114,10 +104,7 @@ def create_api(
     backend: StoreBackend,
     access: AccessRules,
     process_metrics: ProcessMetrics | None = None,
-    query_service: QueryService | None = None,
-    usage_service: UsageService | None = None,
-    settings_service: SettingsService | None = None,
-    token_service: TokenService | None = None,
+    services: RouteServices | None = None,
 ) -> FastAPI:
     """Return the routes without access checks, MCP and console.
 
@@ -141,9 +128,9 @@ def create_api(
         gateway.state.routes += routes
         gateway.state.scopes |= {route.path_format: scopes for route in routes}
 
+    services = services or RouteServices.create(backend, access.tokens)
     include(health_routes(backend, process_metrics))
-    queries = query_routes(backend, query_service or QueryService(backend))
-    include(queries, TokenScope.READ)
+    include(query_routes(backend, services.queries), TokenScope.READ)
     for routes in (
         outcome_routes,
         library_routes,
@@ -156,15 +143,15 @@ def create_api(
         work_routes,
     ):
         include(routes(backend), TokenScope.READ)
-    include(usage_routes(usage_service or UsageService(backend)), TokenScope.READ)
+    include(usage_routes(services.usage), TokenScope.READ)
+    include(quality_routes(services.quality), TokenScope.READ)
     include(telemetry_routes(backend), TokenScope.READ)
     include(dead_letter_routes(backend), TokenScope.ADMIN)
     include(link_routes(backend), TokenScope.ADMIN)
     include(review_routes(backend), TokenScope.ADMIN)
     include(waiver_routes(backend), TokenScope.ADMIN)
-    include(settings_routes(settings_service or SettingsService(backend)), TokenScope.ADMIN)
-    tokens = token_service or TokenService(backend.settings, access.tokens)
-    include(token_routes(tokens), TokenScope.ADMIN)
+    include(settings_routes(services.settings), TokenScope.ADMIN)
+    include(token_routes(services.tokens), TokenScope.ADMIN)
     include(webhook_routes(backend))
     include(well_known_routes(backend))
     if access.tokens is None:

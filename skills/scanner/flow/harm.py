@@ -13,9 +13,9 @@ from skills.scanner.flow.shell import read_shell
 # What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
 # case, with a + for a space.
 _SECRET_FILES = word_set(
-    ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain login+data "
-    "logins.json wallet.dat exodus electrum environ) environ} environ, environ.items environ.copy "
-    "process.env) process.env, process.env} .kdbx"
+    ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain "
+    "login+data logins.json wallet.dat exodus electrum environ) environ} environ, environ.items "
+    "environ.copy process.env) process.env, process.env} .kdbx"
 )
 _SECRETS = _SECRET_FILES | word_set(
     ".azure cookies wallet.dat keystore key4.db key3.db credentials.json default_credentials "

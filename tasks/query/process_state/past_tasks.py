@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from config.learning_settings import LearningSettings
 from search.batches import batches
@@ -43,6 +43,7 @@ class PastTasks:
         self._settings = settings
         self._lock = threading.Lock()
         self._changes = ChangeReader(store, _CHECK_SECONDS, clock)
+        self._left_out: frozenset[str] = frozenset()
         self._empty()
 
     def _empty(self) -> None:
@@ -78,6 +79,18 @@ class PastTasks:
                 sources,
             )
             return self._memory.recall(weigh_words(understanding), vector, rules)
+
+    def leave_out(self, query_ids: Collection[str]) -> None:
+        """Remember nothing of these queries until others are left out, so that an evaluation does
+        not measure what it was taught. Raises TransientError if the store does not answer."""
+        with self._lock:
+            self._follow()
+            left_out = frozenset(query_ids)
+            changed = sorted(self._left_out ^ left_out)
+            self._left_out = left_out
+            if changed and not self._replace(changed):
+                self._changes.start_anew()
+                self._follow()
 
     def load(self) -> None:
         """Read the past tasks now, so that the first query need not; as `recall` does.
@@ -136,7 +149,8 @@ class PastTasks:
 
     def _read_tasks(self, query_ids: Sequence[str], model: str) -> Iterator[PastTask]:
         """The tasks that have labels; those without a vector of this model by their words."""
-        outcomes = self._store.get_outcomes(query_ids)
+        read = [one for one in query_ids if one not in self._left_out]
+        outcomes = self._store.get_outcomes(read)
         vectors = self._store.get_vectors(model, list(outcomes))
         answers = self._store.get_answers([one for one in outcomes if one not in vectors])
         for query_id in sorted(outcomes):

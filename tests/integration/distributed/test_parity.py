@@ -120,7 +120,7 @@ def deployments(
 
 
 def ranked(services: Services, tasks: list[dict[str, Any]]) -> dict[str, list[str]]:
-    return {task_id: ids for task_id, ids, _ in rank_tasks(services, tasks, ())}
+    return {one.task_id: one.skill_ids for one in rank_tasks(services, tasks, ())}
 
 
 def test_both_deployments_answer_alike(deployments: Deployments) -> None:

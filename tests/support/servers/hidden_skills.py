@@ -54,6 +54,7 @@ VISIBLE_VALUES: Mapping[str, tuple[str, ...]] = {
     "name": ("kiln-firing",),
     "host": ("github",),
     "letter_id": ("none",),
+    "evaluation_id": ("none",),
     "seq": ("1", "999"),
     "q": ("ledger kiln", "led"),
     "licence": ("MIT",),

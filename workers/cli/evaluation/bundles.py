@@ -10,6 +10,8 @@ import click
 from workers.cli.common import json_option, print_table, read_settings
 from workers.cli.evaluation.options import (
     budget_option,
+    keep_option,
+    keep_run,
     open_library,
     out_option,
     wait_option,
@@ -23,6 +25,7 @@ from workers.cli.evaluation.options import (
 @budget_option
 @out_option
 @without_option
+@keep_option
 @wait_option
 @json_option
 @click.pass_context
@@ -32,6 +35,7 @@ def bundles(
     budgets: tuple[int, ...],
     out: Path | None,
     without: tuple[str, ...],
+    keep: bool,
     wait: bool,
     as_json: bool,
 ) -> None:
@@ -45,23 +49,39 @@ def bundles(
     Example:
       skillbus eval bundles examples/tasks.jsonl --budget 4000 --budget 8000 --out bundles.json
     """
-    from workers.evaluation.bundles import bundle_metrics, count_missing_skills, evaluate_bundles
+    from workers.evaluation.bundles import (
+        BundleOutcome,
+        bundle_metrics,
+        count_missing_skills,
+        evaluate_bundles,
+    )
     from workers.evaluation.predictions import read_jsonl
+    from workers.evaluation.runs.make_run import evaluate_bundle_prompt
 
-    rows = read_jsonl(tasks, ("task_id", "instruction"))
+    settings, rows = read_settings(ctx), read_jsonl(tasks, ("task_id", "instruction"))
     needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if "gt_skill_ids" in row}
     report: dict[str, Any] = {"tasks": len(rows), "budgets": {}}
     predictions: dict[str, dict[str, list[str]]] = {row["task_id"]: {} for row in rows}
-    with open_library(read_settings(ctx), wait) as services:
+    outcomes: dict[str, dict[int, BundleOutcome]] = {row["task_id"]: {} for row in rows}
+    with open_library(settings, wait) as services:
         for budget in dict.fromkeys(budgets):
             given = dict(evaluate_bundles(services, rows, budget, without))
             for task_id, outcome in given.items():
                 predictions[task_id][str(budget)] = list(outcome.skills)
+                outcomes[task_id][budget] = outcome
             report["budgets"][str(budget)] = {
                 "metrics": bundle_metrics(needed, given),
                 "missed": count_missing_skills(needed, given),
             }
+        skills = len(services.library.latest.pointers)
     write_report(report, predictions, out, as_json, _print)
+    prompts = [
+        evaluate_bundle_prompt(row, outcomes[row["task_id"]])
+        for row in rows
+        if "gt_skill_ids" in row
+    ]
+    if keep and prompts:
+        keep_run(settings, "bundles", tasks.name, skills, without, prompts)
 
 
 def _print(report: dict[str, Any]) -> None:

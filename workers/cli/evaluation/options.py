@@ -14,6 +14,7 @@ import click
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES, Settings
 from graph.protocol import Catalog
+from tasks.evaluations.model import EvaluatedPrompt
 from tasks.services import Services
 from workers.backend import stores
 from workers.backend.factory import open_backend
@@ -41,6 +42,12 @@ wait_option = click.option(
     "--wait/--no-wait",
     default=True,
     help="Wait until all sections are embedded (--no-wait: report what is missing and continue).",
+)
+
+keep_option = click.option(
+    "--keep/--no-keep",
+    default=True,
+    help="Keep the run, to compare it with others (`skillbus eval list`).",
 )
 
 
@@ -120,6 +127,26 @@ def write_report(
         print_json(report)
     else:
         print_report(report)
+
+
+def keep_run(
+    settings: Settings,
+    kind: str,
+    name: str,
+    skills: int,
+    without: Sequence[str],
+    prompts: Sequence[EvaluatedPrompt],
+) -> None:
+    """Keep a run, and say under which id. skills: number of published ones."""
+    from tasks.evaluations.open import open_evaluations
+    from workers.evaluation.runs.make_run import make_run
+
+    run = make_run(kind, name, settings, skills, without, prompts)
+    with ExitStack() as stack:
+        open_evaluations(settings, stack).add(run)
+    print_to_stderr(
+        f"kept as {run.summary.evaluation_id}; `skillbus eval list` names all kept runs"
+    )
 
 
 def write_text_file(path: Path, text: str) -> None:

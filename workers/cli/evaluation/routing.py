@@ -9,6 +9,8 @@ import click
 
 from workers.cli.common import json_option, read_settings
 from workers.cli.evaluation.options import (
+    keep_option,
+    keep_run,
     open_library,
     out_option,
     wait_option,
@@ -21,6 +23,7 @@ from workers.cli.evaluation.options import (
 @click.argument("tasks", type=click.Path(path_type=Path))
 @out_option
 @without_option
+@keep_option
 @wait_option
 @json_option
 @click.pass_context
@@ -29,6 +32,7 @@ def routing(
     tasks: Path,
     out: Path | None,
     without: tuple[str, ...],
+    keep: bool,
     wait: bool,
     as_json: bool,
 ) -> None:
@@ -43,17 +47,24 @@ def routing(
     """
     from workers.evaluation.metrics import routing_metrics
     from workers.evaluation.predictions import percentile, rank_tasks, read_jsonl
+    from workers.evaluation.runs.make_run import evaluate_prompt
 
-    rows = read_jsonl(tasks, ("task_id", "instruction"))
-    predictions, encoding, rest = {}, [], []
-    with open_library(read_settings(ctx), wait) as services:
-        for task_id, ids, stages in rank_tasks(services, rows, without):
-            predictions[task_id] = ids
-            encoding.append(stages.get("encode", 0.0))
-            rest.append(sum(stages.values()) - encoding[-1])
+    settings, rows = read_settings(ctx), read_jsonl(tasks, ("task_id", "instruction"))
+    predictions, prompts, encoding, rest = {}, [], [], []
+    with open_library(settings, wait) as services:
+        for row, ranked in zip(rows, rank_tasks(services, rows, without), strict=True):
+            predictions[ranked.task_id] = ranked.skill_ids
+            if "gt_skill_ids" in row:
+                right = list(dict.fromkeys(row["gt_skill_ids"]))
+                prompts.append(evaluate_prompt(ranked, row["instruction"], right))
+            encoding.append(ranked.milliseconds.get("encode", 0.0))
+            rest.append(sum(ranked.milliseconds.values()) - encoding[-1])
+        skills = len(services.library.latest.pointers)
     needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if row.get("gt_skill_ids")}
     report: dict[str, Any] = {"tasks": len(rows)} | routing_metrics(needed, predictions)
     report["rank_ms_p50"] = percentile(rest, 0.5)
     report["rank_ms_p95"] = percentile(rest, 0.95)
     report["encode_ms_p50"] = percentile(encoding, 0.5)
     write_report(report, predictions, out, as_json)
+    if keep and prompts:
+        keep_run(settings, "routing", tasks.name, skills, without, prompts)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import ValidationError
 
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
@@ -19,7 +20,7 @@ from skills.bundle.markdown import (
     summarise_withheld,
 )
 from skills.bundle.model import Bundle
-from skills.events import SESSION_ID, QueryAsked, QueryFilters
+from skills.events import SESSION_ID, QueryAsked, QueryFilters, describe_validation_error
 from workers.backend.factory import open_backend
 from workers.cli.common import ORIGIN, print_json, read_settings, read_stdin
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
@@ -48,6 +49,13 @@ FILTERS = tuple(QueryFilters.model_fields)
     help="A summary, the whole bundle as JSON, or as Markdown for a prompt.",
 )
 @click.option("--explain", is_flag=True, help="Show the score of each stage for each candidate.")
+@click.option(
+    "--why",
+    "explain_skills",
+    multiple=True,
+    metavar="SKILL_ID",
+    help="Explain what became of this skill: in which stage it fell, and why; repeatable.",
+)
 @click.option(
     "--without", multiple=True, type=click.Choice(OPTIONAL_STAGES), help="Switch a stage off."
 )
@@ -96,6 +104,7 @@ def query(
     top: int | None,
     output_format: str,
     explain: bool,
+    explain_skills: tuple[str, ...],
     without: tuple[str, ...],
     filters: tuple[str, ...],
     session: str,
@@ -113,25 +122,30 @@ def query(
       skillbus query "merge the monthly spreadsheets and chart the totals"
       skillbus query --file task.md --format markdown --budget 4000
       git log -1 --format=%B | skillbus query - --filter licence=MIT
+      skillbus query "chart the totals" --why team:trip-cleaning
       skillbus query --session job-7 --obstacle "ModuleNotFoundError: No module named 'openpyxl'"
     """
     settings = read_settings(ctx)
     if budget == 0:
         raise UsageError("a budget of 0 tokens leaves no room for any passage; try --budget 2000")
     _check_session(session, {"resend": resend, "obstacle": bool(obstacle), "brief": brief})
-    request = QueryAsked(
-        task=_task(text, file, optional=resend or bool(obstacle.strip())),
-        budget=budget,
-        top=top,
-        filters=_filters(filters),
-        without=without,
-        explain=explain,
-        session=session,
-        resend=resend,
-        obstacle=obstacle,
-        brief=brief,
-        pins=_pins(pins),
-    )
+    try:
+        request = QueryAsked(
+            task=_task(text, file, optional=resend or bool(obstacle.strip())),
+            budget=budget,
+            top=top,
+            filters=_filters(filters),
+            without=without,
+            explain=explain,
+            explain_skills=explain_skills,
+            session=session,
+            resend=resend,
+            obstacle=obstacle,
+            brief=brief,
+            pins=_pins(pins),
+        )
+    except ValidationError as error:  # of an id of --why
+        raise UsageError(describe_validation_error(error)) from None
     with open_backend(settings, writable=False) as backend:
         data = backend.answer_query(request, ORIGIN)
     _print(data, output_format)
@@ -282,6 +296,9 @@ def _print_explanation(explain: dict[str, Any]) -> None:
     for stage, report in explain.get("language_model", {}).items():
         click.echo(f"{stage}: {_describe_model_call(report)}")
     click.echo()
+    for row in explain.get("skills", []):
+        found = "in" if row["stage"] == "bundle" else f"out, in {row['stage']}"
+        click.echo(f"{safe_line(row['skill_id'])}: {found}: {safe_line(row['reason'])}")
     for place, row in enumerate(explain["candidates"], 1):
         parts = dict(row["scores"])
         total = parts.pop("score")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from config.errors import UsageError
 from config.settings import Settings
 from skills.outcomes.codec import outcome_to_dict
 from skills.outcomes.model import SECONDS_PER_DAY
+from tasks.evaluations.model import EvaluatedPrompt
+from tasks.evaluations.protocol import forget_prompts
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.forget import forget_owner
 from workers.backend.factory import open_backend
@@ -78,6 +80,14 @@ def owners(ctx: click.Context, as_json: bool) -> None:
         click.echo("no outcomes")
 
 
+def _forget_evaluated(ctx: click.Context, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> None:
+    """Delete prompts of the library's own from the kept runs of `eval`."""
+    from tasks.evaluations.open import open_evaluations
+
+    with ExitStack() as stack:
+        forget_prompts(open_evaluations(read_settings(ctx), stack), is_forgotten)
+
+
 def _link_without(settings: Settings) -> None:
     """Have links made without the deleted outcomes now, unless another process writes the library
     and does it by itself."""
@@ -123,13 +133,22 @@ def forget(
     """
     if sum(one is not None for one in (query_id, owner, older_than)) != 1:
         raise UsageError("give one of --query, --owner and --older-than")
+    before = time.time() - float(older_than or 0) * SECONDS_PER_DAY
     with _open_store(ctx) as store:
         if query_id is not None:
             deleted = store.forget_outcomes(query_id)
         elif owner is not None:
             deleted = forget_owner(store, owner)
         else:
-            deleted = store.forget_before(time.time() - float(older_than or 0) * SECONDS_PER_DAY)
+            deleted = store.forget_before(before)
+    _forget_evaluated(
+        ctx,
+        lambda one: (
+            one.prompt_id == query_id
+            or (owner is not None and one.owner == owner)
+            or (older_than is not None and one.asked < before)
+        ),
+    )
     _link_without(read_settings(ctx))
     if as_json:
         print_json({"forgotten": deleted})

@@ -15,21 +15,26 @@ from starlette.datastructures import FormData
 
 from config.errors import NotFoundError, PermanentError, UsageError
 from config.settings import OPTIONAL_STAGES
+from graph.records import SkillState
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle, BundleSkill
 from skills.events import describe_validation_error
 from skills.events.requests import QueryFilters
+from skills.outcomes.model import OutcomeKind
+from skills.outcomes.weights import TRUSTED_OWNERS
 from tasks.journal.protocol import Job
 from workers.backend.store_backend import StoreBackend
 from workers.console.annotated_text import AnnotatedLine, annotate_lines
 from workers.console.compare_bundles import BundleChange, compare_bundles
 from workers.console.forms import SentForm, get_text
-from workers.console.pages import PREFIX, Pages, build_url, redirect
+from workers.console.pages import PREFIX, Pages, build_url, get_base_url, redirect
 from workers.console.views.outcomes import CHOICES, describe_outcomes
-from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller
+from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, get_caller
+from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
 from workers.http.routes.queries import QueryRequest, QueryService
 from workers.http.routes.revisions import describe_revision
 from workers.http.routes.sources import list_source_rows
+from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
 
 PATH = f"{PREFIX}/ask"
 
@@ -38,6 +43,7 @@ _WAIT_SECONDS = 0.4
 
 _FILTERS = ("source", "licence", "language", "tool")
 _MAX_SCORES = 30
+_MAX_OTHERS = 8
 
 
 class AskQuery(BaseModel):
@@ -50,17 +56,31 @@ class AskQuery(BaseModel):
 
 class AnswerQuery(BaseModel):
     """What an answer is shown with. compare: id of the query to compare it with. reported: whether
-    an outcome of it has just been reported."""
+    an outcome of it has just been reported. find: id or words of another skill."""
 
     model_config = ConfigDict(frozen=True)
 
     compare: str = ""
     reported: bool = False
+    find: str = ""
+
+
+_STAGE_WORDS = {
+    "library": "Not in the library",
+    "filters": "Left out by a filter",
+    "policy": "Withheld by policy",
+    "retrieve": "Not among the candidates",
+    "rank": "A candidate that ranks too low",
+    "session": "Refused in this session",
+    "choose": "A candidate that was not chosen",
+}
+"""By stage of the explanation of a skill: where it fell."""
 
 
 def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) -> APIRouter:
     """Return the routes of queries."""
     router = APIRouter()
+    library = open_library(backend)
 
     @router.get("/ask")
     def show_form(
@@ -74,6 +94,7 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
             stages=OPTIONAL_STAGES,
             sources=list_source_rows(backend, caller),
             budget=backend.settings.choice.budget,
+            asked=query_service.list_asked(caller),
         )
 
     @router.post("/ask")
@@ -92,7 +113,7 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
         await run_in_threadpool(query_service.get_job, query_id, caller)
         await query_service.wait_until_ended(query_id, _WAIT_SECONDS)
         return await run_in_threadpool(
-            _render_answer, backend, pages, query_service, request, caller, query_id, query
+            _render_answer, backend, pages, query_service, library, request, query_id, query
         )
 
     @router.get("/ask/{query_id}/events")
@@ -120,6 +141,8 @@ def _read_query(form: FormData) -> QueryRequest:
         "session": get_text(form, "session").strip(),
         "explain": True,
     }
+    if why := get_text(form, "why").strip():
+        values["explain_skills"] = (why,)
     for name in ("budget", "top"):
         text = get_text(form, name).strip()
         if text:
@@ -142,6 +165,7 @@ def _describe_form(asked: Mapping[str, Any] | QueryRequest) -> dict[str, Any]:
         "top": data.get("top") or "",
         "session": data.get("session", ""),
         "without": list(data.get("without") or ()),
+        "why": next(iter(data.get("explain_skills") or ()), ""),
         **{name: " ".join(filters.get(name) or ()) for name in _FILTERS},
     }
 
@@ -150,11 +174,12 @@ def _render_answer(
     backend: StoreBackend,
     pages: Pages,
     query_service: QueryService,
+    library: LibrarySearch,
     request: Request,
-    caller: Caller,
     query_id: str,
     query: AnswerQuery,
 ) -> Response:
+    caller = get_caller(request)
     job = query_service.get_job(query_id, caller)
     frame: dict[str, Any] = {
         "section": "Ask",
@@ -169,6 +194,7 @@ def _render_answer(
         reached = backend.journal.list_stages(query_id)
         return pages.render(request, "ask/waiting.html", reached=reached, **frame)
     bundle = Bundle.model_validate(job.outcome)
+    outcomes = describe_outcomes(backend, caller, query_id)
     return pages.render(
         request,
         "ask/answer.html",
@@ -179,12 +205,33 @@ def _render_answer(
         change=_compare(query_service, caller, query.compare, bundle),
         compare=query.compare,
         reported=query.reported,
-        outcomes=describe_outcomes(backend, caller, query_id),
+        outcomes=outcomes,
+        right_skills={one["skill_id"] for one in outcomes if one["outcome"] == OutcomeKind.HELPED},
+        is_trusted=caller.name in TRUSTED_OWNERS.union(backend.settings.learning.trusted_owners),
+        explained_skills=(bundle.explain or {}).get("skills", []),
+        stage_words=_STAGE_WORDS,
+        find=query.find,
+        others=_find_others(backend, library, caller, query.find.strip()),
         choices=CHOICES,
         is_own=caller is LOCAL_USER or caller.name == job.event.owner,
-        copies=_list_copies(bundle, job),
+        copies=_list_copies(bundle, job, get_base_url(request)),
         **frame,
     )
+
+
+def _find_others(
+    backend: StoreBackend, library: LibrarySearch, caller: Caller, find: str
+) -> list[dict[str, Any]]:
+    """The skill of this id, or those that have these words."""
+    if not find:
+        return []
+    found = backend.graph_for(caller.reader).get_entries([find])
+    if found and found[0].state is SkillState.PUBLISHED:
+        return [{"skill_id": found[0].skill_id, "description": found[0].description}]
+    words = find[:MAX_TEXT_CHARACTERS]
+    query = LibraryQuery(q=words, state=SkillState.PUBLISHED, limit=_MAX_OTHERS)
+    skills: list[dict[str, Any]] = find_in_library(backend, library, caller, query)["skills"]
+    return skills
 
 
 def _compare(
@@ -253,8 +300,8 @@ def _read_text(backend: StoreBackend, caller: Caller, skill: BundleSkill) -> lis
     return annotate_lines(revision["text"], passages, revision["safety"], sent=sent)
 
 
-def _list_copies(bundle: Bundle, job: Job) -> list[tuple[str, str, str]]:
-    """Forms of the answer and of its query to copy: id, title, text."""
+def _list_copies(bundle: Bundle, job: Job, base_url: str) -> list[tuple[str, str, str]]:
+    """Forms of the answer and of its query to copy: id, title, text. base_url: of the gateway."""
     data = {
         name: value
         for name, value in job.event.data.items()
@@ -263,7 +310,7 @@ def _list_copies(bundle: Bundle, job: Job) -> list[tuple[str, str, str]]:
     call = {"name": "find_skills", "arguments": {n: v for n, v in data.items() if n != "explain"}}
     body = json.dumps(data, ensure_ascii=False)
     curl = (
-        "curl --silent http://127.0.0.1:8765/v1/queries --header 'Prefer: wait=10' \\\n"
+        f"curl --silent {base_url}/v1/queries --header 'Prefer: wait=10' \\\n"
         f'  --header "Authorization: Bearer $TOKEN" --json {shlex.quote(body)}'
     )
     return [

@@ -45,6 +45,7 @@ def outcome_views(backend: StoreBackend) -> APIRouter:
         query_id, choice = get_text(form, "query_id"), get_text(form, "outcome")
         note_object(request, query_id)
         report = _read_report(get_text(form, "skill_id"), choice)
+        _check_skill(backend, caller, report)
         record_job(backend, caller, prepare_report(backend, caller, query_id, report), None)
         return redirect(f"{build_url(f'{PREFIX}/ask/{query_id}', {'reported': 1})}#outcomes")
 
@@ -69,6 +70,13 @@ def _read_report(skill_id: str, choice: str) -> OutcomeReport:
     except ValidationError as error:
         raise UsageError(describe_validation_error(error)) from None
     return OutcomeReport(outcomes=(outcome,))
+
+
+def _check_skill(backend: StoreBackend, caller: Caller, report: OutcomeReport) -> None:
+    """Raise NotFoundError for a skill that the library does not have for this caller."""
+    skill_ids = [one.skill_id for one in report.outcomes if one.skill_id]
+    if skill_ids and not backend.graph_for(caller.reader).get_entries(skill_ids):
+        raise NotFoundError(f"the library has no skill {skill_ids[0]!r}; look it up by its words")
 
 
 def describe_outcomes(backend: StoreBackend, caller: Caller, query_id: str) -> list[dict[str, Any]]:

@@ -15,7 +15,6 @@ from workers.console.charts import LineChart, plot_over_time
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.usage import UnansweredQuery, UsageQuery, UsageService
-from workers.library.usage.reader import UsageReader
 
 PATH = f"{PREFIX}/use"
 TABS = {
@@ -98,11 +97,9 @@ def _read(usage_service: UsageService, caller: Caller, query: UsePageQuery) -> d
     if query.tab == "unanswered":
         found = usage_service.group_unanswered(caller, query.to_unanswered_query())
     elif query.tab == "unused":
-        read, path = UsageReader.list_unused, "/v1/usage/unused"
-        found = usage_service.list_found(caller, query.to_usage_query(), path, read)
+        found = usage_service.list_unused(caller, query.to_usage_query())
     elif query.tab == "copies":
-        read, path = UsageReader.list_copies, "/v1/usage/copies"
-        found = usage_service.list_found(caller, query.to_usage_query(), path, read)
+        found = usage_service.list_copies(caller, query.to_usage_query())
     else:
         found = usage_service.summarise(caller, query.to_usage_query())
     return found.model_dump()

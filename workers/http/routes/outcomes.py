@@ -11,6 +11,7 @@ from config.errors import NotFoundError
 from skills.events import MAX_OUTCOMES, OutcomesReported, SkillOutcome
 from skills.outcomes.codec import outcome_to_dict
 from skills.outcomes.model import TaskResult
+from tasks.evaluations.protocol import forget_prompts
 from tasks.outcomes.protocol import describe_unknown_queries
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller
@@ -26,6 +27,14 @@ class OutcomeReport(BaseModel):
 
     outcomes: tuple[SkillOutcome, ...] = Field(min_length=1, max_length=MAX_OUTCOMES)
     task_result: TaskResult | Literal[""] = Field("", description="how the task as a whole ended")
+
+
+class WithdrawnOutcomes(BaseModel):
+    """outcomes: number of those that were deleted."""
+
+    model_config = ConfigDict(frozen=True)
+
+    outcomes: int
 
 
 class OutcomeList(BaseModel):
@@ -60,7 +69,24 @@ def outcome_routes(backend: StoreBackend) -> APIRouter:
         """List the stored outcomes of a query that this caller may see."""
         return OutcomeList(outcomes=list_stored_outcomes(backend, caller, query_id))
 
+    @router.delete("/v1/queries/{query_id}/outcomes")
+    def withdraw_outcomes(query_id: QueryId, caller: CurrentCaller) -> WithdrawnOutcomes:
+        """Delete all outcomes of a query that this caller asked, and what was learned from them;
+        as an admin, those of any query."""
+        return WithdrawnOutcomes(outcomes=forget_outcomes(backend, caller, query_id))
+
     return router
+
+
+def forget_outcomes(backend: StoreBackend, caller: Caller, query_id: str) -> int:
+    """Delete the outcomes of a query, also from kept evaluations; returns how many.
+
+    Raises NotFoundError unless this caller may see the query.
+    """
+    list_stored_outcomes(backend, caller, query_id)
+    deleted = backend.outcome_store().forget_outcomes(query_id)
+    forget_prompts(backend.evaluation_store(), lambda one: one.prompt_id == query_id)
+    return deleted
 
 
 def prepare_report(

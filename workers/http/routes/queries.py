@@ -28,6 +28,7 @@ from workers.http.authentication import Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey, record_job
 from workers.http.job_waiter import JobWaiter
 from workers.http.jobs import Accepted, get_visible_job
+from workers.http.routes.asked.recent_queries import RecentQueries
 
 _HEARTBEAT_SECONDS = 15
 _POLL_SECONDS = 0.05
@@ -91,6 +92,25 @@ class QueryState(BaseModel):
     reason: str | None = None
 
 
+class AskedQuery(BaseModel):
+    """A query in a list. task: its beginning. asked: seconds since the epoch."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    task: str
+    asked: float
+    state: str
+
+
+class AskedQueries(BaseModel):
+    """Queries of a caller, the newest first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    queries: list[AskedQuery]
+
+
 def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRouter:
     """Return the routes of queries."""
     router = APIRouter(tags=["queries"])
@@ -124,6 +144,11 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
             return await query_service.respond_accepted(query_id, caller, prefer, as_markdown)
         seconds = answer_within_ms / 1000 - (time.monotonic() - received)
         return await query_service.respond_in_time(query_id, caller, seconds, as_markdown)
+
+    @router.get("/v1/queries")
+    def list_queries(caller: CurrentCaller) -> AskedQueries:
+        """List what this caller asked lately at this gateway and is still kept, newest first."""
+        return AskedQueries(queries=query_service.list_asked(caller))
 
     @router.get(
         "/v1/queries/{query_id}",
@@ -174,6 +199,7 @@ class QueryService:
         self._backend = backend
         self._streams = 0
         self._job_waiter = JobWaiter(backend.journal)
+        self._recent = RecentQueries()
 
     async def accept(self, query: QueryRequest, caller: Caller, key: str | None = None) -> str:
         """Record a query and return its id; raises UsageError for one that is not valid."""
@@ -183,7 +209,21 @@ class QueryService:
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
         asked = QueryAsked.model_construct(**dict(query))
-        return await run_in_threadpool(record_job, self._backend, caller, asked, key)
+        query_id = await run_in_threadpool(record_job, self._backend, caller, asked, key)
+        self._recent.add(caller.name, query_id, query.task)
+        return query_id
+
+    def list_asked(self, caller: Caller) -> list[AskedQuery]:
+        """Return what a caller asked lately at this gateway and is still kept, newest first."""
+        recent = self._recent.get(caller.name)
+        states = self._backend.journal.get_job_states([one.query_id for one in recent])
+        return [
+            AskedQuery(
+                id=one.query_id, task=one.task, asked=one.asked, state=states[one.query_id][0]
+            )
+            for one in recent
+            if one.query_id in states
+        ]
 
     async def wait_until_ended(self, query_id: str, seconds: float) -> bool:
         """Wait until a query has ended; False if it has not in so many seconds."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
@@ -17,10 +17,13 @@ from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.tokens import TokenScope
+from workers.library.usage.findings import describe_unused
+from workers.library.usage.published_skills import PublishedSkills
 from workers.library.usage.reader import UsageReader
 from workers.library.usage.report import MAX_DAYS, UsageFilter
 
 Rows = list[dict[str, Any]]
+Row = TypeVar("Row")
 
 _MAX_ID = 4_300
 _WAIT_SECONDS = 10.0
@@ -127,6 +130,7 @@ class UsageService:
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._one_at_a_time = threading.Lock()
+        self._published = PublishedSkills(lambda: backend.graph)
 
     @contextmanager
     def open_reader(self, caller: Caller) -> Iterator[UsageReader]:
@@ -154,19 +158,25 @@ class UsageService:
             **{**data, "skills": page, "owners": owners}, skill_count=count, next=following
         )
 
-    def list_found(
-        self,
-        caller: Caller,
-        query: UsageQuery,
-        path: str,
-        read: Callable[[UsageReader, int, UsageFilter], Rows],
-    ) -> FoundSkills:
-        """Return a page of the skills that `read` finds; path: of the route."""
+    def list_unused(self, caller: Caller, query: UsageQuery) -> FoundSkills:
+        """Return a page of the published skills that were not chosen for any query."""
+        visible = self._backend.find_visible_sources(caller.reader)
+        selection = query.to_filter(caller, visible)
+        entry_policy = self._backend.skills.get_policy()
+        published = self._published.read(entry_policy)
+        with self.open_reader(caller) as reader:
+            found = reader.select_unused(query.days, selection, published)
+        page, following = _cut_page("/v1/usage/unused", found, query, query.filter_params())
+        rows = [describe_unused(one) for one in self._published.check(page, entry_policy)]
+        return FoundSkills(skills=rows, total=len(found), next=following)
+
+    def list_copies(self, caller: Caller, query: UsageQuery) -> FoundSkills:
+        """Return a page of the skills that were left out for another one that does the same."""
         visible = self._backend.find_visible_sources(caller.reader)
         selection = query.to_filter(caller, visible)
         with self.open_reader(caller) as reader:
-            found = read(reader, query.days, selection)
-        page, following = _cut_page(path, found, query, query.filter_params())
+            found = reader.list_copies(query.days, selection)
+        page, following = _cut_page("/v1/usage/copies", found, query, query.filter_params())
         return FoundSkills(skills=page, total=len(found), next=following)
 
     def group_unanswered(self, caller: Caller, query: UnansweredQuery) -> UnansweredGroups:
@@ -189,25 +199,15 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
         """Show how often skills were chosen, sent, used, and helped, over time."""
         return usage_service.summarise(caller, query)
 
-    def add_skill_list(
-        path: str, read: Callable[[UsageReader, int, UsageFilter], Rows], description: str
-    ) -> None:
-        def list_found(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
-            return usage_service.list_found(caller, query, path, read)
+    @router.get("/v1/usage/unused")
+    def list_unused(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
+        """List published skills that were not chosen for any query, by id."""
+        return usage_service.list_unused(caller, query)
 
-        name = "list_" + path.rpartition("/")[2]
-        router.get(path, name=name, description=description)(list_found)
-
-    add_skill_list(
-        "/v1/usage/unused",
-        UsageReader.list_unused,
-        "List published skills that were not chosen for any query, by id.",
-    )
-    add_skill_list(
-        "/v1/usage/copies",
-        UsageReader.list_copies,
-        "List skills that were never chosen, and left out for another one that does the same.",
-    )
+    @router.get("/v1/usage/copies")
+    def list_copies(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
+        """List skills that were never chosen, and left out for another one that does the same."""
+        return usage_service.list_copies(caller, query)
 
     @router.get("/v1/usage/unanswered")
     def list_unanswered(
@@ -222,10 +222,10 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
 
 def _cut_page(
     path: str,
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[Row],
     query: UsageQuery | UnansweredQuery,
     params: dict[str, str],
-) -> tuple[Rows, str | None]:
+) -> tuple[list[Row], str | None]:
     """Return the rows of a page, and the path of the next page, None on the last.
 
     Rows may move between pages where usage changes meanwhile.

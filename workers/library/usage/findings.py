@@ -13,6 +13,7 @@ from skills.outcomes.model import AnsweredQuery
 from tasks.outcomes.usage.model import SKILL_COUNTERS
 from tasks.outcomes.usage.unanswered import TaskGroup, UnansweredQueries
 from tasks.outcomes.usage.window import UsageWindow
+from workers.library.usage.published_skills import PublishedSkill
 from workers.library.usage.report import UsageFilter, format_day, get_source
 
 MAX_SHOWN_CHARACTERS = 500
@@ -32,7 +33,7 @@ def list_used_skills(window: UsageWindow, selection: UsageFilter) -> set[str]:
     }
 
 
-def describe_unused(entry: CatalogEntry) -> dict[str, Any]:
+def describe_unused(entry: CatalogEntry | PublishedSkill) -> dict[str, Any]:
     """A skill that was not chosen, as JSON data. published: when its present revision was."""
     return {
         "skill_id": entry.skill_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from config.settings import Settings
@@ -21,6 +21,7 @@ from workers.library.usage.findings import (
     list_lost_copies,
     list_used_skills,
 )
+from workers.library.usage.published_skills import PublishedSkill
 from workers.library.usage.report import UsageFilter, summarise_usage
 
 _BATCH = 2_000
@@ -62,6 +63,16 @@ class UsageReader:
             for entry in self._list_published()
             if entry.skill_id not in used and selection.has_skill(entry.skill_id)
         ]
+
+    def select_unused(
+        self, days: int, selection: UsageFilter, published: Sequence[PublishedSkill]
+    ) -> list[PublishedSkill]:
+        """Those of the published skills that were not chosen."""
+        used = list_used_skills(self.read_window(days), selection)
+        unused = [one for one in published if one.skill_id not in used]
+        if not selection.selects_skills:
+            return unused
+        return [one for one in unused if selection.has_skill(one.skill_id)]
 
     def list_unknown(self, days: int, selection: UsageFilter) -> list[str]:
         """What the filter names and neither the library nor the usage of these days has."""

@@ -116,6 +116,22 @@ def test_what_is_reported_is_remembered_and_what_is_taken_back_is_forgotten(
     assert recall(past_tasks(store)) == first
 
 
+def test_what_is_left_out_is_not_remembered_until_others_are(store: SqliteOutcomeStore) -> None:
+    tasks = past_tasks(store)
+    report(store, "q1", "clean all the trips")
+    report(store, "q2", "clean trips", "lib:b")
+    whole = recall(tasks)
+    tasks.leave_out(["q1"])
+    assert list(recall(tasks)) == ["lib:b"]  # type: ignore[call-overload]
+    report(store, "q3", "clean the trips", "lib:c")
+    tasks.leave_out(["q2", "q3"])
+    assert list(recall(tasks)) == ["lib:a"]  # type: ignore[call-overload]
+    tasks.leave_out(["q3"])
+    assert recall(tasks) == whole
+    tasks.leave_out(())
+    assert recall(tasks) == recall(past_tasks(store))
+
+
 def test_the_newest_tasks_are_kept_and_older_ones_come_back(store: SqliteOutcomeStore) -> None:
     for number in range(6):
         report(

@@ -15,10 +15,7 @@ from workers.console.forms import read_form
 from workers.console.pages import PREFIX, Pages
 from workers.console.sessions import ConsoleSessions
 from workers.http.access import AccessRules
-from workers.http.routes.queries import QueryService
-from workers.http.routes.settings import SettingsService
-from workers.http.routes.tokens import TokenService
-from workers.http.routes.usage import UsageService
+from workers.http.route_services import RouteServices
 
 UNCHANGING = {"/login", "/logout", "/theme", "/ask", "/ask/{query_id}/cancel"}
 """Forms that change nothing of the library."""
@@ -27,11 +24,7 @@ UNCHANGING = {"/login", "/logout", "/theme", "/ask", "/ask/{query_id}/cancel"}
 def list_routes() -> list[APIRoute]:
     backend = cast(Any, SimpleNamespace(settings=Settings(), journal=None))
     pages = Pages(ConsoleSessions(Fernet.generate_key()))
-    services = (
-        *(QueryService(backend), UsageService(backend)),
-        *(SettingsService(backend), TokenService(backend.settings, None)),
-    )
-    console = create_console(backend, AccessRules(), pages, *services)
+    console = create_console(backend, AccessRules(), pages, RouteServices.create(backend, None))
     found: list[APIRoute] = []
     for one in console.routes:
         found += [one] if isinstance(one, APIRoute) else find_included(one)

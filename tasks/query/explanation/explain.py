@@ -23,7 +23,7 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
     """
     ranking, settings = chosen.ranking, context.services.settings.choice
     memory = explain_memory(context, ranking, ranking.hits[:_MAX_CANDIDATES])
-    verdicts = _verdicts(chosen, bundle, settings.least_further)
+    verdicts = [verdict for _, verdict in list_verdicts(context, chosen, bundle, _MAX_CANDIDATES)]
     rows = [
         {
             "skill_id": hit.key.skill_id,
@@ -45,24 +45,28 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
     } | model
 
 
-def _verdicts(chosen: ChosenRevisions, bundle: Bundle, least_further: float) -> list[str]:
-    """`in: …` or `out: …` for each of the first candidates."""
+def list_verdicts(
+    context: QueryContext, chosen: ChosenRevisions, bundle: Bundle, limit: int | None = None
+) -> list[tuple[str, str]]:
+    """Skill and `in: …` or `out: …` for each of the first `limit` candidates, by default all."""
+    least_further = context.services.settings.choice.least_further
     sent = {skill.skill_id: skill.why for skill in bundle.skills}
     reasons = {left.skill_id: left.reason for left in chosen.choice.left_out}
     reasons |= {left.skill_id: left.reason for left in bundle.left_out}
     verdicts = []
-    for hit in chosen.ranking.hits[:_MAX_CANDIDATES]:
+    for hit in chosen.ranking.hits[:limit]:
         skill_id = hit.key.skill_id
         if skill_id in sent:
-            verdicts.append(f"in: {'; '.join(sent[skill_id])}")
+            verdict = f"in: {'; '.join(sent[skill_id])}"
         elif skill_id in reasons:
-            verdicts.append(f"out: {reasons[skill_id]}")
+            verdict = f"out: {reasons[skill_id]}"
         elif bundle.status == "NO_SKILL_HIT":
-            verdicts.append("out: the library is unlikely to have a skill for the task")
+            verdict = "out: the library is unlikely to have a skill for the task"
         elif hit.probability is not None and hit.probability < least_further:
-            verdicts.append("out: unlikely to be right for the task")
+            verdict = "out: unlikely to be right for the task"
         elif hit.score < chosen.choice.min_score:
-            verdicts.append("out: scores far below the best")
+            verdict = "out: scores far below the best"
         else:
-            verdicts.append("out: ranks behind those chosen")
+            verdict = "out: ranks behind those chosen"
+        verdicts.append((skill_id, verdict))
     return verdicts

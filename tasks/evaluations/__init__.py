@@ -1,0 +1,1 @@
+"""Runs of `skillbus eval` that are kept, to be shown and compared."""

@@ -1,0 +1,120 @@
+"""The store of evaluations of the distributed deployment, in Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from redis import Redis
+from typing_extensions import override
+
+from config.errors import NotFoundError
+from config.server_settings import ServerSettings
+from tasks.broker.redis_connection import PREFIX, rewrite_log, translate_errors
+from tasks.evaluations.model import (
+    Evaluation,
+    EvaluationSummary,
+    dump_prompts,
+    dump_summary,
+    load_prompts,
+    load_summary,
+)
+from tasks.evaluations.protocol import (
+    MAX_EVALUATIONS,
+    ChangePrompt,
+    EvaluationStore,
+    describe_unknown_evaluation,
+)
+from tasks.evaluations.rewrite import change_all
+
+_SUMMARIES = PREFIX + "evaluations"
+_PROMPTS = PREFIX + "evaluation-prompts"
+"""Hashes by id."""
+
+_REPLACE = """
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+return 1
+"""
+"""A run that is removed meanwhile does not come back."""
+
+
+class RedisEvaluationStore(EvaluationStore):
+    """The store in Redis. client: gives bytes."""
+
+    def __init__(self, client: Redis, settings: ServerSettings) -> None:
+        self._client: Any = client
+        self._settings = settings
+        self._replace = client.register_script(_REPLACE)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """The client; its errors are raised as errors of skillbus."""
+        with translate_errors(self._settings):
+            yield self._client
+
+    @override
+    def add(self, evaluation: Evaluation) -> None:
+        summary = evaluation.summary
+        with self._connected() as client:
+            with client.pipeline(transaction=True) as pipeline:
+                pipeline.hsetnx(_SUMMARIES, summary.evaluation_id, dump_summary(summary))
+                pipeline.hsetnx(_PROMPTS, summary.evaluation_id, dump_prompts(evaluation.prompts))
+                pipeline.execute()
+            surplus = [one.evaluation_id for one in self.list_summaries()[MAX_EVALUATIONS:]]
+            self._delete(client, surplus)
+
+    @override
+    def list_summaries(self) -> list[EvaluationSummary]:
+        with self._connected() as client:
+            texts = client.hvals(_SUMMARIES)
+        found = [load_summary(text) for text in texts]
+        return sorted(found, key=lambda one: (one.made, one.evaluation_id), reverse=True)
+
+    @override
+    def get(self, evaluation_id: str) -> Evaluation:
+        with self._connected() as client, client.pipeline(transaction=True) as pipeline:
+            pipeline.hget(_SUMMARIES, evaluation_id)
+            pipeline.hget(_PROMPTS, evaluation_id)
+            summary, prompts = pipeline.execute()
+        if summary is None or prompts is None:
+            raise NotFoundError(describe_unknown_evaluation(evaluation_id))
+        return Evaluation(load_summary(summary), load_prompts(prompts))
+
+    @override
+    def remove(self, evaluation_id: str) -> None:
+        with self._connected() as client:
+            deleted = self._delete(client, [evaluation_id])
+        if not deleted:
+            raise NotFoundError(describe_unknown_evaluation(evaluation_id))
+
+    @staticmethod
+    def _delete(client: Any, evaluation_ids: list[str]) -> int:
+        if not evaluation_ids:
+            return 0
+        with client.pipeline(transaction=True) as pipeline:
+            pipeline.hdel(_SUMMARIES, *evaluation_ids)
+            pipeline.hdel(_PROMPTS, *evaluation_ids)
+            return int(pipeline.execute()[0])
+
+    @override
+    def change_prompts(self, change: ChangePrompt) -> int:
+        changed = 0
+        with self._connected() as client:
+            for evaluation_id in client.hkeys(_PROMPTS):
+                data = client.hget(_PROMPTS, evaluation_id)
+                prompts, count = change_all(load_prompts(data) if data else (), change)
+                if count:
+                    self._replace(keys=[_PROMPTS], args=[evaluation_id, dump_prompts(prompts)])
+                changed += count
+        return changed
+
+    @override
+    def overwrite_deleted(self) -> None:
+        with self._connected() as client:
+            rewrite_log(client)
+
+    @override
+    def close(self) -> None:
+        self._client.close()

@@ -1,0 +1,107 @@
+"""The store of evaluations of a home, in a SQLite file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typing_extensions import override
+
+from config.errors import NotFoundError
+from tasks.evaluations.model import (
+    Evaluation,
+    EvaluationSummary,
+    dump_prompts,
+    dump_summary,
+    load_prompts,
+    load_summary,
+)
+from tasks.evaluations.protocol import (
+    MAX_EVALUATIONS,
+    ChangePrompt,
+    EvaluationStore,
+    describe_unknown_evaluation,
+)
+from tasks.evaluations.rewrite import change_all
+from tasks.shared_sqlite_file import SharedFile
+
+_FILE = SharedFile(
+    "evaluations", "move it away to start anew: it holds kept runs of `skillbus eval` alone", 1
+)
+_TABLES = """
+CREATE TABLE IF NOT EXISTS evaluations (
+    id TEXT PRIMARY KEY,
+    made REAL NOT NULL,
+    summary TEXT NOT NULL,
+    prompts BLOB NOT NULL
+);
+"""
+
+
+class SqliteEvaluationStore(EvaluationStore):
+    """The store in one file, thread-safe."""
+
+    def __init__(self, path: Path | str) -> None:
+        self._file = _FILE.open(path, _TABLES)
+
+    @override
+    def add(self, evaluation: Evaluation) -> None:
+        summary = evaluation.summary
+        row = (
+            *(summary.evaluation_id, summary.made, dump_summary(summary)),
+            dump_prompts(evaluation.prompts),
+        )
+        with self._file.transaction(durable=True) as connection:
+            connection.execute("INSERT OR IGNORE INTO evaluations VALUES (?, ?, ?, ?)", row)
+            connection.execute(
+                "DELETE FROM evaluations WHERE id NOT IN "
+                "(SELECT id FROM evaluations ORDER BY made DESC, id DESC LIMIT ?)",
+                (MAX_EVALUATIONS,),
+            )
+
+    @override
+    def list_summaries(self) -> list[EvaluationSummary]:
+        with self._file.reading() as connection:
+            rows = connection.execute(
+                "SELECT summary FROM evaluations ORDER BY made DESC, id DESC"
+            ).fetchall()
+        return [load_summary(text) for (text,) in rows]
+
+    @override
+    def get(self, evaluation_id: str) -> Evaluation:
+        with self._file.reading() as connection:
+            row = connection.execute(
+                "SELECT summary, prompts FROM evaluations WHERE id = ?", (evaluation_id,)
+            ).fetchone()
+        if row is None:
+            raise NotFoundError(describe_unknown_evaluation(evaluation_id))
+        return Evaluation(load_summary(row[0]), load_prompts(row[1]))
+
+    @override
+    def remove(self, evaluation_id: str) -> None:
+        with self._file.transaction(durable=True) as connection:
+            cursor = connection.execute("DELETE FROM evaluations WHERE id = ?", (evaluation_id,))
+        if not cursor.rowcount:
+            raise NotFoundError(describe_unknown_evaluation(evaluation_id))
+
+    @override
+    def change_prompts(self, change: ChangePrompt) -> int:
+        changed = 0
+        with self._file.transaction(durable=True) as connection:
+            rows = connection.execute("SELECT id, prompts FROM evaluations").fetchall()
+            for evaluation_id, data in rows:
+                prompts, count = change_all(load_prompts(data), change)
+                if count:
+                    connection.execute(
+                        "UPDATE evaluations SET prompts = ? WHERE id = ?",
+                        (dump_prompts(prompts), evaluation_id),
+                    )
+                changed += count
+        return changed
+
+    @override
+    def overwrite_deleted(self) -> None:
+        self._file.overwrite_deleted()
+
+    @override
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,1 @@
+"""Explanations: of a bundle, and of what became of single skills."""

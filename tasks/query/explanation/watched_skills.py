@@ -1,0 +1,37 @@
+"""Skills that a query asks about: where each of them was after every stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tasks.query.ranking import Candidates, Ranking, TaskQuery
+
+
+@dataclass(slots=True)
+class WatchedSkills:
+    """Follows skills through the stages of a query; costs nothing without any.
+
+    query: as it was searched for. candidates: those of the skills that search found. ranks: by
+    skill and stage, from 1; 0 where it was not among the hits of the stage.
+    """
+
+    skill_ids: Sequence[str]
+    query: TaskQuery | None = None
+    candidates: frozenset[str] = frozenset()
+    ranks: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def see_candidates(self, candidates: Candidates) -> None:
+        """Note which of the skills search found."""
+        if self.skill_ids:
+            self.query = candidates.query
+            found = {key.skill_id for key in candidates.keys}
+            self.candidates = frozenset(found.intersection(self.skill_ids))
+
+    def see(self, stage: str, ranking: Ranking) -> Ranking:
+        """Note where the skills are after a stage; returns the ranking."""
+        if self.skill_ids:
+            places = {hit.key.skill_id: rank for rank, hit in enumerate(ranking.hits, 1)}
+            for skill_id in self.skill_ids:
+                self.ranks.setdefault(skill_id, {})[stage] = places.get(skill_id, 0)
+        return ranking

@@ -1,0 +1,141 @@
+"""Quality: labels by one click, evaluations and their comparison, and why a skill is not chosen."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+
+import httpx
+from playwright.sync_api import Page, expect
+
+from tests.console.conftest import TASK, Served, Trouble, find_overflow, find_violations
+from tests.support.samples.hostile_pages import ATTACKS
+
+Open = Callable[..., Page]
+
+
+def ask(page: Page, task: str = TASK) -> None:
+    """Ask a task and wait for its answer."""
+    page.goto("/console/ask")
+    page.get_by_label("Task").fill(task)
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="Bundle", exact=True).wait_for()
+
+
+def find_row(page: Page, path: str, text: str) -> None:
+    """Load a page until a row with a text is there: outcomes are stored by a task."""
+    page.goto(path)
+    while page.get_by_role("row").filter(has_text=text).count() == 0:
+        page.reload()
+
+
+def test_a_label_is_set_by_one_click_measured_and_withdrawn(
+    served: Served, open_page: Open
+) -> None:
+    task = "glaze and fire the stoneware of the summer class"
+    page = open_page("read")
+    ask(page, task)
+    page.get_by_role("button", name="This is the right skill: crafts:bread-baking").click()
+    expect(page.get_by_role("status")).to_contain_text("by one place at most")
+    find_row(page, "/console/quality/labels", task)
+    expect(page.get_by_role("row").filter(has_text=task)).to_contain_text("crafts:bread-baking")
+    ask(page, task)
+    page.goto("/console/ask")
+    earlier = page.get_by_role("region", name="Your earlier answers")
+    expect(earlier.get_by_role("link", name=task)).to_have_count(2)
+    served.skillbus("eval", "outcomes")
+    admin = open_page("admin")
+    admin.goto("/console/quality")
+    admin.get_by_role("link", name="outcomes of labelled prompts").first.click()
+    row = admin.get_by_role("row").filter(has_text=task)
+    expect(row).to_contain_text("kiln-firing")
+    expect(admin.get_by_role("img", name=re.compile("How often the first skill"))).to_be_visible()
+    page.goto("/console/quality/labels")
+    row = page.get_by_role("row").filter(has_text=task)
+    row.get_by_text("Withdraw…").click()
+    row.get_by_role("button", name="Withdraw").click()
+    expect(page.get_by_role("row").filter(has_text=task)).to_have_count(0)
+    records = served.skillbus("audit", "--json").data
+    assert "outcomes.forget" in {one["action"] for one in records}
+
+
+def test_a_skill_that_is_no_candidate_is_labelled_and_explained(
+    served: Served, open_page: Open, trouble: Trouble
+) -> None:
+    page = open_page("write")
+    ask(page)
+    page.get_by_label("Id or words").fill("crafts:kiln-firing")
+    page.get_by_role("button", name="Look up").click()
+    others = page.get_by_role("region", name="Another skill")
+    others.get_by_role("button", name=re.compile("Why is it not chosen")).click()
+    page.get_by_role("heading", name="Why", exact=True).wait_for()
+    expect(page.get_by_role("region", name="Why")).to_contain_text("in the bundle")
+    page.get_by_label("Id or words").fill("crafts:none")
+    page.get_by_role("button", name="Look up").click()
+    others.get_by_role("button", name=re.compile("Why is it not chosen")).click()
+    page.get_by_role("heading", name="Why", exact=True).wait_for()
+    expect(page.get_by_role("region", name="Why")).to_contain_text("the library has no such skill")
+    page.goto("/console/ask")
+    page.get_by_label("Task").fill(TASK)
+    page.get_by_text("Limits, filters and stages").click()
+    page.get_by_label("Why is this skill not chosen?").fill("crafts:kiln-firing")
+    page.get_by_label("Sources").fill("hostile")
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="Why", exact=True).wait_for()
+    expect(page.get_by_role("region", name="Why")).to_contain_text(
+        "the filter source leaves it out"
+    )
+
+
+def test_two_evaluations_are_compared(served: Served, open_page: Open) -> None:
+    rows = [{"task_id": "kiln", "instruction": TASK, "gt_skill_ids": ["crafts:kiln-firing"]}]
+    rows += [
+        {"task_id": f"h{n}", "instruction": f"{attack} {n}", "gt_skill_ids": [f"x:{attack}"]}
+        for n, attack in enumerate(ATTACKS)
+    ]
+    tasks = served.root.parent / "tasks.jsonl"
+    tasks.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    for options in ((), ("--without", "bigrams")):
+        served.skillbus("eval", "routing", str(tasks), *options)
+    page = open_page("admin", viewport={"width": 360, "height": 800})
+    page.goto("/console/quality")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("heading", name="Two evaluations")).to_be_visible()
+    expect(page.get_by_role("row").filter(has_text="without")).to_contain_text("bigrams")
+    expect(page.get_by_role("row").filter(has_text="MRR@10")).to_be_visible()
+    compared = page.url
+    page.goto("/console/quality")
+    page.get_by_role("link", name="routing of tasks.jsonl").first.click()
+    expect(page.get_by_role("row").filter(has_text="not found").first).to_be_visible()
+    for url in (page.url, compared):
+        page.goto(url)
+        assert not find_overflow(page)
+        assert not find_violations(page)
+        assert page.evaluate("window.hit") is None
+        assert page.locator("main *:is(script, iframe, base, style, img, object)").count() == 0
+    page.get_by_role("link", name="All evaluations").click()
+    page.get_by_role("link", name="routing of tasks.jsonl").first.click()
+    page.get_by_text("Remove…").click()
+    page.get_by_role("button", name="Remove this run").click()
+    expect(page.get_by_role("heading", name="Quality")).to_be_visible()
+
+
+def test_evaluations_are_read_over_http(served: Served) -> None:
+    with httpx.Client(base_url=served.url, timeout=60) as client:
+        headers = {
+            scope: {"Authorization": f"Bearer {secret}"} for scope, secret in served.secrets.items()
+        }
+        listed = client.get("/v1/evaluations", headers=headers["read"]).json()["evaluations"]
+        refused = client.delete("/v1/evaluations/none", headers=headers["write"])
+        assert refused.status_code == 403
+        assert client.delete("/v1/evaluations/none", headers=headers["admin"]).status_code == 404
+        for one in listed:
+            path = f"/v1/evaluations/{one['evaluation_id']}"
+            found = client.get(path, headers=headers["read"]).json()
+            assert found["measures"] == one["measures"]
+            changes = client.get(
+                f"{path}/changes", params={"before": one["evaluation_id"]}, headers=headers["read"]
+            ).json()
+            assert changes["better"] == changes["worse"] == []
+        assert client.get("/v1/labelled-prompts", headers=headers["read"]).status_code == 200

@@ -1,0 +1,184 @@
+"""Kept runs: made of what was found, compared, drawn, and made of labelled prompts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.settings import Settings
+from skills.bundle.rejection import RejectionReason
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
+from tasks.evaluations.model import EvaluatedPrompt, Evaluation
+from tasks.outcomes.sqlite import SqliteOutcomeStore
+from workers.evaluation.bundles import BundleOutcome
+from workers.evaluation.intervals import bootstrap_interval
+from workers.evaluation.predictions import RankedTask
+from workers.evaluation.runs.compare_runs import compare_runs
+from workers.evaluation.runs.curves import find_recall, find_reliability
+from workers.evaluation.runs.labelled_prompts import LabelledPrompts, merge_by_task
+from workers.evaluation.runs.make_run import (
+    describe_settings,
+    evaluate_bundle_prompt,
+    evaluate_prompt,
+    make_run,
+)
+
+
+def ranked(task_id: str, *skill_ids: str, probability: float | None = 0.5) -> RankedTask:
+    return RankedTask(task_id, list(skill_ids), probability, {})
+
+
+def keep(*prompts: EvaluatedPrompt) -> Evaluation:
+    return make_run("routing", "tasks.jsonl", Settings(), 3, (), prompts)
+
+
+class TestMadeRuns:
+    def test_a_prompt_has_ranks_and_values(self) -> None:
+        found = evaluate_prompt(ranked("t", "a", "b"), "fire", ["b", "c"])
+        assert found.ranks == (2, 0)
+        assert found.values["Hit@1"] == 0.0
+        assert found.values["MRR@10"] == 0.5
+
+    def test_a_prompt_without_a_right_skill_counts_in_no_measure(self) -> None:
+        run = keep(
+            evaluate_prompt(ranked("t", "a"), "fire", []),
+            evaluate_prompt(ranked("u", "a"), "bake", ["a"]),
+        )
+        assert run.summary.tasks == 2
+        assert run.summary.measures["Hit@1"] == tuple(bootstrap_interval([1.0]))
+
+    def test_a_bundle_has_values_for_each_budget(self) -> None:
+        row = {"task_id": "t", "instruction": "fire", "gt_skill_ids": ["a", "b", "a"]}
+        given = {
+            200: BundleOutcome(("a",), {}, 90, no_hit=False),
+            400: BundleOutcome(("b", "a"), {}, 300, no_hit=False),
+        }
+        found = evaluate_bundle_prompt(row, given)
+        assert found.values == {
+            "complete@200": 0.0,
+            "recall@200": 0.5,
+            "complete@400": 1.0,
+            "recall@400": 1.0,
+        }
+        assert found.ranks == (2, 1)
+
+    def test_settings_of_ranking_that_differ_are_kept(self) -> None:
+        settings = Settings(choice={"budget": 900}, git={"poll_seconds": 7_000})
+        assert describe_settings(settings) == {"choice": {"budget": 900}}
+
+
+class TestComparison:
+    def test_prompts_get_better_and_worse(self) -> None:
+        before = keep(
+            evaluate_prompt(ranked("1", "x", "a"), "fire", ["a"]),
+            evaluate_prompt(ranked("2", "b"), "bake", ["b"]),
+            evaluate_prompt(ranked("3", "c"), "weave", ["c"]),
+            evaluate_prompt(ranked("4", "c"), "sing", ["c"]),
+        )
+        after = keep(
+            evaluate_prompt(ranked("1", "a"), "fire", ["a"]),
+            evaluate_prompt(ranked("2", "x"), "bake", ["b"]),
+            evaluate_prompt(ranked("other", "c"), "weave", ["c"]),
+            evaluate_prompt(ranked("4", "c"), "sing", ["a"]),
+        )
+        found = compare_runs(before, after)
+        assert (found.paired, found.unpaired) == (3, 2)
+        assert [(one.prompt_id, one.before, one.after) for one in found.better] == [
+            ("1", (2,), (1,))
+        ]
+        assert [(one.prompt_id, one.before, one.after) for one in found.worse] == [
+            ("2", (1,), (0,))
+        ]
+        change = next(one for one in found.measures if one.name == "MRR@10")
+        assert (change.before, change.after) == (pytest.approx(2.5 / 3), pytest.approx(2 / 3))
+        assert tuple(change.change) == tuple(bootstrap_interval([0.5, -1.0, 0.0]))
+        assert not change.is_significant
+
+    def test_equal_runs_do_not_differ(self) -> None:
+        run = keep(evaluate_prompt(ranked("1", "a"), "fire", ["a"]))
+        found = compare_runs(run, run)
+        assert found.better == found.worse == found.settings == ()
+        assert all(tuple(one.change) == (0.0, 0.0, 0.0) for one in found.measures)
+
+    def test_settings_are_named_where_they_differ(self) -> None:
+        prompts = (evaluate_prompt(ranked("1", "a"), "fire", ["a"]),)
+        before = make_run("routing", "t", Settings(), 3, (), prompts)
+        changed = Settings(choice={"budget": 900})
+        after = make_run("routing", "t", changed, 4, ("dense",), prompts)
+        assert compare_runs(before, after).settings == (
+            ("choice.budget", None, 900),
+            ("skills", 3, 4),
+            ("without", "", "dense"),
+        )
+
+
+class TestCurves:
+    def test_recall_is_of_the_needed_skills_until_a_rank(self) -> None:
+        prompts = [
+            evaluate_prompt(ranked("1", "a", "x", "b"), "fire", ["a", "b"]),
+            evaluate_prompt(ranked("2", "x"), "bake", ["c"]),
+        ]
+        assert find_recall(prompts)[:3] == [(1, 0.25), (2, 0.25), (3, 0.5)]
+        assert find_recall([]) == []
+
+    def test_reliability_compares_probabilities_with_what_is_right(self) -> None:
+        prompts = [
+            evaluate_prompt(ranked(str(n), "a", probability=0.85), "fire", ["a" if n else "b"])
+            for n in range(4)
+        ]
+        found = find_reliability(prompts)
+        assert found is not None
+        [point] = found.points
+        assert (point.observed, point.prompts) == (0.75, 4)
+        assert 0.2 < point.low < 0.75 < point.high < 1.0
+        assert found.error == pytest.approx(0.1)
+
+    def test_without_probabilities_there_is_none(self) -> None:
+        prompts = [evaluate_prompt(ranked("1", "a", probability=None), "fire", ["a"])]
+        assert find_reliability(prompts) is None
+
+
+class TestLabelledPrompts:
+    def report(
+        self,
+        store: SqliteOutcomeStore,
+        query_id: str,
+        task: str,
+        kind: OutcomeKind,
+        skill_id: str = "lib:a",
+        by: Reporter = Reporter.PERSON,
+    ) -> None:
+        store.add_answers([AnsweredQuery(query_id, "ann", "", task, 1_000.0, hit=True)])
+        reason = RejectionReason.WRONG_STEP if kind is OutcomeKind.REJECTED else ""
+        key = f"{query_id}/{skill_id}/{kind}"
+        store.add_outcomes(
+            [Outcome(key, query_id, skill_id, kind, by, "ann", 2_000.0, str(reason))]
+        )
+
+    def test_they_are_what_persons_said_and_follow_the_store(self, tmp_path: Path) -> None:
+        store = SqliteOutcomeStore(tmp_path / "outcomes.db")
+        labelled = LabelledPrompts(store)
+        assert labelled.read() == []
+        self.report(store, "q1", "Fire stoneware", OutcomeKind.HELPED)
+        self.report(store, "q1", "Fire stoneware", OutcomeKind.REJECTED, "lib:b")
+        self.report(store, "q2", "fire  Stoneware", OutcomeKind.HELPED, by=Reporter.AGENT)
+        self.report(store, "q3", "sing", OutcomeKind.MISSING, "")
+        found = {one.query_id: one for one in labelled.read()}
+        assert found.keys() == {"q1", "q3"}
+        assert (found["q1"].right, found["q1"].wrong) == (("lib:a",), ("lib:b",))
+        assert found["q3"].missing
+        assert labelled.list_same_task("FIRE stoneware") == {"q1", "q2"}
+        store.forget_outcomes("q1")
+        assert {one.query_id for one in labelled.read()} == {"q3"}
+        assert labelled.list_same_task("fire stoneware") == {"q2"}
+        store.close()
+
+    def test_reports_of_one_task_are_one_prompt(self, tmp_path: Path) -> None:
+        store = SqliteOutcomeStore(tmp_path / "outcomes.db")
+        self.report(store, "q1", "Fire stoneware", OutcomeKind.HELPED)
+        self.report(store, "q2", "fire stoneware ", OutcomeKind.HELPED, "lib:b")
+        self.report(store, "q3", "sing", OutcomeKind.REJECTED, "lib:b")
+        [one] = merge_by_task(LabelledPrompts(store).read())
+        assert set(one.right) == {"lib:a", "lib:b"}
+        store.close()

@@ -1,0 +1,55 @@
+"""`eval outcomes`: ranks the library for its own labelled prompts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from config.errors import UsageError
+from workers.cli.common import json_option, read_settings
+from workers.cli.evaluation.options import (
+    keep_option,
+    keep_run,
+    open_library,
+    wait_option,
+    without_option,
+    write_report,
+)
+
+
+@click.command("outcomes")
+@without_option
+@keep_option
+@wait_option
+@json_option
+@click.pass_context
+def outcomes(
+    ctx: click.Context, without: tuple[str, ...], keep: bool, wait: bool, as_json: bool
+) -> None:
+    """Rank the library for its labelled prompts: the tasks of which a person said what is right.
+
+    A prompt is labelled by an outcome of a person: in the console, by `skillbus outcome`, over HTTP
+    or MCP. For each prompt, the memory of past tasks holds what was reported of all others.
+
+    \b
+    Example:
+      skillbus eval outcomes
+    """
+    from workers.evaluation.runs.evaluate_labels import evaluate_labels
+    from workers.evaluation.runs.make_run import measure
+
+    settings = read_settings(ctx)
+    with open_library(settings, wait) as services:
+        prompts = list(evaluate_labels(services, without))
+        skills = len(services.library.latest.pointers)
+    if not prompts:
+        raise UsageError(
+            "no prompt is labelled yet: say in the console or with `skillbus outcome` which skill "
+            "is right for a task"
+        )
+    report: dict[str, Any] = {"prompts": len(prompts)}
+    report |= {name: one.mean for name, one in measure(prompts).items()}
+    write_report(report, None, None, as_json)
+    if keep:
+        keep_run(settings, "outcomes", "labelled prompts", skills, without, prompts)

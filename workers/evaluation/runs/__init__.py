@@ -1,0 +1,1 @@
+"""Kept runs of `skillbus eval`: made, compared, and drawn as curves."""

@@ -1,0 +1,168 @@
+"""Compares two kept runs: their measures, paired by prompt, and the prompts that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log2
+from typing import Any
+
+from tasks.evaluations.model import EvaluatedPrompt, Evaluation, Measure
+from workers.evaluation.intervals import bootstrap_interval
+
+_Pair = tuple[EvaluatedPrompt, EvaluatedPrompt]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureChange:
+    """A measure of both runs over the prompts that both have; change: after less before, paired by
+    prompt. It is significant if its interval does not hold 0."""
+
+    name: str
+    before: float
+    after: float
+    change: Measure
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the interval of the change does not hold 0."""
+        return self.change.low > 0 or self.change.high < 0
+
+
+@dataclass(frozen=True, slots=True)
+class PromptChange:
+    """A prompt whose needed skills rank otherwise. gain: what that changes in the discounted
+    cumulative gain of the prompt. owner: as of `EvaluatedPrompt`."""
+
+    prompt_id: str
+    task: str
+    needed: tuple[str, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    gain: float
+    first_before: str
+    first_after: str
+    owner: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """What differs between two runs.
+
+    paired: prompts with the same text and needed skills in both; unpaired: others of either.
+    better, worse: the largest difference first. settings: (name, before, after), where they
+    differ.
+    """
+
+    paired: int
+    unpaired: int
+    measures: tuple[MeasureChange, ...]
+    better: tuple[PromptChange, ...]
+    worse: tuple[PromptChange, ...]
+    settings: tuple[tuple[str, Any, Any], ...]
+
+
+def compare_runs(before: Evaluation, after: Evaluation) -> RunComparison:
+    """Compare two runs of one or different times."""
+    pairs = _pair(before.prompts, after.prompts)
+    changes = [change for pair in pairs if (change := _compare_prompt(*pair)) is not None]
+    return RunComparison(
+        paired=len(pairs),
+        unpaired=len(before.prompts) + len(after.prompts) - 2 * len(pairs),
+        measures=tuple(_compare_measures(pairs)),
+        better=_sort(one for one in changes if one.gain > 0),
+        worse=_sort(one for one in changes if one.gain < 0),
+        settings=tuple(_compare_settings(before, after)),
+    )
+
+
+def _sort(changes: Any) -> tuple[PromptChange, ...]:
+    return tuple(sorted(changes, key=lambda one: (-abs(one.gain), one.prompt_id)))
+
+
+def _pair(before: Sequence[EvaluatedPrompt], after: Sequence[EvaluatedPrompt]) -> list[_Pair]:
+    """The prompts of both runs with one text that need the same skills."""
+    known = {(one.task, frozenset(one.needed)): one for one in before}
+    pairs = []
+    for one in after:
+        other = known.pop((one.task, frozenset(one.needed)), None)
+        if other is not None:
+            pairs.append((other, one))
+    return pairs
+
+
+def _compare_measures(pairs: Sequence[_Pair]) -> list[MeasureChange]:
+    names = dict.fromkeys(name for _, one in pairs for name in one.values)
+    changes = []
+    for name in names:
+        values = [
+            (old.values[name], new.values[name])
+            for old, new in pairs
+            if name in old.values and name in new.values
+        ]
+        if values:
+            count = len(values)
+            differences = tuple(new - old for old, new in values)
+            changes.append(
+                MeasureChange(
+                    name,
+                    sum(old for old, _ in values) / count,
+                    sum(new for _, new in values) / count,
+                    _find_interval(differences),
+                )
+            )
+    return changes
+
+
+@lru_cache(maxsize=64)
+def _find_interval(differences: tuple[float, ...]) -> Measure:
+    """Kept, since 10,000 samples of thousands of prompts take a part of a second, and a comparison
+    is looked at more than once."""
+    if not any(differences):
+        return Measure(0.0, 0.0, 0.0)
+    return Measure(*bootstrap_interval(differences))
+
+
+def _compare_prompt(old: EvaluatedPrompt, new: EvaluatedPrompt) -> PromptChange | None:
+    before = dict(zip(old.needed, old.ranks, strict=True))
+    places = tuple(before.get(one, 0) for one in new.needed)
+    gain = _discount(new.ranks) - _discount(places)
+    if places == new.ranks:
+        return None
+    return PromptChange(
+        new.prompt_id,
+        new.task,
+        new.needed,
+        places,
+        new.ranks,
+        gain,
+        old.found[0] if old.found else "",
+        new.found[0] if new.found else "",
+        new.owner,
+    )
+
+
+def _discount(ranks: Sequence[int]) -> float:
+    """Discounted cumulative gain (Järvelin and Kekäläinen, TOIS 20, 2002)."""
+    return sum(1 / log2(rank + 1) for rank in ranks if rank)
+
+
+def _compare_settings(before: Evaluation, after: Evaluation) -> list[tuple[str, Any, Any]]:
+    old, new = _flatten(before), _flatten(after)
+    names = sorted(old.keys() | new.keys())
+    return [(one, old.get(one), new.get(one)) for one in names if old.get(one) != new.get(one)]
+
+
+def _flatten(run: Evaluation) -> dict[str, Any]:
+    """What was measured with, by name: version, size of the library, stages, settings."""
+    summary = run.summary
+    flat: dict[str, Any] = {
+        "version": summary.version,
+        "skills": summary.skills,
+        "without": " ".join(summary.without),
+    }
+    for section, values in summary.settings.items():
+        if isinstance(values, Mapping):
+            flat |= {f"{section}.{name}": value for name, value in values.items()}
+    return flat

@@ -1,0 +1,27 @@
+"""Evaluates the ranking on the labelled prompts of the library itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tasks.evaluations.model import EvaluatedPrompt
+from tasks.services import Services
+from workers.evaluation.predictions import rank_task
+from workers.evaluation.runs.labelled_prompts import LabelledPrompts, merge_by_task
+from workers.evaluation.runs.make_run import evaluate_prompt
+
+
+def evaluate_labels(services: Services, without: tuple[str, ...] = ()) -> Iterator[EvaluatedPrompt]:
+    """Rank the library for each labelled prompt, with the memory of all other tasks.
+
+    What was reported of the same task is left out meanwhile: with it, what was taught would be
+    measured. Links that were learned from use stay. Raises TransientError if a store does not
+    answer.
+    """
+    labelled = LabelledPrompts(services.outcomes)
+    prompts = merge_by_task(labelled.read())
+    for one in prompts:
+        services.past_tasks.leave_out(labelled.list_same_task(one.task))
+        ranked = rank_task(services, one.query_id, one.task, without)
+        yield evaluate_prompt(ranked, one.task, one.right, one.owner, one.answered)
+    services.past_tasks.leave_out(())

@@ -1,0 +1,1 @@
+"""Routes about how well a library is searched: evaluations and labelled prompts."""

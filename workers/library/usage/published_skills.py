@@ -1,0 +1,100 @@
+"""The published skills that the policy does not withhold, kept in memory as the catalog changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from graph.protocol import Catalog
+from graph.records import CatalogEntry, EntryFilter, SkillState
+from skills.skill_policy import SkillPolicy
+from workers.library.entry_policy import EntryPolicy
+
+_BATCH = 2_000
+
+
+class PublishedSkill(NamedTuple):
+    """What lists of skills show of one. updated: seconds since the epoch."""
+
+    skill_id: str
+    name: str
+    source_id: str
+    tokens: int
+    updated: float
+
+
+class PublishedSkills:
+    """The skills that may be sent, of all readers; thread-safe.
+
+    The whole catalog is read once, and when the policy changes; after that, what its feed names.
+    """
+
+    def __init__(self, get_catalog: Callable[[], Catalog]) -> None:
+        self._get_catalog = get_catalog
+        self._lock = threading.Lock()
+        self._epoch = 0
+        self._policy: SkillPolicy | None = None
+        self._found: dict[str, PublishedSkill] = {}
+        self._ordered: tuple[PublishedSkill, ...] = ()
+
+    def read(self, entry_policy: EntryPolicy) -> Sequence[PublishedSkill]:
+        """Return them in the order of their ids; the sequence is the same one while nothing
+        changes. Raises TransientError if the catalog does not answer."""
+        catalog = self._get_catalog()
+        with self._lock:
+            if entry_policy.policy != self._policy:
+                self._read_all(catalog, entry_policy)
+            else:
+                self._read_changes(catalog, entry_policy)
+            return self._ordered
+
+    def check(
+        self, skills: Iterable[PublishedSkill], entry_policy: EntryPolicy
+    ) -> list[PublishedSkill]:
+        """Return those of a page that may be sent now: levels and judgements of a skill may change
+        without the feed naming it."""
+        page = list(skills)
+        entries = self._get_catalog().get_entries([one.skill_id for one in page]) if page else []
+        allowed = _select(entries, entry_policy)
+        return [allowed[one.skill_id] for one in page if one.skill_id in allowed]
+
+    def _read_all(self, catalog: Catalog, entry_policy: EntryPolicy) -> None:
+        epoch, found, after = catalog.get_epoch(), dict[str, PublishedSkill](), ""
+        selection = EntryFilter(state=SkillState.PUBLISHED)
+        while batch := catalog.list_entries(selection, after, _BATCH):
+            found |= _select(batch, entry_policy)
+            after = batch[-1].skill_id
+        self._policy = entry_policy.policy
+        self._keep(epoch, found)
+
+    def _read_changes(self, catalog: Catalog, entry_policy: EntryPolicy) -> None:
+        if catalog.get_epoch() == self._epoch:
+            return
+        changes = catalog.get_changes_since(self._epoch)
+        changed = list(changes.pointers)
+        if not changed:
+            self._epoch = changes.epoch
+            return
+        found = {name: one for name, one in self._found.items() if name not in changes.pointers}
+        for start in range(0, len(changed), _BATCH):
+            entries = catalog.get_entries(changed[start : start + _BATCH])
+            found |= _select(entries, entry_policy)
+        self._keep(changes.epoch, found)
+
+    def _keep(self, epoch: int, found: dict[str, PublishedSkill]) -> None:
+        self._epoch, self._found = epoch, found
+        self._ordered = tuple(found[name] for name in sorted(found))
+
+
+def _select(
+    entries: Iterable[CatalogEntry], entry_policy: EntryPolicy
+) -> dict[str, PublishedSkill]:
+    """The entries that may be sent, by skill."""
+    published = [one for one in entries if one.state is SkillState.PUBLISHED]
+    standings = entry_policy.judge(published)
+    return {
+        one.skill_id: PublishedSkill(one.skill_id, one.name, one.source_id, one.tokens, one.updated)
+        for one in published
+        if standings[one.skill_id].violation is None
+    }
