@@ -25,6 +25,7 @@ from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
+from workers.http.routes.graph import graph_routes
 from workers.http.routes.health import health_routes
 from workers.http.routes.library.search import library_routes
 from workers.http.routes.links import link_routes
@@ -131,6 +132,7 @@ def create_api(
         outcome_routes,
         library_routes,
         revision_routes,
+        graph_routes,
         pin_routes,
         skill_routes,
         upload_routes,
