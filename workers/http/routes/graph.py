@@ -105,14 +105,16 @@ class WalkSkill(GraphSkill):
 class QueryWalk(BaseModel):
     """The diffusion of a query: its mass at first and after each of so many `moves` along links.
 
-    elsewhere: the share at skills that are not shown, at first and after each move. changed: skills
-    that changed since the query, or whose links did; the walk is over the links as they are now.
-    links, cut: as of a neighbourhood.
+    restart: the share of what comes to a skill that stays there; the rest goes on. elsewhere: the
+    share at skills that are not shown, at first and after each move. changed: skills that changed
+    since the query, or whose links did; the walk is over the links as they are now. links, cut: as
+    of a neighbourhood.
     """
 
     model_config = ConfigDict(frozen=True)
 
     moves: int
+    restart: float
     skills: list[WalkSkill]
     links: list[GraphLink]
     cut: list[str]

@@ -90,6 +90,7 @@ class GraphReader:
             "links": [link_data(link) for link in found.links],
             "cut": (cuts if len(ordered) > limit else []) + _name_link_cuts(found),
             "moves": len(steps) - 1,
+            "restart": settings.restart,
             "elsewhere": [
                 round(max(0.0, 1.0 - sum(one.get(name, 0.0) for name in shown)), _DIGITS)
                 for one in mass
