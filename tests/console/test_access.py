@@ -18,7 +18,14 @@ from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_topics
 
 FIRST_PAGE_BYTES = 40_000
-VIEWS = ("/console/ask", "/console/library", "/console/use", "/console/work", "/console/sources")
+VIEWS = (
+    "/console/ask",
+    "/console/library",
+    "/console/graph",
+    "/console/use",
+    "/console/work",
+    "/console/sources",
+)
 
 
 class Visitor:

@@ -10,7 +10,14 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.console.conftest import TASK, WIDTHS, Served, Trouble, find_overflow, find_violations
 
-VIEWS = ("/console/ask", "/console/library", "/console/use", "/console/work", "/console/sources")
+VIEWS = (
+    "/console/ask",
+    "/console/library",
+    "/console/graph",
+    "/console/use",
+    "/console/work",
+    "/console/sources",
+)
 PAGES = (
     "/console/ask",
     "/console/library",
@@ -24,6 +31,9 @@ PAGES = (
     "/console/skills/hostile:hostile-0?tab=revisions",
     "/console/skills/crafts:kiln-firing?tab=history",
     "/console/skills/crafts:broken",
+    "/console/graph",
+    "/console/graph?skill=crafts:kiln-firing",
+    "/console/graph?skill=hostile:hostile-0&depth=2",
     "/console/use",
     "/console/use?tab=unanswered",
     "/console/use?tab=unused",
