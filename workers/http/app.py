@@ -25,8 +25,8 @@ from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
-from workers.http.routes.graph import graph_routes
 from workers.http.routes.health import health_routes
+from workers.http.routes.library.graph import graph_routes
 from workers.http.routes.library.search import library_routes
 from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes

@@ -15,7 +15,7 @@ from workers.backend.store_backend import StoreBackend
 from workers.console.graph_picture import draw_graph
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.routes.graph import (
+from workers.http.routes.library.graph import (
     MAX_DEPTH,
     NeighbourhoodQuery,
     describe_query_neighbourhood,
