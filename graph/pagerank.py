@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from config.settings import DiffusionSettings
 from graph.records import Adjacency, LinkType
 
 ReadAdjacency = Callable[[Sequence[str]], Mapping[str, Adjacency]]
+Vector = npt.NDArray[np.float64]
 DirectionWeights = Mapping[tuple[LinkType, bool], float]
 """By (type, forward), the share of a row's mass before it is normalised."""
 
@@ -45,6 +47,17 @@ class DiffusionResult:
     residual_bound: float
     hops: int
     nodes_read: int
+
+
+class DiffusionStep(NamedTuple):
+    """Where the mass is after some moves along links; shares of 1 by skill, 0 is left out.
+
+    settled: lower bounds of the scores so far. moving: what goes on over links from there, or waits
+    because the links are not read. What both lack of 1 was lost where rows were cut.
+    """
+
+    settled: Mapping[str, float]
+    moving: Mapping[str, float]
 
 
 class TransitionRow(NamedTuple):
@@ -93,16 +106,20 @@ def transition_row(row: Adjacency, weights: DirectionWeights) -> TransitionRow:
 
 
 def personalised_pagerank(
-    seeds: Mapping[str, float], read_rows: ReadAdjacency, settings: DiffusionSettings
+    seeds: Mapping[str, float],
+    read_rows: ReadAdjacency,
+    settings: DiffusionSettings,
+    on_step: Callable[[DiffusionStep], None] | None = None,
 ) -> DiffusionResult:
     """Forward push from the seeds, reading rows hop by hop where most mass waits.
 
     seeds: skill_id -> weight; those above 0 count, in proportion. read_rows gives the rows of
     the skills asked for, perhaps cut; one that it leaves out is taken to have no links. It is
     called once a hop, at most max_hops times and for at most max_nodes skills in all. What was
-    cut or never read stays in the residual, which bounds the error.
+    cut or never read stays in the residual, which bounds the error. on_step: called with where the
+    mass is at first, and after each move.
     """
-    push = _ForwardPush(normalise_seeds(seeds), settings)
+    push = _ForwardPush(normalise_seeds(seeds), settings, on_step)
     weights = direction_weights(settings)
     hops = 0
     while hops < settings.max_hops and push.residual() > settings.tolerance:
@@ -132,8 +149,14 @@ class _ForwardPush:
     in the end: sending it back to the seeds only multiplies every score by the same number.
     """
 
-    def __init__(self, seeds: Mapping[str, float], settings: DiffusionSettings) -> None:
+    def __init__(
+        self,
+        seeds: Mapping[str, float],
+        settings: DiffusionSettings,
+        on_step: Callable[[DiffusionStep], None] | None,
+    ) -> None:
         self._settings = settings
+        self._on_step = on_step
         self._index = {skill_id: place for place, skill_id in enumerate(seeds)}
         self._ids = list(seeds)
         self._seed_mass = np.array(list(seeds.values()), dtype=np.float64)
@@ -145,6 +168,14 @@ class _ForwardPush:
         self._shares: list[float] = []
         self._leaks: dict[int, float] = {}
         self._leaked = 0.0
+        self._report_step()
+
+    def _report_step(self) -> None:
+        if self._on_step is not None:
+            held, residual = self._weigh()
+            whole = float(held.sum()) + residual
+            moving = (1.0 - self._settings.restart) * self._waiting
+            self._on_step(DiffusionStep(self._by_skill(held, whole), self._by_skill(moving, whole)))
 
     def residual(self) -> float:
         """Mass that has not been pushed: waiting anywhere, or lost where a row was cut."""
@@ -205,19 +236,26 @@ class _ForwardPush:
             arriving = np.bincount(targets, shares * moving[sources], minlength=size)
             self._arrived += arriving
             self._waiting = self._waiting - moving + arriving
+            self._report_step()
 
     def result(self, hops: int) -> DiffusionResult:
-        """Lower bounds of the scores, and what they lack of 1.
+        """Lower bounds of the scores, and what they lack of 1."""
+        held, residual = self._weigh()
+        whole = float(held.sum()) + residual
+        scores = self._by_skill(held, whole)
+        inflow = self._by_skill(self._settings.restart * self._arrived, whole)
+        bound = residual / whole if whole > 0 else 0.0
+        return DiffusionResult(scores, inflow, bound, hops, int(self._read.sum()))
+
+    def _weigh(self) -> tuple[Vector, float]:
+        """What settled at each skill, and the sum of what the scores lack.
 
         Of all mass that a skill ever held, waiting mass included, a restart's share is its score.
         """
         restart = self._settings.restart
         held = restart * (self._seed_mass + self._arrived)
         residual = (1.0 - restart) * float(self._waiting.sum()) + self._leaked
-        whole = float(held.sum()) + residual
-        scores, inflow = (
-            {self._ids[place]: float(mass[place] / whole) for place in np.flatnonzero(mass)}
-            for mass in (held, restart * self._arrived)
-        )
-        bound = residual / whole if whole > 0 else 0.0
-        return DiffusionResult(scores, inflow, bound, hops, int(self._read.sum()))
+        return held, residual
+
+    def _by_skill(self, mass: Vector, whole: float) -> dict[str, float]:
+        return {self._ids[place]: float(mass[place] / whole) for place in np.flatnonzero(mass)}

@@ -40,13 +40,9 @@ def diffuse(
     times its part of the seeds' mass. That is not divided among them, as mass is: a task may need
     them all.
     """
-    hits = ranking.hits
-    if len(hits) <= _FIXED_PLACES or settings.weight == 0:
+    hits, seeds = ranking.hits, weigh_seeds(ranking, settings, in_use)
+    if not seeds:
         return ranking
-    seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
-    if in_use:
-        share = sum(seeds.values()) / len(in_use)
-        seeds |= {name: seeds.get(name, 0.0) + share for name in in_use}
     rows: dict[str, Adjacency] = {}
 
     def read_and_keep(ids: Sequence[str]) -> Mapping[str, Adjacency]:
@@ -73,6 +69,20 @@ def diffuse(
     moved = [_with_bonus(hit, bonuses.get(hit.key.skill_id, _NO_BONUS)) for hit in candidates]
     moved.sort(key=lambda hit: (-hit.score, hit.key))
     return replace(ranking, hits=(*hits[:_FIXED_PLACES], *_restore_named_formats(hits, moved)))
+
+
+def weigh_seeds(
+    ranking: Ranking, settings: DiffusionSettings, in_use: Sequence[str] = ()
+) -> dict[str, float]:
+    """The weights of the skills that mass flows from; none where diffusion would move nothing."""
+    hits = ranking.hits
+    if len(hits) <= _FIXED_PLACES or settings.weight == 0:
+        return {}
+    seeds = {hit.key.skill_id: hit.score**settings.power for hit in hits[: settings.seeds]}
+    if in_use:
+        share = sum(seeds.values()) / len(in_use)
+        seeds |= {name: seeds.get(name, 0.0) + share for name in in_use}
+    return seeds
 
 
 class _Bonus(NamedTuple):

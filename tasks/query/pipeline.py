@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from graph.pagerank import normalise_seeds
 from search.protocol import Filters, Vector
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
@@ -12,12 +13,12 @@ from tasks.policies import Deadline
 from tasks.query.assemble import assemble, assemble_no_hit
 from tasks.query.choose import choose
 from tasks.query.context import QueryContext, StageTimings, check_query
-from tasks.query.diffuse import diffuse
+from tasks.query.diffuse import diffuse, weigh_seeds
 from tasks.query.explanation.explain import explain
 from tasks.query.explanation.explain_skills import explain_skills
 from tasks.query.language_model.show_model_roles import show_model_roles
 from tasks.query.memory.recall import add_reasons, add_remembered, nudge, recall
-from tasks.query.ranking import Ranking, TaskQuery, estimate_probabilities
+from tasks.query.ranking import DiffusionStart, Ranking, TaskQuery, estimate_probabilities
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
@@ -141,15 +142,22 @@ def rank_candidates(context: QueryContext) -> Ranking:
 
 def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
     services, settings = context.services, context.services.settings.diffusion
+    in_use = context.session.in_use[: settings.seeds] if context.request.obstacle else ()
+    # Of before links are read: what changes afterwards is newer.
+    epoch = services.library.epoch
     # Skills that come in over links would bypass the filters of a request.
     linkable = services.library.latest.pointers if context.filters == Filters() else {}
-    return diffuse(
+    diffused = diffuse(
         ranking,
         settings,
         lambda ids: services.graph.get_adjacency(ids, settings.fan_out),
         linkable,
-        context.session.in_use[: settings.seeds] if context.request.obstacle else (),
+        in_use,
     )
+    if not context.request.explain:
+        return diffused
+    seeds = normalise_seeds(weigh_seeds(ranking, settings, in_use))
+    return replace(diffused, diffusion=DiffusionStart(seeds, epoch)) if seeds else diffused
 
 
 def _reaches_floor(context: QueryContext, ranking: Ranking) -> bool:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -118,6 +119,14 @@ class Selection:
     complete: bool
 
 
+class DiffusionStart(NamedTuple):
+    """What diffusion started from. seeds: shares of 1 by skill_id. epoch: of the catalog, before
+    links were read."""
+
+    seeds: Mapping[str, float]
+    epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Ranking:
     """Candidates best first.
@@ -129,7 +138,7 @@ class Ranking:
     cosines: of the task with both vectors of each candidate that has them. refused: candidates that
     stay out since they did not serve in the session, the best ones. remembered: what near past
     tasks say about skills, by skill_id. least_score: the lowest of any candidate with evidence,
-    also of those behind the hits.
+    also of those behind the hits. diffusion: what it started from, only of an explained query.
     """
 
     understanding: Understanding
@@ -146,6 +155,7 @@ class Ranking:
     refused: tuple[str, ...] = ()
     remembered: Mapping[str, SkillEvidence] = field(default_factory=dict)
     least_score: float = 0.0
+    diffusion: DiffusionStart | None = None
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
         """Whether the library is likely enough to have a skill for the task."""

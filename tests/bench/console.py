@@ -48,9 +48,17 @@ async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
             skills = [
                 quote(one.skill_id, safe="/:") for one in entries[:: max(1, len(entries) // 200)]
             ]
+            answer = await _ask(client)
+            query_id = answer.rpartition("/")[2].partition("?")[0]
+            graphs = [f"/console/graph?skill={one}" for one in skills]
             pages = {
                 "ask": ["/console/ask"],
-                "answer": [await _ask(client)],
+                "answer": [answer],
+                "graph": graphs,
+                "graph, 2 links away": [f"{one}&depth=2" for one in graphs],
+                "graph, 200 skills": [f"{one}&depth=3&limit=200" for one in graphs],
+                "graph of an answer": [f"/console/graph?query={query_id}"],
+                "walk of an answer": [f"/console/graph?query={query_id}&show=walk"],
                 "library": ["/console/library"],
                 "library, words": [f"/console/library?q={quote(one)}" for one in WORDS],
                 "library, level 3": ["/console/library?level=3"],

@@ -21,6 +21,7 @@ FIRST_PAGE_BYTES = 40_000
 VIEWS = (
     "/console/ask",
     "/console/library",
+    "/console/graph",
     "/console/use",
     "/console/quality",
     "/console/quality/labels",

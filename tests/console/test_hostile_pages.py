@@ -19,6 +19,7 @@ def list_pages(served: Served) -> Iterator[str]:
     for skill_id in skills:
         for tab in TABS:
             yield f"/console/skills/{quote(skill_id, safe='/:')}?tab={tab}"
+        yield f"/console/graph?{urlencode({'skill': skill_id, 'depth': 2})}"
     revisions = served.skillbus("skills", "history", "hostile:hostile-0", "--json").data
     after, before = (one["seq"] for one in revisions)
     compared = urlencode({"tab": "revisions", "before": before, "after": after})

@@ -15,6 +15,7 @@ from workers.backend.store_backend import StoreBackend
 from workers.console.page_access import render_error
 from workers.console.pages import Pages
 from workers.console.views.ask import ask_views
+from workers.console.views.graph import graph_views
 from workers.console.views.library import library_views
 from workers.console.views.login import login_views
 from workers.console.views.outcomes import outcome_views
@@ -53,6 +54,7 @@ def create_console(
     console.include_router(quality_views(backend, pages, services.quality))
     console.include_router(library_views(backend, pages))
     console.include_router(skill_views(backend, pages))
+    console.include_router(graph_views(backend, pages))
     console.include_router(source_views(backend, pages))
     console.include_router(work_views(backend, pages))
     console.include_router(use_views(pages, services.usage))

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -142,6 +143,7 @@ def format_event_type(name: str) -> str:
     return name.removeprefix("skillbus.").removesuffix(".v1").replace(".", " ")
 
 
+@lru_cache(maxsize=4_096)
 def skill_path(skill_id: str) -> str:
     """Return the path of a skill's page."""
     return f"/console/skills/{quote(skill_id.encode('utf-8', 'surrogatepass'), safe='/:@')}"

@@ -27,6 +27,7 @@ from workers.http.route_services import RouteServices
 from workers.http.routes.dead_letters import dead_letter_routes
 from workers.http.routes.events import event_routes
 from workers.http.routes.health import health_routes
+from workers.http.routes.library.graph import graph_routes
 from workers.http.routes.library.search import library_routes
 from workers.http.routes.links import link_routes
 from workers.http.routes.outcomes import outcome_routes
@@ -135,6 +136,7 @@ def create_api(
         outcome_routes,
         library_routes,
         revision_routes,
+        graph_routes,
         pin_routes,
         skill_routes,
         upload_routes,

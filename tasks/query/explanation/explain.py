@@ -18,8 +18,10 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
     probability, least_probability: that the library has a skill for the task, and the least for
     which a bundle holds skills. candidates: the best ones with a verdict, their probabilities and
     the parts of their scores, which add up to `score`, and what past tasks say about them
-    (`memory`). withheld: skills that the policy keeps back, which are not candidates.
-    language_model: by stage, what the model answered and what it took; only where a stage asked it.
+    (`memory`). withheld: skills that the policy keeps back, which are not candidates. diffusion:
+    the skills that mass flowed from, with their shares, and the epoch of the links; only where it
+    ran. language_model: by stage, what the model answered and what it took; only where a stage
+    asked it.
     """
     ranking, settings = chosen.ranking, context.services.settings.choice
     memory = explain_memory(context, ranking, ranking.hits[:_MAX_CANDIDATES])
@@ -35,14 +37,19 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
         | ({"memory": memory[hit.key.skill_id]} if hit.key.skill_id in memory else {})
         for hit, verdict in zip(ranking.hits, verdicts, strict=False)
     ]
-    model = {"language_model": context.model_calls.reports} if context.model_calls.reports else {}
+    known: dict[str, Any] = {}
+    if (start := ranking.diffusion) is not None:
+        seeds = {name: round(share, 6) for name, share in start.seeds.items()}
+        known["diffusion"] = {"seeds": seeds, "epoch": start.epoch}
+    if context.model_calls.reports:
+        known["language_model"] = context.model_calls.reports
     return {
         "probability": None if ranking.probability is None else round(ranking.probability, 4),
         "least_probability": settings.least_probability,
         "stages": bundle.timings_ms,
         "candidates": rows,
         "withheld": [one.model_dump() for one in bundle.withheld.skills],
-    } | model
+    } | known
 
 
 def list_verdicts(

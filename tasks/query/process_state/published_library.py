@@ -117,6 +117,11 @@ class PublishedLibrary:
         """The snapshot that was read last, without a round trip."""
         return self._snapshot
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the catalog up to which this library follows it."""
+        return self._epoch
+
     def restricted_to(self, sources: frozenset[str]) -> PublishedLibrary:
         """The library of these sources alone, as if there were no others: its own pointers and
         statistics, which are counted when it is first read, and kept for the sets used last."""

@@ -45,7 +45,7 @@ ASKED = [
     QueryAsked(task="Plan the glaze and seal it", explain=True, budget=400),
 ]
 
-VARYING = {"query_id", "seq", "timings_ms", "stages", "revision"}
+VARYING = {"query_id", "seq", "epoch", "timings_ms", "stages", "revision"}
 
 
 def write_public(root: Path) -> Path:

@@ -22,6 +22,7 @@ class FixedLibrary:
 
     def __init__(self, pointers: Mapping[str, int]) -> None:
         self.latest = LibrarySnapshot(Pointers(pointers), LibraryStatistics())
+        self.epoch = 0
 
     def refresh(self) -> LibrarySnapshot:
         """The same as ever."""

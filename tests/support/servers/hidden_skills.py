@@ -445,6 +445,8 @@ def walk_console(walked: Walked, query_id: str) -> None:
         for path in (
             *CONSOLE_PAGES,
             f"/console/ask/{query_id}",
+            f"/console/graph?query={query_id}",
+            f"/console/graph?skill={quote(KILN)}&depth=3&limit=200",
             *(f"/console/skills/{quote(KILN)}?tab={tab}" for tab in tabs),
         ):
             answer = client.get(path)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from config.settings import DiffusionSettings
 from graph.pagerank import (
+    DiffusionStep,
     TransitionRow,
     direction_weights,
     personalised_pagerank,
@@ -193,3 +194,27 @@ def test_no_seeds_no_scores() -> None:
 def test_settings_are_checked(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         DiffusionSettings.model_validate(wrong)
+
+
+def test_its_steps_lead_from_the_seeds_to_the_scores() -> None:
+    edges = [
+        ("s0", "s1", LinkType.SEMANTIC, 0.5),
+        ("s1", "s2", LinkType.DEPENDENCY, 1.0),
+        ("s2", "s3", LinkType.WORKFLOW, 0.7),
+    ]
+    steps: list[DiffusionStep] = []
+    seeds = {"s0": 3.0, "s2": 1.0}
+    found = personalised_pagerank(seeds, reader(rows_of(edges), []), DEFAULTS, steps.append)
+    assert found == personalised_pagerank(seeds, reader(rows_of(edges), []), DEFAULTS)
+    first, last = steps[0], steps[-1]
+    assert add(first) == pytest.approx({"s0": 0.75, "s2": 0.25})
+    assert last.settled == pytest.approx(found.scores)
+    for step in steps:
+        assert sum(add(step).values()) == pytest.approx(1.0)
+    waiting = [sum(step.moving.values()) for step in steps]
+    assert waiting == sorted(waiting, reverse=True)
+
+
+def add(step: DiffusionStep) -> dict[str, float]:
+    names = {*step.settled, *step.moving}
+    return {name: step.settled.get(name, 0.0) + step.moving.get(name, 0.0) for name in names}

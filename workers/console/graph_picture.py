@@ -1,0 +1,223 @@
+"""The picture of a part of the graph: skills on rings around the start, each label on a line of its
+own, and links as lines between them. Computed on the server, so that it needs no script."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from graph.records import LinkType, place_of
+from workers.console.text_display import show_value
+
+_LABEL_CHARACTERS = 24
+_LABEL_WIDTH = 190
+_LINE_HEIGHT = 19
+_RING_GAP = 210
+_START_RADIUS = 80
+_MARGIN = 34
+_BEND = 26.0
+
+
+@dataclass(frozen=True, slots=True)
+class PictureSkill:
+    """A skill of the picture. number: its place in the data. label_x, anchor: of its label."""
+
+    number: int
+    x: float
+    y: float
+    label: str
+    label_x: float
+    label_y: float
+    anchor: str
+    links: int
+
+
+@dataclass(frozen=True, slots=True)
+class PictureLink:
+    """A link of the picture. number: its place in the data. ends: numbers of its skills."""
+
+    number: int
+    type: str
+    ends: tuple[int, int]
+    path: str
+    width: float
+    is_directed: bool
+
+
+class Picture(NamedTuple):
+    """What is drawn, within a box around the origin."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    skills: list[PictureSkill]
+    links: list[PictureLink]
+
+
+class _Place(NamedTuple):
+    x: float
+    y: float
+
+
+def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]) -> Picture:
+    """Return the picture of skills and links as `describe_neighbourhood` returns them.
+
+    Skills of distance 0 are in the middle, and each ring holds those that are one link further out,
+    near the skills that they are linked with.
+    """
+    weights = _weigh_pairs(skills, links)
+    rings = _order_rings(skills, weights)
+    places, width, height = _place_rings(rings)
+    drawn = [
+        _draw_skill(number, skill, places[number], len(weights[number]), is_only=len(rings[0]) == 1)
+        for number, skill in enumerate(skills)
+    ]
+    return Picture(
+        -width / 2, -height / 2, width, height, drawn, _draw_links(skills, links, places)
+    )
+
+
+def _weigh_pairs(
+    skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]
+) -> list[dict[int, float]]:
+    """By skill, the weight of all links with each other skill; skills by number."""
+    numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
+    weights: list[dict[int, float]] = [{} for _ in skills]
+    for link in links:
+        source, target = numbers[link["source"]], numbers[link["target"]]
+        for one, other in ((source, target), (target, source)):
+            weights[one][other] = weights[one].get(other, 0.0) + link["weight"]
+    return weights
+
+
+def _order_rings(
+    skills: Sequence[Mapping[str, Any]], weights: Sequence[Mapping[int, float]]
+) -> list[list[int]]:
+    """The skills of each ring, clockwise from the top; those that no link leads to come last."""
+    starts = [number for number, skill in enumerate(skills) if skill["distance"] == 0]
+    rings, turns = [starts], _spread(starts)
+    met = set(starts)
+    while ring := {other for one in rings[-1] for other in weights[one]} - met:
+        ordered = (
+            _chain(ring, weights, starts[0])
+            if len(rings) == 1 and len(starts) == 1
+            else sorted(ring, key=lambda one: (_aim(weights[one], turns), one))
+        )
+        rings.append(ordered)
+        turns |= _spread(ordered)
+        met |= ring
+    if left := [number for number in range(len(skills)) if number not in met]:
+        rings.append(left)
+    return rings
+
+
+def _spread(ring: Sequence[int]) -> dict[int, float]:
+    """The place of each skill on its ring, from 0 to 1."""
+    return {number: (place + 0.5) / len(ring) for place, number in enumerate(ring)}
+
+
+def _aim(weights: Mapping[int, float], turns: Mapping[int, float]) -> float:
+    """The place of the skill further in that one is linked with most."""
+    inner = [other for other in weights if other in turns]
+    return turns[max(inner, key=lambda other: weights[other])]
+
+
+def _chain(ring: set[int], weights: Sequence[Mapping[int, float]], start: int) -> list[int]:
+    """A ring on which linked skills are beside each other: after each the one that it is linked
+    with most, else the one that is linked most with the start."""
+    left = set(ring)
+    ordered: list[int] = []
+    while left:
+        last = ordered[-1] if ordered else start
+        near = left & weights[last].keys() or left
+        chosen = max(near, key=lambda one: (weights[last].get(one, weights[one][start]), -one))
+        ordered.append(chosen)
+        left.remove(chosen)
+    return ordered
+
+
+def _place_rings(rings: Sequence[Sequence[int]]) -> tuple[dict[int, _Place], float, float]:
+    """The place of each skill, and width and height of all. On each half of a ring, skills are
+    equally far apart from top to bottom, so that each label has a line."""
+    places: dict[int, _Place] = {}
+    across = down = 0.0
+    for number, ring in enumerate(rings):
+        if number == 0 and len(ring) == 1:
+            places[ring[0]] = _Place(0.0, 0.0)
+            continue
+        right = ring[: math.ceil(len(ring) / 2)]
+        across = _START_RADIUS if number == 0 else max(across + _RING_GAP, _RING_GAP * 1.2)
+        down = max(down + 2 * _LINE_HEIGHT, _LINE_HEIGHT * (len(right) + 1) / 2, 60.0)
+        for half, sign in ((right, 1), (ring[len(right) :][::-1], -1)):
+            for row, one in enumerate(half):
+                y = down * ((2 * row + 1) / len(half) - 1)
+                places[one] = _Place(sign * across * math.sqrt(1 - (y / down) ** 2), y)
+    return places, 2 * (across + _LABEL_WIDTH), 2 * (down + _MARGIN)
+
+
+def _draw_skill(
+    number: int, skill: Mapping[str, Any], place: _Place, links: int, *, is_only: bool
+) -> PictureSkill:
+    is_middle = is_only and skill["distance"] == 0
+    sign = 1 if place.x >= 0 else -1
+    return PictureSkill(
+        number,
+        round(place.x, 1),
+        round(place.y, 1),
+        _shorten(skill["name"] or skill["skill_id"].partition(":")[2]),
+        round(place.x, 1) if is_middle else round(place.x + sign * 13, 1),
+        round(place.y - 19, 1) if is_middle else round(place.y + 4, 1),
+        "middle" if is_middle else ("start" if sign > 0 else "end"),
+        links,
+    )
+
+
+def _shorten(name: str) -> str:
+    shown = str(show_value(name[:200]))
+    return shown if len(shown) <= _LABEL_CHARACTERS else f"{shown[: _LABEL_CHARACTERS - 1]}…"
+
+
+def _draw_links(
+    skills: Sequence[Mapping[str, Any]],
+    links: Sequence[Mapping[str, Any]],
+    places: Mapping[int, _Place],
+) -> list[PictureLink]:
+    """Links as lines; several between the same two skills are beside each other. Those of a type
+    without direction are one line both ways, that of the heaviest."""
+    numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
+    drawn: defaultdict[frozenset[int], int] = defaultdict(int)
+    found, met = [], set()
+    for number, link in enumerate(links):
+        place = place_of(link["source"], link["target"], LinkType(link["type"]))
+        if place in met:
+            continue
+        met.add(place)
+        source, target = numbers[link["source"]], numbers[link["target"]]
+        pair = frozenset((source, target))
+        nth, drawn[pair] = drawn[pair], drawn[pair] + 1
+        bend = _BEND * ((nth + 1) // 2) * (1 if nth % 2 else -1) * (1 if source < target else -1)
+        found.append(
+            PictureLink(
+                number,
+                link["type"],
+                (source, target),
+                _curve(places[source], places[target], bend),
+                round(0.8 + 3.4 * link["weight"], 2),
+                place.type.is_directed,
+            )
+        )
+    return found
+
+
+def _curve(start: _Place, end: _Place, bend: float) -> str:
+    """The path from start to end, in two halves: the mark of its direction is in the middle."""
+    across, down = end.x - start.x, end.y - start.y
+    length = math.hypot(across, down) or 1.0
+    middle = _Place(
+        (start.x + end.x) / 2 - bend * down / length, (start.y + end.y) / 2 + bend * across / length
+    )
+    return f"M{start.x:.0f} {start.y:.0f}L{middle.x:.0f} {middle.y:.0f}L{end.x:.0f} {end.y:.0f}"

@@ -1,0 +1,107 @@
+"""Graph: the neighbourhood of a skill or an answer, and the walk of an answer move by move."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from config.errors import UsageError
+from graph.neighbourhood import MAX_SKILLS
+from graph.records import LinkType
+from workers.backend.store_backend import StoreBackend
+from workers.console.graph_picture import draw_graph
+from workers.console.pages import PREFIX, Pages, build_url
+from workers.http.authentication import Caller, CurrentCaller
+from workers.http.routes.library.graph import (
+    MAX_DEPTH,
+    NeighbourhoodQuery,
+    describe_query_neighbourhood,
+    describe_query_walk,
+    describe_skill_neighbourhood,
+)
+
+PATH = f"{PREFIX}/graph"
+LIMITS = (30, 60, 120, MAX_SKILLS)
+
+_LEAST_RADIUS = 3.0
+_ALL_MASS_RADIUS = 34.0
+
+
+class GraphPageQuery(BaseModel):
+    """What is shown: the neighbourhood of a skill; or of the answer to a query, or its walk, after
+    so many moves."""
+
+    model_config = ConfigDict(frozen=True)
+
+    skill: str = ""
+    query: str = ""
+    show: str = ""
+    move: Annotated[int, Query(ge=0, le=10_000)] = 0
+    depth: Annotated[int, Query(ge=1, le=MAX_DEPTH)] = 1
+    type: list[LinkType] = []
+    limit: Annotated[int, Query(ge=1, le=MAX_SKILLS)] = 60
+
+    def url(self, **changes: object) -> str:
+        """Return the URL of the page with changes; values that are as by default are left out."""
+        chosen = self.model_dump(mode="json", exclude_defaults=True) | changes
+        return build_url(PATH, chosen)
+
+    def to_neighbourhood_query(self) -> NeighbourhoodQuery:
+        """Return the query of the HTTP API."""
+        return NeighbourhoodQuery(depth=self.depth, type=self.type, limit=self.limit)
+
+
+def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
+    """Return the routes of the graph."""
+    router = APIRouter()
+
+    @router.get("/graph")
+    def show_graph(
+        request: Request, caller: CurrentCaller, query: Annotated[GraphPageQuery, Query()]
+    ) -> Response:
+        if not (query.skill or query.query):
+            return pages.render(request, "graph/start.html", section="Graph")
+        is_walk = query.show == "walk"
+        found = _describe(backend, caller, query, is_walk=is_walk)
+        move = min(query.move, found["moves"]) if is_walk else 0
+        return pages.render(
+            request,
+            "graph/walk.html" if is_walk else "graph/neighbourhood.html",
+            section="Graph",
+            query=query,
+            found=found,
+            names={one["skill_id"]: one["name"] for one in found["skills"]},
+            picture=draw_graph(found["skills"], found["links"]),
+            types=[kind.value for kind in LinkType],
+            limits=LIMITS,
+            depths=range(1, MAX_DEPTH + 1),
+            move=move,
+            radius=_get_radius,
+            graph_url=lambda skill_id: build_url(PATH, {"skill": skill_id}),
+        )
+
+    return router
+
+
+def _describe(
+    backend: StoreBackend, caller: Caller, query: GraphPageQuery, *, is_walk: bool
+) -> dict[str, Any]:
+    """What the page shows, as the HTTP API has it."""
+    if query.skill and query.query:
+        raise UsageError("give `skill` or `query`, not both")
+    if query.skill:
+        asked = query.to_neighbourhood_query()
+        return describe_skill_neighbourhood(backend, caller, query.skill, asked)
+    if is_walk:
+        return describe_query_walk(backend, caller, query.query, query.limit)
+    return describe_query_neighbourhood(
+        backend, caller, query.query, query.to_neighbourhood_query()
+    )
+
+
+def _get_radius(mass: float) -> float:
+    """The radius of a circle whose area grows with mass."""
+    return round(_LEAST_RADIUS + _ALL_MASS_RADIUS * math.sqrt(mass), 1)

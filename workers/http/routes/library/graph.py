@@ -1,0 +1,209 @@
+"""The graph of links: the neighbourhood of a skill or of an answer, and the walk of an answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from config.errors import TransientError, UsageError
+from graph.neighbourhood import MAX_SKILLS
+from graph.records import LinkType, SkillState
+from graph.visible_graph import restrict_graph
+from skills.access import Reader
+from workers.backend.store_backend import StoreBackend
+from workers.http.authentication import Caller, CurrentCaller
+from workers.http.jobs import get_visible_job
+from workers.http.routes.queries import QueryId
+from workers.http.routes.skills import respond_with_skill
+from workers.http.tokens import TokenScope
+from workers.library.graph.skill_graph import GraphReader
+from workers.library.skill_reader import require_entry
+
+MAX_DEPTH = 3
+
+
+class NeighbourhoodQuery(BaseModel):
+    """How far to follow which links. Other parameters are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    depth: int = Field(1, ge=1, le=MAX_DEPTH, description="links between a skill and the start")
+    type: list[LinkType] = Field(
+        [], description="types of links, all without; may be given more than once"
+    )
+    limit: int = Field(60, ge=1, le=MAX_SKILLS, description="skills at most, the start included")
+
+
+class WalkQuery(BaseModel):
+    """How many skills to show. Other parameters are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: int = Field(60, ge=1, le=MAX_SKILLS, description="skills at most, with the most mass")
+
+
+class GraphSkill(BaseModel):
+    """A skill of a graph.
+
+    distance: links between it and the nearest start, which has 0; of a walk, 0 for seeds and null
+    for others. withheld: why the policy excludes it from bundles, for admins.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    skill_id: str
+    name: str
+    description: str
+    state: SkillState
+    withheld: str | None
+    distance: int | None
+
+
+class GraphLink(BaseModel):
+    """A link between two skills. confidence: that it is right. owner: whose text it comes from."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    target: str
+    type: LinkType
+    weight: float
+    confidence: float
+    evidence: str
+    owner: str
+
+
+class SkillGraphPart(BaseModel):
+    """Skills, nearest first, and the links among them, heaviest first.
+
+    cut: what is left out and by which rule, in words; empty if nothing is.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    skills: list[GraphSkill]
+    links: list[GraphLink]
+    cut: list[str]
+
+
+class WalkSkill(GraphSkill):
+    """A skill that mass reached.
+
+    seed: the share of the mass that starts here. mass: the share that is here at first and after
+    each move. arrived: the share that came over links and stays, which counts in the ranking.
+    added: what diffusion added to its score, null if it is not among the explained candidates.
+    """
+
+    seed: float
+    mass: list[float]
+    arrived: float
+    added: float | None
+
+
+class QueryWalk(BaseModel):
+    """The diffusion of a query: its mass at first and after each of so many `moves` along links.
+
+    restart: the share of what comes to a skill that stays there; the rest goes on. elsewhere: the
+    share at skills that are not shown, at first and after each move. changed: skills that changed
+    since the query, or whose links did; the walk is over the links as they are now. links, cut: as
+    of a neighbourhood.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    moves: int
+    restart: float
+    skills: list[WalkSkill]
+    links: list[GraphLink]
+    cut: list[str]
+    elsewhere: list[float]
+    changed: list[str]
+
+
+def graph_routes(backend: StoreBackend) -> APIRouter:
+    """Return the routes of the graph; they come before that of a skill, whose id may hold slashes.
+
+    A skill whose own path ends with `/neighbourhood` is answered as a skill.
+    """
+    router = APIRouter(tags=["graph"])
+
+    @router.get("/v1/skills/{skill_id:path}/neighbourhood", response_model=SkillGraphPart)
+    def get_skill_neighbourhood(
+        skill_id: str, caller: CurrentCaller, query: Annotated[NeighbourhoodQuery, Query()]
+    ) -> Any:
+        """Show the skills that links lead to from a skill, and the links among them."""
+        whole = f"{skill_id}/neighbourhood"
+        if backend.graph_for(caller.reader).get_entries([whole]):
+            return respond_with_skill(backend, whole, caller)
+        return describe_skill_neighbourhood(backend, caller, skill_id, query)
+
+    @router.get("/v1/queries/{query_id}/neighbourhood", response_model=SkillGraphPart)
+    def get_query_neighbourhood(
+        query_id: QueryId, caller: CurrentCaller, query: Annotated[NeighbourhoodQuery, Query()]
+    ) -> dict[str, Any]:
+        """Show the skills of an answer, those that links lead to from them, and the links among
+        them."""
+        return describe_query_neighbourhood(backend, caller, query_id, query)
+
+    @router.get("/v1/queries/{query_id}/walk", response_model=QueryWalk)
+    def get_query_walk(
+        query_id: QueryId, caller: CurrentCaller, query: Annotated[WalkQuery, Query()]
+    ) -> dict[str, Any]:
+        """Show how mass moves along links from the best candidates of a query that was asked with
+        `explain`: the personalised PageRank of its stage `diffusion`, move by move."""
+        return describe_query_walk(backend, caller, query_id, query.limit)
+
+    return router
+
+
+def describe_skill_neighbourhood(
+    backend: StoreBackend, caller: Caller, skill_id: str, query: NeighbourhoodQuery
+) -> dict[str, Any]:
+    """Return the neighbourhood of a skill; raises NotFoundError if there is none.
+
+    One that is withheld from the caller has no links.
+    """
+    require_entry(backend.graph_for(caller.reader), skill_id)
+    reader = _open_reader(backend, caller, caller.reader)
+    found = reader.describe_neighbourhood([skill_id], _list_types(query), query.depth, query.limit)
+    return found if found["skills"] else found | {"skills": [reader.describe_skill(skill_id)]}
+
+
+def describe_query_neighbourhood(
+    backend: StoreBackend, caller: Caller, query_id: str, query: NeighbourhoodQuery
+) -> dict[str, Any]:
+    """Return the neighbourhood of an answer; raises NotFoundError, UsageError, TransientError."""
+    job = get_visible_job(backend, caller, query_id, "query")
+    if job.state == "accepted":
+        raise TransientError(f"query {query_id} is not answered yet; try again in a moment")
+    if job.outcome is None:
+        raise UsageError(f"query {query_id} has no answer: it is {job.state}")
+    starts = [one["skill_id"] for one in job.outcome["skills"]]
+    reader = _open_reader(backend, caller, job.event.reader)
+    return reader.describe_neighbourhood(starts, _list_types(query), query.depth, query.limit)
+
+
+def describe_query_walk(
+    backend: StoreBackend, caller: Caller, query_id: str, limit: int
+) -> dict[str, Any]:
+    """Return the walk of an answer; raises NotFoundError, UsageError, TransientError."""
+    job = get_visible_job(backend, caller, query_id, "query")
+    reader = _open_reader(backend, caller, job.event.reader)
+    return reader.describe_walk(job, backend.settings.diffusion, limit)
+
+
+def _open_reader(backend: StoreBackend, caller: Caller, asker: Reader) -> GraphReader:
+    """The graph as both the caller and who asked may see it: a query met nothing else."""
+    default_groups = backend.settings.access.default_groups
+    graph = restrict_graph(backend.graph_for(caller.reader), asker, default_groups)
+    return GraphReader(
+        graph,
+        backend.skills.for_reader(caller.reader).get_policy(),
+        include_withheld=caller.scope >= TokenScope.ADMIN,
+    )
+
+
+def _list_types(query: NeighbourhoodQuery) -> tuple[LinkType, ...]:
+    return tuple(query.type) or tuple(LinkType)
