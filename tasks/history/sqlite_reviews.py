@@ -52,9 +52,7 @@ class SqliteReviewStore(ReviewStore):
         statement = _ADD if only_new else _PUT
         with self._file.transaction(durable=True) as connection:
             written = [
-                one.kind
-                for one in records
-                if connection.execute(statement, _to_row(one)).rowcount
+                one.kind for one in records if connection.execute(statement, _to_row(one)).rowcount
             ]
             _raise_version(connection, written)
 

@@ -18,7 +18,10 @@ from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_topics
 
 FIRST_PAGE_BYTES = 40_000
-VIEWS = ("/console/ask", "/console/library", "/console/use", "/console/work", "/console/sources")
+VIEWS = (
+    *("/console/ask", "/console/library", "/console/review", "/console/use", "/console/work"),
+    "/console/sources",
+)
 
 
 class Visitor:
@@ -188,6 +191,10 @@ class TestForms:
             ("read", "sources/refresh", {"source_id": "crafts"}),
             ("write", "links/dismiss", {"source": "a:b", "target": "a:c", "type": "conflict"}),
             ("write", "links/restore", {"source": "a:b", "target": "a:c", "type": "conflict"}),
+            ("write", "waivers/add", {"skill_id": "a:b", "rule": "x", "reason": "x"}),
+            ("write", "waivers/remove", {"skill_id": "a:b", "rule": "x"}),
+            ("write", "review/decide", {"skill_id": "a:b", "decision": "release"}),
+            ("write", "review/reopen", {"skill_id": "a:b"}),
             ("write", "letters/retry", {"letter_id": "x"}),
             ("write", "letters/discard", {"letter_id": "x"}),
         ],

@@ -10,7 +10,10 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.console.conftest import TASK, WIDTHS, Served, Trouble, find_overflow, find_violations
 
-VIEWS = ("/console/ask", "/console/library", "/console/use", "/console/work", "/console/sources")
+VIEWS = (
+    *("/console/ask", "/console/library", "/console/review", "/console/use", "/console/work"),
+    "/console/sources",
+)
 PAGES = (
     "/console/ask",
     "/console/library",
@@ -24,6 +27,8 @@ PAGES = (
     "/console/skills/hostile:hostile-0?tab=revisions",
     "/console/skills/crafts:kiln-firing?tab=history",
     "/console/skills/crafts:broken",
+    "/console/skills/crafts:kiln-firing?tab=use",
+    "/console/review",
     "/console/use",
     "/console/use?tab=unanswered",
     "/console/use?tab=unused",

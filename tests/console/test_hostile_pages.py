@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 from tests.console.conftest import Served, Trouble, find_overflow
 from tests.support.samples.hostile_pages import ATTACKS
 
-TABS = ("text", "record", "findings", "files", "links", "revisions", "history")
+TABS = ("text", "record", "findings", "files", "links", "use", "revisions", "history")
 
 
 def list_pages(served: Served) -> Iterator[str]:
@@ -33,6 +33,7 @@ def list_pages(served: Served) -> Iterator[str]:
     for tab in ("overview", "unanswered", "unused", "copies"):
         yield f"/console/use?tab={tab}"
     yield f"/console/use?{urlencode({'source': ATTACKS[0]})}"
+    yield "/console/review?state=any"
     yield "/console/sources"
     yield "/console/work"
 

@@ -18,6 +18,7 @@ from workers.console.views.ask import ask_views
 from workers.console.views.library import library_views
 from workers.console.views.login import login_views
 from workers.console.views.outcomes import outcome_views
+from workers.console.views.review import review_views
 from workers.console.views.skill import skill_views
 from workers.console.views.sources import source_views
 from workers.console.views.use import use_views
@@ -51,7 +52,8 @@ def create_console(
     console.include_router(ask_views(backend, pages, query_service))
     console.include_router(outcome_views(backend))
     console.include_router(library_views(backend, pages))
-    console.include_router(skill_views(backend, pages))
+    console.include_router(skill_views(backend, pages, usage_service))
+    console.include_router(review_views(backend, pages))
     console.include_router(source_views(backend, pages))
     console.include_router(work_views(backend, pages))
     console.include_router(use_views(pages, usage_service))

@@ -19,6 +19,7 @@ from workers.console.text_display import (
     format_event_type,
     format_iso_time,
     format_time,
+    review_path,
     show_line,
     show_value,
     skill_path,
@@ -163,6 +164,7 @@ def _create_environment(static_files: StaticFiles) -> Environment:
     environment.globals |= {
         "static_url": static_files.get_url,
         "skill_path": skill_path,
+        "review_path": review_path,
         "url": build_url,
         "themes": THEMES,
     }

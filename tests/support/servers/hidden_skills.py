@@ -68,8 +68,8 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "licence": (f"{MARK}-licence",),
 }
 INERT = {
-    "Idempotency-Key", "answer_within_ms", "before", "cursor", "days", "from", "if-none-match",
-    "language", "level", "limit", "offset", "owner", "prefer", "state", "to",
+    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "from",
+    "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule", "state", "to",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 
