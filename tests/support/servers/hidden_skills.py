@@ -69,7 +69,8 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
 }
 INERT = {
     "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "from",
-    "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule", "state", "to",
+    "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule",
+    "state", "to",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 

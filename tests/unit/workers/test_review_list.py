@@ -25,7 +25,7 @@ NAMES = ("a", "b", "c", "d", "e")
 
 @pytest.fixture(scope="module")
 def library() -> Iterator[OneSkill]:
-    """Five withheld skills, of which the first is released and the third confirmed, and an update."""
+    """Five withheld skills, the first released and the third confirmed, and an update."""
     with open_skill(policy={"review": ["lib:kiln"]}) as library:
         library.edit(1)
         for name in NAMES:
