@@ -244,11 +244,11 @@ def test_axe_finds_no_violation(open_page: Open, theme: str, width: int) -> None
 
 def test_the_use_of_a_skill_is_shown(served: Served, open_page: Open) -> None:
     task = "fire the kiln slowly to stoneware heat"
-    query_id = served.skillbus("query", task, "--json").data["query_id"]
+    query_id = served.skillbus.start("query", task, "--format", "json").wait().data["query_id"]
     served.skillbus("outcome", query_id, KILN, "helped")
     page = open_page("admin")
     page.goto(f"/console/skills/{KILN}?tab=use")
     row = page.get_by_role("row", name=re.compile(task))
     expect(row).to_contain_text("helped")
     expect(row).to_contain_text("person")
-    expect(page.get_by_role("heading", name="By day (UTC)")).to_be_visible()
+    expect(page.get_by_role("img", name="Use over time")).to_be_visible()

@@ -19,7 +19,7 @@ from workers.console.findings import group_by_rule
 from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, redirect
 from workers.console.text_display import skill_path
-from workers.console.views.use import RANGES
+from workers.console.views.use import RANGES, plot_days
 from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.idempotency import record_job
 from workers.http.routes.pins import pin_published, take_pin_back
@@ -46,6 +46,7 @@ TABS = {
 }
 
 _MAX_REPORTED = 100
+_USE_COUNTERS = {one: one for one in ("chosen", "sent", "helped", "failed", "rejected")}
 
 _OPTIONAL: dict[str, Any] = dict.fromkeys(("safety", "files", "passages", "dismissed_links"), ())
 """What a skill has only if it is published, and this caller may read it."""
@@ -251,6 +252,7 @@ def _use_tab(
         "days": days,
         "ranges": RANGES,
         "usage": usage.model_dump(),
+        "chart": plot_days(usage.model_dump(), "Use over time", _USE_COUNTERS, "a day"),
         "reported": reported.model_dump(),
     }
 
