@@ -37,7 +37,7 @@ PATH = f"{PREFIX}/review"
 ANY = "any"
 ABOUT = {"findings": "findings", "update": "updates"}
 
-_LIMIT = 50
+_LIMIT = 25
 
 _Body = TypeVar("_Body", bound=BaseModel)
 

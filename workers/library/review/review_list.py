@@ -28,7 +28,7 @@ from workers.library.skill_data import decision_data, finding_data
 from workers.library.skill_reader import iterate_entries
 
 _FINDINGS, _UPDATE = "findings", "update"
-_READ_AT_ONCE = 64
+_READ_AT_ONCE = 32
 _MAX_LOOKED_AT = 1_000
 _COUNT_SECONDS = 30.0
 
