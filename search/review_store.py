@@ -19,7 +19,8 @@ class ReviewStore(Protocol):
     def save(self, records: Sequence[ReviewRecord], *, only_new: bool = False) -> None:
         """Store records durably, each in place of that in its slot.
 
-        only_new: leaves slots that have a record as they are.
+        only_new: leaves slots that have a record as they are, except that an update that waits is
+        replaced by the same one under a higher seq.
         """
         ...
 

@@ -71,6 +71,15 @@ class RevisionHistory(Protocol):
         """
         ...
 
+    def hold(self, revision: KeptRevision, above: int) -> int:
+        """Store a revision that is held back; return the seq that its content has.
+
+        That is the seq of the newest stored revision if that one has the same content and is above
+        `above`; then nothing is stored. So of two that hold the same content at once, the first
+        gives it its seq.
+        """
+        ...
+
     def find_kept(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         """Return which of these revisions are stored."""
         ...

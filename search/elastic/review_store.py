@@ -237,7 +237,17 @@ class ElasticsearchReviewStore(ReviewStore):
 
 
 def _put(records: _Records, only_new: bool, stored: _Records) -> _Records:
-    return records | stored if only_new else stored | records
+    if not only_new:
+        return stored | records
+    return stored | {slot: one for slot, one in records.items() if _is_new(one, stored.get(slot))}
+
+
+def _is_new(record: ReviewRecord, stored: ReviewRecord | None) -> bool:
+    """Whether a record is added where only new ones are."""
+    if stored is None:
+        return True
+    kinds = {record.kind, stored.kind}
+    return kinds == {ReviewKind.WAITING} and record.seq > stored.seq
 
 
 def _select_for_policy(records: _Records) -> _Records:

@@ -74,16 +74,28 @@ class ElasticsearchRevisionHistory(RevisionHistory):
     def keep(self, revisions: Sequence[KeptRevision]) -> None:
         added: dict[str, _Revisions] = {}
         for one in revisions:
-            added.setdefault(one.key.skill_id, {})[one.key.seq] = {
-                "content_hash": one.content_hash,
-                "published": one.published,
-                "parsed": encode_blob(record_codec.dump(one.parsed)),
-            }
+            added.setdefault(one.key.skill_id, {})[one.key.seq] = _to_stored(one)
         if added:
             self._ensure()
         changes = {skill_id: partial(self._add, one) for skill_id, one in sorted(added.items())}
         for batch in batches(changes, _BATCH):
             self._update({skill_id: changes[skill_id] for skill_id in batch})
+
+    @override
+    def hold(self, revision: KeptRevision, above: int) -> int:
+        skill_id, seq = revision.key
+        held = seq
+
+        def change(stored: _Stored) -> _Stored:
+            nonlocal held
+            newest = max(stored[0], default=0)
+            is_same = newest > 0 and stored[0][newest]["content_hash"] == revision.content_hash
+            held = newest if is_same and newest > above else seq
+            return stored if held != seq else self._add({seq: _to_stored(revision)}, stored)
+
+        self._ensure()
+        self._update({skill_id: change})
+        return held
 
     def _add(self, added: _Revisions, stored: _Stored) -> _Stored:
         revisions, pin = stored
@@ -315,6 +327,14 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 def skill_document_id(skill_id: str) -> str:
     """The `_id` of a skill's document: a hash, as skill ids can be very long."""
     return blake2b(skill_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def _to_stored(one: KeptRevision) -> dict[str, Any]:
+    return {
+        "content_hash": one.content_hash,
+        "published": one.published,
+        "parsed": encode_blob(record_codec.dump(one.parsed)),
+    }
 
 
 def _to_document(skill_id: str, revisions: _Revisions, pin: Pin | None) -> dict[str, Any]:

@@ -44,6 +44,8 @@ CREATE TABLE IF NOT EXISTS pins (
 ) WITHOUT ROWID;
 """
 _COLUMNS = "skill_id, seq, content_hash, published, parsed"
+_INSERT = "INSERT OR IGNORE INTO revisions VALUES (?, ?, ?, ?, ?)"
+_NEWEST = "SELECT seq, content_hash FROM revisions WHERE skill_id = ? ORDER BY seq DESC LIMIT 1"
 
 
 class SqliteRevisionHistory(RevisionHistory):
@@ -58,14 +60,22 @@ class SqliteRevisionHistory(RevisionHistory):
     def keep(self, revisions: Sequence[KeptRevision]) -> None:
         if not revisions:
             return
-        rows = [
-            (*one.key, one.content_hash, one.published, record_codec.dump(one.parsed))
-            for one in revisions
-        ]
+        rows = [_to_row(one) for one in revisions]
         with self._file.transaction(durable=True) as connection:
-            connection.executemany("INSERT OR IGNORE INTO revisions VALUES (?, ?, ?, ?, ?)", rows)
+            connection.executemany(_INSERT, rows)
             for skill_id in sorted({one.key.skill_id for one in revisions}):
                 self._prune(connection, skill_id)
+
+    @override
+    def hold(self, revision: KeptRevision, above: int) -> int:
+        skill_id, seq = revision.key
+        with self._file.transaction(durable=True) as connection:
+            newest = connection.execute(_NEWEST, (skill_id,)).fetchone()
+            if newest is not None and newest[0] > above and newest[1] == revision.content_hash:
+                return int(newest[0])
+            connection.execute(_INSERT, _to_row(revision))
+            self._prune(connection, skill_id)
+        return seq
 
     def _prune(self, connection: sqlite3.Connection, skill_id: str) -> None:
         rows = connection.execute(
@@ -173,6 +183,10 @@ class SqliteRevisionHistory(RevisionHistory):
     @override
     def close(self) -> None:
         self._file.close()
+
+
+def _to_row(one: KeptRevision) -> tuple[object, ...]:
+    return (*one.key, one.content_hash, one.published, record_codec.dump(one.parsed))
 
 
 def _read_row(

@@ -32,6 +32,12 @@ CREATE TABLE IF NOT EXISTS review_version (version INTEGER NOT NULL);
 INSERT INTO review_version SELECT 0 WHERE NOT EXISTS (SELECT * FROM review_version);
 """
 _COLUMNS = "skill_id, content_hash, kind, rule, findings, seq, principal, reason, recorded"
+_PUT = "INSERT OR REPLACE INTO reviews VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD = """
+INSERT INTO reviews VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (skill_id, content_hash, topic) DO UPDATE SET seq = excluded.seq
+    WHERE kind = 'waiting' AND excluded.kind = 'waiting' AND excluded.seq > seq
+"""
 
 
 class SqliteReviewStore(ReviewStore):
@@ -43,15 +49,10 @@ class SqliteReviewStore(ReviewStore):
 
     @override
     def save(self, records: Sequence[ReviewRecord], *, only_new: bool = False) -> None:
-        verb = "INSERT OR IGNORE" if only_new else "INSERT OR REPLACE"
+        statement = _ADD if only_new else _PUT
         with self._file.transaction(durable=True) as connection:
             written = [
-                one.kind
-                for one in records
-                if connection.execute(
-                    f"{verb} INTO reviews VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    _to_row(one),
-                ).rowcount
+                one.kind for one in records if connection.execute(statement, _to_row(one)).rowcount
             ]
             _raise_version(connection, written)
 

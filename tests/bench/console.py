@@ -3,8 +3,9 @@
     python -m tests.bench.console --home HOME [--requests N]
 
 HOME needs no `serve`; nothing of it is written but usage. Pages are requested one after the other
-in the process that answers them, without a socket, and an answer is asked for first. Prints JSON:
-for each page median and 95th percentile in milliseconds, and its size in bytes, compressed.
+by an admin, in the process that answers them, without a socket, and an answer is asked for first.
+Prints JSON: for each page median and 95th percentile in milliseconds, and its size in bytes,
+compressed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import itertools
 import json
 import re
 import statistics
+import tempfile
 import time
 from pathlib import Path
 from urllib.parse import quote
@@ -28,7 +30,7 @@ from graph.records import EntryFilter, SkillState
 from workers.backend.embedded import EmbeddedBackend
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
-from workers.http.tokens import TokenStore
+from workers.http.tokens import TokenScope, TokenStore
 
 TASK = "deploy a python service to kubernetes with a helm chart"
 WORDS = ("kubernetes", "excel rep", "pdf", "postgres migrat", "react component", "de", "tes")
@@ -37,13 +39,19 @@ WORDS = ("kubernetes", "excel rep", "pdf", "postgres migrat", "react component",
 async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
     """Milliseconds and bytes by page."""
     settings = Settings(home=home, gateway={"burst": 1_000_000})
-    with EmbeddedBackend(settings, writable=False, embeds="nothing") as backend:
+    with (
+        EmbeddedBackend(settings, writable=False, embeds="nothing") as backend,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         backend.warm_up()
-        access = AccessRules(TokenStore(home / "no-tokens.json"), allow_anonymous=True)
-        app = create_gateway(backend, access)
+        tokens = TokenStore(Path(folder) / "tokens.json")
+        headers = {"Authorization": f"Bearer {tokens.add('bench', TokenScope.ADMIN)}"}
+        app = create_gateway(backend, AccessRules(tokens))
         transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))
         base = "http://127.0.0.1"
-        async with httpx.AsyncClient(transport=transport, base_url=base, timeout=120) as client:
+        async with httpx.AsyncClient(
+            transport=transport, base_url=base, headers=headers, timeout=120
+        ) as client:
             entries = backend.graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), "", 5_000)
             skills = [
                 quote(one.skill_id, safe="/:") for one in entries[:: max(1, len(entries) // 200)]
@@ -65,7 +73,14 @@ async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
                 "library, zh": ["/console/library?language=zh"],
                 "skill": [f"/console/skills/{one}" for one in skills],
                 "skill, links": [f"/console/skills/{one}?tab=links" for one in skills],
+                "skill, use": [f"/console/skills/{one}?tab=use" for one in skills],
                 "skill, revisions": [f"/console/skills/{one}?tab=revisions" for one in skills],
+                "review": ["/console/review"],
+                "review, rare rule": ["/console/review?rule=reverse-shell"],
+                "review of a skill": [
+                    f"/console/review/{quote(one.skill_id, safe='/:')}"
+                    for one in backend.graph.list_entries(EntryFilter(safety_level=2), "", 200)
+                ],
                 "use": ["/console/use"],
                 "use, never chosen": ["/console/use?tab=unused"],
                 "quality": ["/console/quality"],

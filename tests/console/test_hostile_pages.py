@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 from tests.console.conftest import Served, Trouble, find_overflow
 from tests.support.samples.hostile_pages import ATTACKS
 
-TABS = ("text", "record", "findings", "files", "links", "revisions", "history")
+TABS = ("text", "record", "findings", "files", "links", "use", "revisions", "history")
 
 
 def list_pages(served: Served) -> Iterator[str]:
@@ -36,6 +36,7 @@ def list_pages(served: Served) -> Iterator[str]:
     yield f"/console/use?{urlencode({'source': ATTACKS[0]})}"
     yield "/console/quality"
     yield "/console/quality/labels"
+    yield "/console/review?state=any"
     yield "/console/sources"
     yield "/console/work"
     yield "/console/settings"

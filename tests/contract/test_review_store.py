@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,17 @@ def test_a_slot_has_one_record(store: ReviewStore) -> None:
         update(ReviewKind.WAITING, "b"),
         waiver(reason="better"),
     }
+
+
+def test_an_update_that_waits_gets_a_higher_seq(store: ReviewStore) -> None:
+    waiting = update(ReviewKind.WAITING)
+    store.save([waiting], only_new=True)
+    for seq in (9, 8):
+        store.save([replace(waiting, seq=seq)], only_new=True)
+        assert store.get([SKILL]).by_skill[SKILL] == (replace(waiting, seq=9),)
+    store.save([update(ReviewKind.APPROVAL)])
+    store.save([replace(waiting, seq=12)], only_new=True)
+    assert store.get([SKILL]).by_skill[SKILL] == (update(ReviewKind.APPROVAL),)
 
 
 def test_removed_records_are_returned(store: ReviewStore) -> None:

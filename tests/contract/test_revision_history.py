@@ -127,6 +127,17 @@ def test_skills_are_forgotten_for_good(reopen: Reopen) -> None:
     assert list(reopen().read_all()) == [revision(3, skill_id="lib:other")]
 
 
+def test_a_content_that_is_held_keeps_its_seq(history: RevisionHistory) -> None:
+    assert history.hold(revision(5, "a"), above=0) == 5
+    for seq in (4, 7):  # of an ingest that began before the first had held it
+        assert history.hold(revision(seq, "a"), above=0) == 5
+    assert seqs(history) == [5]
+    assert history.hold(revision(8, "b"), above=0) == 8
+    assert history.hold(revision(9, "a"), above=0) == 9  # the source went back
+    assert history.hold(revision(11, "a"), above=10) == 11  # 10 was published since
+    assert seqs(history) == [11, 8, 5]
+
+
 def test_all_are_read_in_order(history: RevisionHistory) -> None:
     wanted = [revision(seq, skill_id=f"lib:{name:03}") for name in range(150) for seq in (1, 2)]
     history.keep(wanted[::-1])

@@ -20,6 +20,7 @@ from workers.console.views.library import library_views
 from workers.console.views.login import login_views
 from workers.console.views.outcomes import outcome_views
 from workers.console.views.quality import quality_views
+from workers.console.views.review import review_views
 from workers.console.views.settings import settings_views
 from workers.console.views.skill import skill_views
 from workers.console.views.sources import source_views
@@ -53,8 +54,9 @@ def create_console(
     console.include_router(outcome_views(backend))
     console.include_router(quality_views(backend, pages, services.quality))
     console.include_router(library_views(backend, pages))
-    console.include_router(skill_views(backend, pages))
+    console.include_router(skill_views(backend, pages, services.usage))
     console.include_router(graph_views(backend, pages))
+    console.include_router(review_views(backend, pages))
     console.include_router(source_views(backend, pages))
     console.include_router(work_views(backend, pages))
     console.include_router(use_views(pages, services.usage))

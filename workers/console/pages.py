@@ -23,6 +23,7 @@ from workers.console.text_display import (
     format_json,
     format_seconds,
     format_time,
+    review_path,
     show_line,
     show_value,
     skill_path,
@@ -174,6 +175,7 @@ def _create_environment(static_files: StaticFiles) -> Environment:
     environment.globals |= {
         "static_url": static_files.get_url,
         "skill_path": skill_path,
+        "review_path": review_path,
         "url": build_url,
         "themes": THEMES,
     }

@@ -146,4 +146,13 @@ def format_event_type(name: str) -> str:
 @lru_cache(maxsize=4_096)
 def skill_path(skill_id: str) -> str:
     """Return the path of a skill's page."""
-    return f"/console/skills/{quote(skill_id.encode('utf-8', 'surrogatepass'), safe='/:@')}"
+    return f"/console/skills/{_quote_id(skill_id)}"
+
+
+def review_path(skill_id: str) -> str:
+    """Return the path of the review of a skill."""
+    return f"/console/review/{_quote_id(skill_id)}"
+
+
+def _quote_id(skill_id: str) -> str:
+    return quote(skill_id.encode("utf-8", "surrogatepass"), safe="/:@")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,11 +18,14 @@ from skills.review import CountedFindings, ReviewRecord
 from skills.revision_diff import RevisionDiff, compare_revisions
 from skills.scanner import rescan
 from skills.skill_policy import is_reviewed_source
+from skills.skill_uri import SKILL_FILE
 from tasks.ingest.held.reviewed import UPDATE_KINDS, is_reviewed
 from tasks.query.policy_filter import make_policy
 from workers.library.skill_data import finding_data, format_time
 
 _MAX_ATTEMPTS = 3
+_CONTEXT_LINES = 2
+_MAX_CONTEXT_CHARACTERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +273,8 @@ def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dic
 def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> dict[str, Any]:
     """A revision under review as data, with `change` from the published one, None without one.
 
+    A finding in SKILL.md has the lines around it, its `context`.
+
     seq: by default of the held revision, or if there is none of the published one.
     """
     revisions = reader.list_revisions(skill_id)
@@ -283,8 +288,19 @@ def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> d
     published = next((one for one in revisions if one.state == "published"), None)
     data = revision_detail(chosen)
     del data["text"]
+    for one in data["safety"]:
+        one["context"] = _show_context(chosen.parsed, one)
     is_update = published is not None and published.seq != chosen.seq
     return data | {"change": compare(published, chosen) if published and is_update else None}
+
+
+def _show_context(parsed: ParsedSkill, finding: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The lines around a finding, None for one in another file, whose text is not kept."""
+    if finding["file"] != SKILL_FILE or not finding["line"]:
+        return None
+    first = max(1, finding["line"] - _CONTEXT_LINES)
+    lines = parsed.lines[first - 1 : finding["line"] + _CONTEXT_LINES]
+    return {"first": first, "lines": [line[:_MAX_CONTEXT_CHARACTERS] for line in lines]}
 
 
 def compare(before: Revision, after: Revision) -> dict[str, Any]:

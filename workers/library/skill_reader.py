@@ -331,9 +331,10 @@ def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
     return entries[0]
 
 
-def iterate_entries(graph: Catalog, selection: EntryFilter) -> Iterator[CatalogEntry]:
-    """All entries of a selection, in the order of their ids."""
-    after_id = ""
+def iterate_entries(
+    graph: Catalog, selection: EntryFilter, after_id: str = ""
+) -> Iterator[CatalogEntry]:
+    """All entries of a selection whose ids are after `after_id`, in the order of their ids."""
     while batch := graph.list_entries(selection, after_id, _BATCH_SIZE):
         yield from batch
         after_id = batch[-1].skill_id

@@ -8,7 +8,7 @@ takes effect with the ingest that setting it requests.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from graph.records import CatalogEntry
 from search.revision_history import KeptRevision, Pin, RevisionHistory
@@ -63,7 +63,7 @@ def hold_back(
 ) -> KeptRevision | UnreadableSkill:
     """Keep what the source of a skill has, which is not published; returns what is kept.
 
-    Content that is held already is not kept twice.
+    Content that is held already is not kept twice, and keeps its seq, which people decide about.
     """
     history = services.history
     newest = next(iter(history.list_revisions(entry.skill_id)), None) if history else None
@@ -76,6 +76,8 @@ def hold_back(
     # Above that of the ingest, under which the pinned content may be published.
     seq = services.graph.allocate_sequence(1)[0]
     held = KeptRevision(RevisionKey(entry.skill_id, seq), folder.content_hash, prepared.parsed)
-    if history is not None:
-        history.keep([held])
-    return held
+    if history is None:
+        return held
+    # Another ingest may have held the same content since `newest` was read.
+    seq = history.hold(held, above=entry.seq)
+    return replace(held, key=RevisionKey(entry.skill_id, seq))

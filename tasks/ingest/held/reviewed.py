@@ -102,8 +102,9 @@ def keep_reviewed(services: Services, entry: CatalogEntry) -> KeptRevision | Non
 def request_decided(services: Services) -> int:
     """Request ingest of skills that are not published as their reviews say; returns how many.
 
-    These are approved ones whose approval was recorded without a request, as in a crash, and all
-    whose sources are not reviewed any more.
+    These are approved ones whose approval was recorded without a request, as in a crash; those with
+    an update that waits under a seq below that of a revision that was published since, which ingest
+    numbers anew; and all whose sources are not reviewed any more.
     """
     store, history, policy = services.review_store, services.history, services.settings.policy
     if store is None or history is None:
@@ -117,11 +118,15 @@ def request_decided(services: Services) -> int:
     wanted = []
     for entry in services.graph.get_entries(sorted(newest.keys() - pinned.keys())):
         record = newest[entry.skill_id]
-        is_open = entry.requested_seq > entry.seq or record.seq <= entry.seq
+        is_open = entry.requested_seq > entry.seq
         if is_open or entry.state not in (SkillState.PUBLISHED, SkillState.HELD):
             continue
+        is_past = record.seq <= entry.seq
         if not is_reviewed_source(policy, entry.skill_id):
-            wanted.append(entry)
+            wanted += [] if is_past else [entry]
+        elif is_past:
+            waits = record.kind is ReviewKind.WAITING and record.content_hash != entry.content_hash
+            wanted += [entry] if waits else []
         elif record.kind is ReviewKind.APPROVAL:
             key = RevisionKey(entry.skill_id, record.seq)
             wanted += [entry] if history.find_kept([key]) else []

@@ -30,6 +30,7 @@ MANY = 60
 """Cases of one operation that are all sent; of more, every fifth."""
 
 ANY_CONTENT = {
+    ("GET", "/v1/review"),
     ("GET", "/v1/review/{skill_id}"),
     ("GET", "/v1/skills"),
     ("GET", "/v1/skills/{skill_id}/revisions/diff"),

@@ -69,8 +69,9 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "licence": (f"{MARK}-licence",),
 }
 INERT = {
-    "Idempotency-Key", "answer_within_ms", "before", "cursor", "days", "from", "hours",
-    "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "state", "to",
+    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "from", "hours",
+    "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule", "state",
+    "to",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 

@@ -14,9 +14,12 @@ from graph.records import LinkType, place_of
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.annotated_text import ROLE_LABELS, annotate_lines, list_pages
+from workers.console.difference import describe_change
+from workers.console.findings import group_by_rule
 from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, redirect
 from workers.console.text_display import skill_path
+from workers.console.views.use import RANGES, plot_days
 from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.idempotency import record_job
 from workers.http.routes.pins import pin_published, take_pin_back
@@ -27,6 +30,7 @@ from workers.http.routes.revisions import (
     list_revision_rows,
 )
 from workers.http.routes.skills import describe_skill, prepare_removal
+from workers.http.routes.usage import OutcomesQuery, UsageQuery, UsageService
 from workers.http.tokens import TokenScope
 from workers.library.link_dismissals import MAX_REASON_CHARACTERS
 
@@ -36,14 +40,17 @@ TABS = {
     "findings": "Findings",
     "files": "Files",
     "links": "Links",
+    "use": "Use",
     "revisions": "Revisions",
     "history": "History",
 }
 
+_MAX_REPORTED = 100
+_USE_COUNTERS = {one: one for one in ("chosen", "sent", "helped", "failed", "rejected")}
+
 _OPTIONAL: dict[str, Any] = dict.fromkeys(("safety", "files", "passages", "dismissed_links"), ())
 """What a skill has only if it is published, and this caller may read it."""
 
-_MAX_DIFF_LINES = 3_000
 _RECORD_FIELDS = (
     *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
     *("example_tasks", "entrypoints", "compatibility", "allowed_tools", "depends"),
@@ -52,7 +59,8 @@ _RECORD_FIELDS = (
 
 
 class SkillQuery(BaseModel):
-    """What of a skill is shown: a tab; a revision; two of them to compare; a page of its text."""
+    """What of a skill is shown: a tab; a revision; two of them to compare; a page of its text; the
+    days of its use."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,9 +69,10 @@ class SkillQuery(BaseModel):
     before: Seq | None = None
     after: Seq | None = None
     line: Annotated[int, Query(ge=1, le=10_000_000)] = 1
+    days: int = 90
 
 
-def skill_views(backend: StoreBackend, pages: Pages) -> APIRouter:
+def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService) -> APIRouter:
     """Return the routes of a skill."""
     router = APIRouter()
 
@@ -76,6 +85,11 @@ def skill_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     ) -> Response:
         skill = _OPTIONAL | describe_skill(backend, caller, skill_id)
         tab = query.tab if query.tab in TABS else "text"
+        shown = (
+            _use_tab(usage_service, caller, skill_id, query.days)
+            if tab == "use"
+            else _describe_tab(backend, caller, skill, tab, query)
+        )
         pins = backend.revisions_for(caller.reader).describe_pins()
         pin = next((one for one in pins if one["skill_id"] == skill_id), None)
         return pages.render(
@@ -88,7 +102,7 @@ def skill_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             counts=_count_tabs(skill),
             pin=pin,
             may_change=_may_change(caller, skill["source_id"]),
-            **_describe_tab(backend, caller, skill, tab, query),
+            **shown,
         )
 
     @router.post("/actions/skills/remove")
@@ -134,6 +148,8 @@ def _describe_tab(
         return _text_tab(backend, caller, skill, query)
     if tab == "record":
         return {"fields": _list_fields(skill)}
+    if tab == "findings":
+        return {"groups": group_by_rule(skill["safety"])}
     if tab == "links":
         return _links_tab(skill)
     if tab == "revisions":
@@ -222,6 +238,25 @@ def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _use_tab(
+    usage_service: UsageService, caller: Caller, skill_id: str, days: int
+) -> dict[str, Any]:
+    """What came of the skill over the days, and what was reported of it, newest first."""
+    if days not in RANGES:
+        raise UsageError(f"days: choose one of {', '.join(map(str, RANGES))}")
+    usage = usage_service.summarise(caller, UsageQuery(days=days, skill=skill_id))
+    reported = usage_service.list_outcomes(
+        caller, OutcomesQuery(skill=skill_id, days=days, limit=_MAX_REPORTED)
+    )
+    return {
+        "days": days,
+        "ranges": RANGES,
+        "usage": usage.model_dump(),
+        "chart": plot_days(usage.model_dump(), "Use over time", _USE_COUNTERS, "a day"),
+        "reported": reported.model_dump(),
+    }
+
+
 def _revisions_tab(
     backend: StoreBackend, caller: Caller, skill: Mapping[str, Any], query: SkillQuery
 ) -> dict[str, Any]:
@@ -229,18 +264,5 @@ def _revisions_tab(
     rows = list_revision_rows(backend, caller, skill_id)
     change = None
     if len(rows) > 1 and (query.before or query.after):
-        change = {"withheld": None} | compare_two(
-            backend, caller, skill_id, query.before, query.after
-        )
-        diff = change.get("diff", [])
-        change["more_lines"] = max(0, len(diff) - _MAX_DIFF_LINES)
-        change["rows"] = [_describe_diff_line(line) for line in diff[:_MAX_DIFF_LINES]]
+        change = describe_change(compare_two(backend, caller, skill_id, query.before, query.after))
     return {"revisions": rows, "change": change, "query": query}
-
-
-def _describe_diff_line(line: str) -> tuple[str, str, str]:
-    """The class, sign and text of a line of a unified diff."""
-    if line.startswith("@@"):
-        return "hunk", "", line
-    kinds = {"+": "added", "-": "removed"}
-    return kinds.get(line[:1], "same"), {"-": "−"}.get(line[:1], line[:1]), line[1:]

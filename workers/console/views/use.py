@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -105,18 +106,26 @@ def _read(usage_service: UsageService, caller: Caller, query: UsePageQuery) -> d
     return found.model_dump()
 
 
-def _plot_queries(found: dict[str, Any]) -> LineChart:
-    """The queries of each day of the range, and those in vain."""
+def plot_days(
+    found: Mapping[str, Any], title: str, counters: Mapping[str, str], unit: str
+) -> LineChart:
+    """Return the chart of counters over the days of a report of usage.
+
+    counters: by the name of a series. Days without usage count as 0.
+    """
     first, last = date.fromisoformat(found["first"]), date.fromisoformat(found["last"])
-    rows = {row["day"]: row for row in found["days"] if "queries" in row}
+    rows = {row["day"]: row for row in found["days"]}
     days = [first + timedelta(days=one) for one in range((last - first).days + 1)]
-    counts = [rows.get(day.isoformat(), {"queries": 0, "unanswered": 0}) for day in days]
+    counts = [rows.get(day.isoformat(), {}) for day in days]
     return plot_over_time(
-        "Queries over time",
+        title,
         [datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() for day in days],
-        {
-            "all": [row["queries"] for row in counts],
-            "in vain": [row["unanswered"] for row in counts],
-        },
-        unit="queries a day",
+        {name: [row.get(counter, 0) for row in counts] for name, counter in counters.items()},
+        unit=unit,
     )
+
+
+def _plot_queries(found: Mapping[str, Any]) -> LineChart:
+    """The queries of each day of the range, and those in vain."""
+    counters = {"all": "queries", "in vain": "unanswered"}
+    return plot_days(found, "Queries over time", counters, "queries a day")

@@ -124,6 +124,28 @@ class UnansweredGroups(BaseModel):
     next: str | None
 
 
+class OutcomesQuery(BaseModel):
+    """A skill, and the range. Other parameters are rejected."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    skill: str = Field(min_length=1, max_length=_MAX_ID, description="what is reported of it")
+    days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
+    limit: int = Field(100, ge=1, le=1_000)
+
+
+class ReportedOutcomes(BaseModel):
+    """What was reported of a skill, newest first: of queries of the caller, for admins of all.
+
+    by: `agent`, `verifier` or `person`. truncated: whether there may be more.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    outcomes: Rows
+    truncated: bool
+
+
 class UsageService:
     """Reports of usage as a caller may see them."""
 
@@ -179,6 +201,22 @@ class UsageService:
         page, following = _cut_page("/v1/usage/copies", found, query, query.filter_params())
         return FoundSkills(skills=page, total=len(found), next=following)
 
+    def list_outcomes(self, caller: Caller, query: OutcomesQuery) -> ReportedOutcomes:
+        """Return what was reported of a skill; none of one that this caller may not see."""
+        visible = self._backend.find_visible_sources(caller.reader)
+        if not UsageFilter(visible=visible).sees(query.skill):
+            return ReportedOutcomes(outcomes=[], truncated=False)
+        with self.open_reader(caller) as reader:
+            rows, more = reader.list_outcomes(query.days, query.skill, query.limit, caller.can_see)
+        # A skill that superseded another is reported with it.
+        seen = UsageFilter(visible=visible)
+        shown = [
+            one | {"other": one["other"] if seen.sees(one["other"]) else ""}
+            for one in rows
+            if seen.sees(one["skill_id"])
+        ]
+        return ReportedOutcomes(outcomes=shown, truncated=more)
+
     def group_unanswered(self, caller: Caller, query: UnansweredQuery) -> UnansweredGroups:
         """Return a page of groups of unanswered queries: of the caller, for admins of all."""
         owner = None if caller.scope is TokenScope.ADMIN else caller.name
@@ -208,6 +246,14 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
     def list_copies(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
         """List skills that were never chosen, and left out for another one that does the same."""
         return usage_service.list_copies(caller, query)
+
+    @router.get("/v1/usage/outcomes")
+    def list_outcomes(
+        caller: CurrentCaller, query: Annotated[OutcomesQuery, Query()]
+    ) -> ReportedOutcomes:
+        """List what was reported of a skill, with the tasks: of queries of the caller, for admins
+        of all."""
+        return usage_service.list_outcomes(caller, query)
 
     @router.get("/v1/usage/unanswered")
     def list_unanswered(

@@ -7,25 +7,29 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from heapq import merge
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, EntryFilter, SkillState
+from search.protocol import StoredRevision
 from search.review_store import ReviewStore
 from skills.judgement import find_judgement, with_judgement
-from skills.record import RevisionKey
+from skills.record import RevisionKey, SafetyFinding
 from skills.review import ReviewKind, ReviewRecord, Reviews, get_rule_id
-from skills.skill_policy import is_reviewed_source
+from skills.skill_policy import SkillPolicy, is_reviewed_source
 from tasks.ingest.held.reviewed import UPDATE_KINDS
 from tasks.query.policy_filter import ReadRevisions, rescan_revision
 from workers.library.entry_policy import EntryPolicy
 from workers.library.review.decisions import waiver_data
-from workers.library.skill_data import decision_data
+from workers.library.skill_data import decision_data, finding_data
 from workers.library.skill_reader import iterate_entries
 
-_READ_AT_ONCE = 200
+_FINDINGS, _UPDATE = "findings", "update"
+_READ_AT_ONCE = 32
+_MAX_LOOKED_AT = 1_000
 _COUNT_SECONDS = 30.0
 
 
@@ -49,8 +53,8 @@ class ReviewItem:
     """A skill that waits for a person, or about which one has decided.
 
     about: `findings` that withhold it, or an `update`. seq: of the revision. level: of all its
-    findings. rules: by which it has findings. decision: the newest, None while it waits.
-    published_seq: 0 while no revision is published.
+    findings. rules: by which it has findings. gravest: the first of the highest level. decision:
+    the newest, None while it waits. published_seq: 0 while no revision is published.
     """
 
     skill_id: str
@@ -61,6 +65,12 @@ class ReviewItem:
     level: int = 0
     rules: tuple[str, ...] = ()
     decision: ReviewRecord | None = None
+    gravest: SafetyFinding | None = None
+
+    @property
+    def place(self) -> ReviewPlace:
+        """Where it is in the list."""
+        return ReviewPlace(self.about, self.skill_id)
 
     def describe(self) -> dict[str, Any]:
         """As JSON data."""
@@ -72,8 +82,41 @@ class ReviewItem:
             "published_seq": self.published_seq or None,
             "level": self.level,
             "rules": list(self.rules),
+            "finding": finding_data(self.gravest) if self.gravest else None,
             "decision": decision_data(self.decision) if self.decision else None,
         }
+
+
+class ReviewPlace(NamedTuple):
+    """A place in the list: first those about findings, by skill, then updates, by skill."""
+
+    about: str
+    skill_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewFilter:
+    """Which reviews are wanted; None matches any. rule: by which there is a finding."""
+
+    state: ReviewState | None = None
+    source_id: str | None = None
+    about: str | None = None
+    rule: str | None = None
+
+    def covers(self, one: ReviewItem) -> bool:
+        """Whether a review is wanted."""
+        return (
+            self.state in (None, one.state)
+            and self.about in (None, one.about)
+            and (self.rule is None or self.rule in one.rules)
+        )
+
+
+class ReviewPage(NamedTuple):
+    """Reviews. after: where the next page begins, None on the last one."""
+
+    items: list[ReviewItem]
+    after: ReviewPlace | None
 
 
 class ReviewLister:
@@ -103,8 +146,40 @@ class ReviewLister:
     ) -> Iterator[ReviewItem]:
         """What waits and what was decided, by skill; first those about findings."""
         reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
-        yield from self._list_withheld(reviews, source_id, skill_id)
+        for _, item in self._walk_withheld(reviews, source_id, skill_id):
+            if item is not None:
+                yield item
         yield from self._list_updates(reviews, source_id)
+
+    def find_page(self, wanted: ReviewFilter, after: ReviewPlace | None, limit: int) -> ReviewPage:
+        """Return a page of reviews, in the order of `list_items`.
+
+        after: of the page before. A page that has looked at many skills ends, and may have fewer
+        reviews than `limit`, or none.
+        """
+        items: list[ReviewItem] = []
+        place = after
+        for looked, (place_now, item) in enumerate(self._walk(wanted, after)):
+            if len(items) == limit or looked == _MAX_LOOKED_AT:
+                return ReviewPage(items, place)
+            place = place_now
+            if item is not None and wanted.covers(item):
+                items.append(item)
+        return ReviewPage(items, None)
+
+    def _walk(
+        self, wanted: ReviewFilter, after: ReviewPlace | None
+    ) -> Iterator[tuple[ReviewPlace, ReviewItem | None]]:
+        """Places after one, each with its review, None where there is nothing to review."""
+        reviews = self._store.get_all()
+        first = after or ReviewPlace(_FINDINGS, "")
+        if first.about == _FINDINGS and wanted.about in (None, _FINDINGS):
+            yield from self._walk_withheld(reviews, wanted.source_id, None, first.skill_id)
+            first = ReviewPlace(_UPDATE, "")
+        if wanted.about in (None, _UPDATE) and wanted.rule is None:
+            after_id = first.skill_id if first.about == _UPDATE else ""
+            for item in self._list_updates(reviews, wanted.source_id, after_id):
+                yield item.place, item
 
     def count(self) -> dict[str, int]:
         """How many there are: `withheld` skills and `updates` that wait, and decided ones by state.
@@ -126,7 +201,7 @@ class ReviewLister:
         counts = dict.fromkeys(("withheld", "updates", *_DECIDED), 0)
         items = chain(self._list_contested(reviews, counts), self._list_updates(reviews, None))
         for one in items:
-            waiting = "withheld" if one.about == "findings" else "updates"
+            waiting = "withheld" if one.about == _FINDINGS else "updates"
             counts[waiting if one.state is ReviewState.WAITING else one.state.value] += 1
         return counts
 
@@ -142,7 +217,7 @@ class ReviewLister:
                 if policy.policy.suppressed_rules or one.skill_id in reviews.by_skill
             ]
             counts["withheld"] += len(batch) - len(contested)
-            yield from self._judge(policy, contested)
+            yield from filter(None, self._judge(policy, contested))
 
     def list_waivers(
         self, source_id: str | None = None, skill_id: str | None = None
@@ -168,25 +243,32 @@ class ReviewLister:
 
     # -- findings
 
-    def _list_withheld(
-        self, reviews: Reviews, source_id: str | None, skill_id: str | None
-    ) -> Iterator[ReviewItem]:
+    def _walk_withheld(
+        self, reviews: Reviews, source_id: str | None, skill_id: str | None, after_id: str = ""
+    ) -> Iterator[tuple[ReviewPlace, ReviewItem | None]]:
         policy = self._get_policy(reviews)
-        entries = self._find_suspects(policy, reviews, source_id, skill_id)
+        entries = self._find_suspects(policy, reviews, source_id, skill_id, after_id)
         while batch := list(islice(entries, _READ_AT_ONCE)):
-            yield from self._judge(policy, batch)
+            for entry, item in zip(batch, self._judge(policy, batch), strict=True):
+                yield ReviewPlace(_FINDINGS, entry.skill_id), item
 
     def _get_policy(self, reviews: Reviews) -> EntryPolicy:
         return EntryPolicy.of_catalog(self._settings, self._graph, self._read_revisions, reviews)
 
     def _find_suspects(
-        self, policy: EntryPolicy, reviews: Reviews, source_id: str | None, skill_id: str | None
+        self,
+        policy: EntryPolicy,
+        reviews: Reviews,
+        source_id: str | None,
+        skill_id: str | None,
+        after_id: str = "",
     ) -> Iterator[CatalogEntry]:
-        """Published skills that are withheld for their level, or that a person confirmed."""
+        """Published skills that are withheld for their level, or that a person confirmed, by id."""
         confirmed = {
             name
             for name, records in reviews.by_skill.items()
-            if _is_of(name, source_id)
+            if name > after_id
+            and _is_of(name, source_id)
             and any(one.kind is ReviewKind.CONFIRMATION for one in records)
         }
         if skill_id is not None:
@@ -194,57 +276,41 @@ class ReviewLister:
             entries = (one for one in entries if one.state is SkillState.PUBLISHED)
         else:
             highest = policy.policy.highest_level
-            entries = iterate_entries(self._graph, EntryFilter(source_id, above_level=highest))
-        for entry in entries:
-            raw = policy.policy.find_violation(
-                entry.source_id, entry.safety_level, entry.licence, entry.judgements
-            )
-            if raw is not None and raw.kind == "safety" and entry.skill_id not in confirmed:
-                yield entry
-        for entry in self._graph.get_entries(sorted(confirmed)):
-            if entry.state is SkillState.PUBLISHED:
-                yield entry
+            selection = EntryFilter(source_id, above_level=highest)
+            entries = iterate_entries(self._graph, selection, after_id)
+        suspects = (
+            one
+            for one in entries
+            if one.skill_id not in confirmed and _exceeds_level(policy.policy, one)
+        )
+        found = sorted(self._graph.get_entries(sorted(confirmed)), key=_get_id)
+        quarantined = (one for one in found if one.state is SkillState.PUBLISHED)
+        return merge(suspects, quarantined, key=_get_id)
 
-    def _judge(self, policy: EntryPolicy, entries: Sequence[CatalogEntry]) -> Iterator[ReviewItem]:
-        rules = policy.policy
+    def _judge(
+        self, policy: EntryPolicy, entries: Sequence[CatalogEntry]
+    ) -> Iterator[ReviewItem | None]:
+        """The review of each entry, None where there is nothing to review."""
         keys = [RevisionKey(one.skill_id, one.seq) for one in entries]
         stored = self._read_revisions(keys) if keys else {}
-        for entry in entries:
-            revision = stored.get(RevisionKey(entry.skill_id, entry.seq))
-            if revision is None:  # superseded meanwhile
-                continue
-            record = rescan_revision(revision).parsed.record
-            place = (entry.skill_id, revision.content_hash, record, entry.judgements)
-            violation = rules.find_record_violation(*place)
-            records = rules.reviews.get(*place[:2])
-            confirmed = [one for one in records if one.kind is ReviewKind.CONFIRMATION]
-            waivers = [one for one in records if one.kind is ReviewKind.WAIVER]
-            if confirmed:
-                state, decision = ReviewState.CONFIRMED, confirmed[0]
-            elif violation is not None and violation.kind == "safety":
-                state, decision = ReviewState.WAITING, None
-            elif waivers:
-                state, decision = ReviewState.RELEASED, max(waivers, key=lambda one: one.recorded)
-            else:  # its rules are suppressed, or a newer scanner finds less
-                continue
-            all_of = with_judgement(record, find_judgement(entry.judgements, rules.judge))
-            found = tuple(sorted({get_rule_id(one) for one in all_of.safety}))
-            yield ReviewItem(
-                *(entry.skill_id, "findings", state, entry.seq, entry.seq),
-                *(all_of.safety_level, found, decision),
-            )
+        for entry, key in zip(entries, keys, strict=True):
+            # It may have been superseded meanwhile.
+            yield _judge_revision(policy.policy, entry, stored[key]) if key in stored else None
 
     # -- updates
 
-    def _list_updates(self, reviews: Reviews, source_id: str | None) -> Iterator[ReviewItem]:
+    def _list_updates(
+        self, reviews: Reviews, source_id: str | None, after_id: str = ""
+    ) -> Iterator[ReviewItem]:
         records = {
             name: max(held, key=lambda one: one.seq)
             for name, found in reviews.by_skill.items()
-            if _is_of(name, source_id)
+            if name > after_id
+            and _is_of(name, source_id)
             and is_reviewed_source(self._settings.policy, name)
             and (held := [one for one in found if one.kind in UPDATE_KINDS])
         }
-        for entry in self._graph.get_entries(sorted(records)):
+        for entry in sorted(self._graph.get_entries(sorted(records)), key=_get_id):
             record = records[entry.skill_id]
             if entry.state is SkillState.REMOVED or record.seq <= entry.seq:
                 continue
@@ -253,7 +319,7 @@ class ReviewLister:
             is_rejected = record.kind is ReviewKind.REJECTION
             yield ReviewItem(
                 entry.skill_id,
-                "update",
+                _UPDATE,
                 ReviewState.REJECTED if is_rejected else ReviewState.WAITING,
                 record.seq,
                 entry.seq,
@@ -263,3 +329,41 @@ class ReviewLister:
 
 def _is_of(skill_id: str, source_id: str | None) -> bool:
     return source_id is None or skill_id.startswith(f"{source_id}:")
+
+
+def _get_id(entry: CatalogEntry) -> str:
+    return entry.skill_id
+
+
+def _exceeds_level(policy: SkillPolicy, entry: CatalogEntry) -> bool:
+    """Whether an entry is withheld for its level, by what the catalog knows."""
+    violation = policy.find_violation(
+        entry.source_id, entry.safety_level, entry.licence, entry.judgements
+    )
+    return violation is not None and violation.kind == "safety"
+
+
+def _judge_revision(
+    policy: SkillPolicy, entry: CatalogEntry, revision: StoredRevision
+) -> ReviewItem | None:
+    record = rescan_revision(revision).parsed.record
+    place = (entry.skill_id, revision.content_hash, record, entry.judgements)
+    violation = policy.find_record_violation(*place)
+    records = policy.reviews.get(*place[:2])
+    confirmed = [one for one in records if one.kind is ReviewKind.CONFIRMATION]
+    waivers = [one for one in records if one.kind is ReviewKind.WAIVER]
+    if confirmed:
+        state, decision = ReviewState.CONFIRMED, confirmed[0]
+    elif violation is not None and violation.kind == "safety":
+        state, decision = ReviewState.WAITING, None
+    elif waivers:
+        state, decision = ReviewState.RELEASED, max(waivers, key=lambda one: one.recorded)
+    else:  # its rules are suppressed, or a newer scanner finds less
+        return None
+    all_of = with_judgement(record, find_judgement(entry.judgements, policy.judge))
+    return ReviewItem(
+        *(entry.skill_id, _FINDINGS, state, entry.seq, entry.seq, all_of.safety_level),
+        rules=tuple(sorted({get_rule_id(one) for one in all_of.safety})),
+        decision=decision,
+        gravest=max(all_of.safety, key=lambda one: one.level, default=None),
+    )

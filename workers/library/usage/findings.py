@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from graph.records import CatalogEntry
-from skills.outcomes.model import AnsweredQuery
+from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.outcomes.usage.model import SKILL_COUNTERS
 from tasks.outcomes.usage.unanswered import TaskGroup, UnansweredQueries
 from tasks.outcomes.usage.window import UsageWindow
+from workers.library.skill_data import format_time
 from workers.library.usage.published_skills import PublishedSkill
 from workers.library.usage.report import UsageFilter, format_day, get_source
 
@@ -101,3 +102,17 @@ def _describe_queries(queries: Iterable[AnsweredQuery]) -> Iterable[dict[str, An
             "owner": query.owner,
             "task": query.task[:MAX_SHOWN_CHARACTERS],
         }
+
+
+def describe_reported(outcome: Outcome, answer: AnsweredQuery) -> dict[str, Any]:
+    """An outcome as JSON data, with the task of its query."""
+    return {
+        "query_id": outcome.query_id,
+        "task": answer.task,
+        "skill_id": outcome.skill_id,
+        "outcome": outcome.kind.value,
+        "reason": outcome.reason,
+        "other": outcome.other,
+        "by": outcome.by.value,
+        "reported_at": format_time(outcome.reported),
+    }

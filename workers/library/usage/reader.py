@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from config.settings import Settings
@@ -16,6 +16,7 @@ from tasks.outcomes.usage.unanswered import find_unanswered
 from tasks.outcomes.usage.window import UsageWindow, read_usage
 from workers.library.skill_reader import SkillReader
 from workers.library.usage.findings import (
+    describe_reported,
     describe_unanswered,
     describe_unused,
     list_lost_copies,
@@ -25,6 +26,8 @@ from workers.library.usage.published_skills import PublishedSkill
 from workers.library.usage.report import UsageFilter, summarise_usage
 
 _BATCH = 2_000
+_MAX_OUTCOMES = 20_000
+"""Outcomes that are read at most to find those of one skill."""
 
 
 class UsageReader:
@@ -73,6 +76,33 @@ class UsageReader:
         if not selection.selects_skills:
             return unused
         return [one for one in unused if selection.has_skill(one.skill_id)]
+
+    def list_outcomes(
+        self, days: int, skill_id: str, limit: int, can_see: Callable[[str], bool]
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """What was reported of a skill with the task of each, newest days first; and whether there
+        is more, since `limit` or what is read at most was reached.
+
+        can_see: whether what an owner asked may be seen.
+        """
+        rows: list[dict[str, Any]] = []
+        today, read = to_day(time.time()), 0
+        for day in range(today, today - days, -1):
+            found = []
+            for one in self._outcomes.list_outcomes_of(day):
+                read += 1
+                if skill_id in (one.skill_id, one.other):
+                    found.append(one)
+                if read >= _MAX_OUTCOMES:
+                    break
+            answers = self._outcomes.get_answers(sorted({one.query_id for one in found}))
+            for one in sorted(found, key=lambda one: (-one.reported, one.key)):
+                answer = answers.get(one.query_id)
+                if answer is not None and can_see(answer.owner):
+                    rows.append(describe_reported(one, answer))
+            if len(rows) > limit or read >= _MAX_OUTCOMES:
+                return rows[:limit], True
+        return rows, False
 
     def list_unknown(self, days: int, selection: UsageFilter) -> list[str]:
         """What the filter names and neither the library nor the usage of these days has."""

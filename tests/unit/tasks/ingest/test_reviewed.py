@@ -112,6 +112,51 @@ def test_an_approved_revision_is_published_though_its_source_went_on() -> None:
         assert record.content_hash != first.kept.content_hash
 
 
+def test_an_update_is_numbered_anew_once_another_is_published_above_it() -> None:
+    with open_skill(**REVIEW) as library:
+        library.edit(1)
+        library.ingest(1)
+        (first,) = library.reader.list_revisions(SKILL)
+        library.edit(2)
+        library.ingest(1)
+        library.reviews.decide(ReviewDecision.APPROVE, SKILL, first.seq, ANA)
+        library.ingest(1)
+        assert request_decided(library.services) == 1
+        library.ingest(1)
+        (record,) = waiting(library)
+        held, published = library.reader.list_revisions(SKILL)[:2]
+        assert (held.state, published.state) == ("held", "published")
+        assert record.seq == held.seq
+        assert request_decided(library.services) == 0
+
+
+def test_two_ingests_at_once_hold_an_update_under_one_number() -> None:
+    with open_skill(**REVIEW) as library:
+        library.edit(1)
+        graph = library.services.graph
+        allocate, seen = graph.allocate_sequence, []
+
+        def allocate_for_the_second(count: int) -> range:
+            seqs = allocate(count)
+            if not library.reader.list_revisions(SKILL) and len(seen) < 2:
+                seen.append(seqs[0])
+                if len(seen) == 2:  # the first has its number, and has held nothing yet
+                    ingest(library.services, Deadline(60), [SKILL])
+            return seqs
+
+        with pytest.MonkeyPatch.context() as patch:
+            graph.request_ingest([(SKILL, "lib", "kiln")], allocate(1)[0])
+            patch.setattr(graph, "allocate_sequence", allocate_for_the_second)
+            ingest(library.services, Deadline(60), [SKILL])
+        (held,) = library.reader.list_revisions(SKILL)
+        assert held.seq > seen[1]
+        assert [one.seq for one in waiting(library)] == [held.seq]
+        library.ingest(1)
+        library.reviews.decide(ReviewDecision.APPROVE, SKILL, held.seq, ANA)
+        library.ingest(1)
+        assert library.published_text() == "Text number 1."
+
+
 def test_a_source_that_goes_back_ends_the_wait() -> None:
     with open_skill(**REVIEW) as library:
         library.edit(1)
@@ -186,7 +231,7 @@ def test_only_held_updates_are_decided_about() -> None:
             library.reviews.decide(ReviewDecision.APPROVE, SKILL, 1, ANA)
 
 
-@pytest.mark.parametrize("call", ["save", "record_held", "keep"])
+@pytest.mark.parametrize("call", ["save", "record_held", "hold"])
 def test_a_crash_while_an_update_is_held_is_made_up_for(
     call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +241,7 @@ def test_a_crash_while_an_update_is_held_is_made_up_for(
         owner = {
             "save": services.review_store,
             "record_held": services.graph,
-            "keep": library.history,
+            "hold": library.history,
         }[call]
         library.edit(1)
         with monkeypatch.context() as patch:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.events.requests import SkillId, SourceId
+from skills.skill_policy import check_rule_ids
 from workers.audit.log import get_local_principal
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
+from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.library.link_dismissals import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
-from workers.library.review.review_list import ReviewState
+from workers.library.review.review_list import ReviewFilter, ReviewPlace, ReviewState
 from workers.library.revisions import describe_review
 
 _MAX_LINES = 2_000
@@ -62,7 +64,8 @@ class DecidedBy(BaseModel):
 
 class ReviewEntry(BaseModel):
     """A skill that waits for a person, or about which one has decided. level, rules: of all its
-    findings. published_seq: null while no revision is published."""
+    findings. finding: the gravest one, null for an update. published_seq: null while no revision is
+    published."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -73,31 +76,52 @@ class ReviewEntry(BaseModel):
     published_seq: int | None
     level: int
     rules: list[str]
+    finding: dict[str, Any] | None
     decision: DecidedBy | None
 
 
 class ReviewList(BaseModel):
-    """Reviews by skill, first those about findings. truncated: whether there are more."""
+    """A page of reviews by skill, first those about findings. truncated: whether there are more.
+    next: path of the next page, null on the last one; a page may have fewer reviews than `limit`,
+    or none, and not be the last."""
 
     model_config = ConfigDict(frozen=True)
 
     reviews: list[ReviewEntry]
     truncated: bool
+    next: str | None
 
 
 class ReviewQuery(BaseModel):
-    """Which reviews."""
+    """Which reviews. Other parameters are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     state: ReviewState | None = None
     source: SourceId | None = None
+    about: Literal["findings", "update"] | None = None
+    rule: str | None = Field(
+        None, min_length=1, max_length=200, description="only skills with findings of this rule"
+    )
     limit: int = Field(_MAX_ITEMS, ge=1, le=_MAX_ITEMS)
+    cursor: str = Field("", description="from `next` of the previous page")
+
+    def filter_params(self) -> dict[str, str]:
+        """Return the parameters that select reviews, by name, if they are set."""
+        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_none=True)
+        return {name: str(value) for name, value in chosen.items()}
+
+    def to_filter(self) -> ReviewFilter:
+        """Return the filter; raises UsageError for a rule that does not exist."""
+        if self.rule is not None:
+            check_rule_ids([self.rule], "rule")
+        return ReviewFilter(self.state, self.source, self.about, self.rule)
 
 
 class ReviewDetail(BaseModel):
-    """A revision under review: its findings, with those that do not count marked, and how it
-    differs from the published one, null if it is that or there is none."""
+    """A revision under review: its findings, each with whether it counts and, in SKILL.md, with the
+    lines around it; and how it differs from the published one, null if it is that or there is
+    none."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -118,27 +142,17 @@ def review_routes(backend: StoreBackend) -> APIRouter:
     @router.get("/v1/review", response_model=ReviewList)
     def list_reviews(query: Annotated[ReviewQuery, Query()]) -> dict[str, Any]:
         """List skills that are withheld for findings, and updates that wait, with decisions."""
-        found = (
-            one.describe()
-            for one in backend.review_lister.list_items(query.source)
-            if query.state in (None, one.state)
-        )
-        rows = list(islice(found, query.limit + 1))
-        return {"reviews": rows[: query.limit], "truncated": len(rows) > query.limit}
+        return list_review_page(backend, query)
 
     @router.get("/v1/review/{skill_id:path}", response_model=ReviewDetail)
     def get_review(skill_id: str, seq: Annotated[Seq | None, Query()] = None) -> dict[str, Any]:
         """Show what is to be decided about a skill: its findings, and the change of an update."""
-        data = describe_review(backend.revisions, skill_id, seq)
-        if (change := data["change"]) is not None:
-            change["diff"] = change["diff"][:_MAX_LINES]
-        return data
+        return describe_one_review(backend, skill_id, seq)
 
     @router.post("/v1/review", response_model=Decision, status_code=201)
     def decide(body: DecisionRequest, caller: CurrentCaller, request: Request) -> dict[str, Any]:
         """Release or confirm a withheld skill, approve or reject an update."""
-        seq = "" if body.seq is None else f"@{body.seq}"
-        note_object(request, f"{body.decision.value} {body.skill_id}{seq}")
+        note_object(request, name_decision(body))
         return backend.review_skill(
             *(body.decision, body.skill_id, body.seq, get_principal(caller), body.reason)
         )
@@ -150,6 +164,45 @@ def review_routes(backend: StoreBackend) -> APIRouter:
         return Response(status_code=204)
 
     return router
+
+
+def list_review_page(backend: StoreBackend, query: ReviewQuery) -> dict[str, Any]:
+    """Return a page of reviews; for admins only."""
+    filter_params = query.filter_params()
+    filters = urlencode(filter_params)
+    after = _parse_place(decode_cursor(query.cursor, filters))
+    page = backend.review_lister.find_page(query.to_filter(), after, query.limit)
+    next_path = None
+    if page.after is not None:
+        cursor = encode_cursor(" ".join(page.after), filters)
+        next_path = (
+            f"/v1/review?{urlencode(filter_params | {'limit': query.limit, 'cursor': cursor})}"
+        )
+    return {
+        "reviews": [one.describe() for one in page.items],
+        "truncated": next_path is not None,
+        "next": next_path,
+    }
+
+
+def _parse_place(text: str) -> ReviewPlace | None:
+    about, _, skill_id = text.partition(" ")
+    return ReviewPlace(about, skill_id) if text else None
+
+
+def describe_one_review(backend: StoreBackend, skill_id: str, seq: int | None) -> dict[str, Any]:
+    """Return what is to be decided about a skill; for admins only. Raises NotFoundError if there is
+    no such skill or revision."""
+    data = describe_review(backend.revisions, skill_id, seq)
+    if (change := data["change"]) is not None:
+        change["diff"] = change["diff"][:_MAX_LINES]
+    return data
+
+
+def name_decision(request: DecisionRequest) -> str:
+    """What a decision is about, as the audit log names it."""
+    seq = "" if request.seq is None else f"@{request.seq}"
+    return f"{request.decision.value} {request.skill_id}{seq}"
 
 
 def get_principal(caller: Caller) -> str:

@@ -1,0 +1,31 @@
+"""The difference of two revisions, as pages show it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MAX_DIFF_LINES = 3_000
+
+
+def describe_change(change: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a difference with the `rows` of its lines: class, sign and text of each.
+
+    change: as the HTTP API has it; None without one. more_lines: lines that are not shown.
+    """
+    if change is None:
+        return None
+    lines = change.get("diff", [])
+    return {"withheld": None} | {
+        **change,
+        "more_lines": max(0, len(lines) - MAX_DIFF_LINES),
+        "rows": [_describe_line(line) for line in lines[:MAX_DIFF_LINES]],
+    }
+
+
+def _describe_line(line: str) -> tuple[str, str, str]:
+    """The class, sign and text of a line of a unified diff."""
+    if line.startswith("@@"):
+        return "hunk", "", line
+    kinds = {"+": "added", "-": "removed"}
+    return kinds.get(line[:1], "same"), {"-": "−"}.get(line[:1], line[:1]), line[1:]
