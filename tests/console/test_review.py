@@ -32,6 +32,8 @@ def served(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) ->
         base / "home",
         SKILLBUS_GATEWAY__BURST="100000",
         SKILLBUS_LOG_LEVEL="warning",
+        SKILLBUS_WORKERS__RECONCILE_SECONDS="1",
+        SKILLBUS_WORKERS__SWEEP_SECONDS="2",
     )
     write_skill(base / "crafts", "loom-setup", "Warp a floor loom", PIPED)
     write_skill(base / "hub", "kiln-firing", body="# Kiln\n\nSome text.\n")
@@ -141,6 +143,7 @@ def test_a_skill_is_released_confirmed_and_reopened(served: Served, open_page: O
 
 
 def test_an_update_is_rejected_and_approved(served: Served, open_page: Open) -> None:
+    published = served.skillbus.skills()[KILN]["seq"]
     page = open_page("admin")
     page.goto(f"/console/review/{KILN}")
     expect(page.locator("tr.added")).to_contain_text(["Other text."])
@@ -149,7 +152,7 @@ def test_an_update_is_rejected_and_approved(served: Served, open_page: Open) -> 
     expect(page.get_by_role("main")).to_contain_text("what does it fire?")
     assert list_reviews(served)[KILN] == "rejected"
     send(page, "Approve", "Publish revision", "asked them")
-    wait_for(lambda: KILN not in list_reviews(served))
+    wait_for(lambda: served.skillbus.skills()[KILN]["seq"] != published)
     page.goto(f"/console/skills/{KILN}")
     expect(page.locator("table.source")).to_contain_text("Other text.")
 

@@ -144,7 +144,7 @@ class TestSkill:
             pass
         page.get_by_text("Remove…").click()
         page.get_by_role("button", name="Remove this skill").click()
-        expect(page.locator(".badge.state-done")).to_be_visible()
+        expect(page.locator(".head .badge.state-done")).to_be_visible()
         page.get_by_role("link", name="crafts:rope-splicing").click()
         expect(page.locator(".badge.state-removed")).to_be_visible()
         records = served.skillbus("audit", "--json").data
@@ -309,16 +309,22 @@ class TestWorkAndSources:
         row = page.get_by_role("row", name=re.compile("^crafts"))
         expect(row).to_contain_text("directory")
         page.get_by_role("button", name="Sync now crafts").click()
-        expect(page.locator(".badge.state-done")).to_be_visible()
+        expect(page.locator(".head .badge.state-done")).to_be_visible()
         page.goto("/console/work")
-        expect(page.locator("#work tbody tr").first).to_contain_text("source changed")
-        expect(page.locator("#work tbody tr").first).to_contain_text("write")
+        expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
+            "source changed"
+        )
+        expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
+            "write"
+        )
 
     def test_the_work_is_shown_as_it_comes(self, served: Served, open_page: Open) -> None:
         page = open_page("admin")
         page.goto("/console/work")
         write_skill(served.root, "weir-building", "Build a low weir of stone")
-        expect(page.locator("#work tbody tr").first).to_contain_text("crafts", timeout=30_000)
+        expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
+            "crafts", timeout=30_000
+        )
         expect(page.get_by_role("link", name="ago").first).to_be_visible()
 
     @pytest.mark.parametrize("path", ["/console/work/events/none", "/console/ask/none"])

@@ -91,7 +91,7 @@ def test_another_range_is_refused(
     expect(page.get_by_role("alert")).to_contain_text("Hours: choose one of 1, 6, 24")
 
 
-def test_a_lost_server_is_told_and_its_return_is_noticed(
+def test_a_lost_server_and_its_return_are_shown(
     fork_server: ForkServer,
     open_context: Callable[..., BrowserContext],
     trouble: Trouble,

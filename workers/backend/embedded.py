@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -35,7 +34,7 @@ from tasks.language_model.answer_store import AnswerStore
 from tasks.metrics_recorder import MetricsRecorder
 from tasks.outcomes.links.mark_changed import has_unread_outcomes
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, POLICIES, Deadline
+from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, INGEST, MAINTAIN, Deadline
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.send import queue_depth, send_task
 from tasks.services import Lazy, Services
@@ -48,38 +47,23 @@ from workers.backend.stores import (
     open_services,
     require_library,
 )
+from workers.backend.worker_threads import (
+    STOP_SECONDS,
+    WorkerThread,
+    describe_workers,
+    start_worker,
+)
 from workers.monitoring.status import home_status, oldest_change_age_seconds
-from workers.processes.embedded_consumer import ThreadedConsumer
 from workers.processes.interpreter import child_environment, module_command
 from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, WORKLOADS, Workload
 
 log = structlog.get_logger()
 
-_STOP_SECONDS = 20.0
 _SWITCH_SECONDS = 0.0005
 _POLL_SECONDS = 0.02
 _MANY_INGEST_TASKS = 8
 """From so many ingest tasks on, of up to 32 skills each, skills are prepared in processes."""
-
-
-@dataclass(slots=True)
-class _Worker:
-    """A Celery worker in a thread. ready: set once it takes tasks."""
-
-    controller: Any
-    thread: threading.Thread
-    ready: threading.Event
-
-    def stop(self) -> None:
-        """Have it take no more tasks and end soon.
-
-        Celery closes the connection of a worker at once, also one under which it is starting.
-        """
-        end = time.monotonic() + _STOP_SECONDS
-        while self.thread.is_alive() and not self.ready.wait(0.01) and time.monotonic() < end:
-            pass
-        self.controller.stop()
 
 
 def _start_preparing(connection: int) -> subprocess.Popen[bytes]:
@@ -123,7 +107,7 @@ class EmbeddedBackend(StoreBackend):
         self._encoder = encoder
         self.writable = writable
         self._stack = contextlib.ExitStack()
-        self._workers: list[_Worker] = []
+        self._workers: list[WorkerThread] = []
         self._reconciler: threading.Thread | None = None
         with contextlib.ExitStack() as opening:
             self.services = self._open(opening)
@@ -180,7 +164,7 @@ class EmbeddedBackend(StoreBackend):
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._purge()
         for workload in self._workloads():
-            self._workers.append(self._start_worker(*workload))
+            self._workers.append(start_worker(lambda: self.services, *workload))
         if self.writable:
             repair_catalog(self.services)
             report = resend_open_work(self.services)
@@ -222,26 +206,6 @@ class EmbeddedBackend(StoreBackend):
     def _refines(self) -> bool:
         return self._refine != "never" and bool(self.settings.language_model.offline_stages)
 
-    def _start_worker(self, workload: Workload, threads: int) -> _Worker:
-        app = create_app(lambda: self.services, workload.queues, memory_broker_config())
-        ready = threading.Event()
-        controller = app.WorkController(
-            pool="threads",
-            concurrency=threads,
-            hostname=f"{workload.name}@skillbus",
-            without_gossip=True,
-            without_mingle=True,
-            without_heartbeat=True,
-            quiet=True,
-            consumer_cls=ThreadedConsumer,
-            ready_callback=lambda _: ready.set(),
-        )
-        thread = threading.Thread(
-            target=controller.start, name=f"skillbus-{workload.name}", daemon=True
-        )
-        thread.start()
-        return _Worker(controller, thread, ready)
-
     def _purge(self) -> None:
         """Empty the in-memory queues of messages of an earlier backend of this process."""
         with self.app.connection_for_write() as connection:
@@ -263,7 +227,7 @@ class EmbeddedBackend(StoreBackend):
         for worker in self._workers:
             worker.stop()
         for worker in self._workers:
-            worker.thread.join(_STOP_SECONDS)
+            worker.thread.join(STOP_SECONDS)
         self._workers.clear()
         self.services.usage_counter.flush()
         if self.writable:
@@ -358,28 +322,10 @@ class EmbeddedBackend(StoreBackend):
     @override
     def list_workers(self) -> list[dict[str, Any]]:
         """The thread pools of this process."""
-        coordinator = self.coordinator
         running = {}
-        if isinstance(coordinator, LocalCoordinator):
-            running = coordinator.get_running_tasks()
-        now = time.time()
-        return [
-            {
-                "worker": f"{workload.name} ({threads} {'thread' if threads == 1 else 'threads'})",
-                "queues": list(workload.queues),
-                "running": [
-                    {
-                        "task": one["task"],
-                        "ids": one["ids"],
-                        "seconds": round(max(0.0, now - one["since"]), 1),
-                        "trace_id": one["trace_id"],
-                    }
-                    for one in running.values()
-                    if POLICIES[one["task"]].queue in workload.queues
-                ],
-            }
-            for workload, threads in self._workloads()
-        ]
+        if isinstance(self.coordinator, LocalCoordinator):
+            running = self.coordinator.get_running_tasks()
+        return describe_workers(self._workloads(), list(running.values()))
 
     @override
     def warm_up(self) -> None:

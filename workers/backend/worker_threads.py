@@ -1,0 +1,89 @@
+"""Celery workers in threads of this process, as an embedded deployment runs them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.broker.broker_config import memory_broker_config
+from tasks.celery_app import create_app
+from tasks.policies import POLICIES
+from tasks.services import Services
+from workers.processes.embedded_consumer import ThreadedConsumer
+from workers.processes.workloads import Workload
+
+STOP_SECONDS = 20.0
+"""How long a worker that is to end is waited for."""
+
+
+@dataclass(slots=True)
+class WorkerThread:
+    """A Celery worker in a thread. ready: set once it takes tasks."""
+
+    controller: Any
+    thread: threading.Thread
+    ready: threading.Event
+
+    def stop(self) -> None:
+        """Have it take no more tasks and end soon.
+
+        Celery closes the connection of a worker at once, also one under which it is starting.
+        """
+        end = time.monotonic() + STOP_SECONDS
+        while self.thread.is_alive() and not self.ready.wait(0.01) and time.monotonic() < end:
+            pass
+        self.controller.stop()
+
+
+def start_worker(
+    get_services: Callable[[], Services], workload: Workload, threads: int
+) -> WorkerThread:
+    """Start a worker for the tasks of a workload, with a pool of threads."""
+    app = create_app(get_services, workload.queues, memory_broker_config())
+    ready = threading.Event()
+    controller = app.WorkController(
+        pool="threads",
+        concurrency=threads,
+        hostname=f"{workload.name}@skillbus",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        quiet=True,
+        consumer_cls=ThreadedConsumer,
+        ready_callback=lambda _: ready.set(),
+    )
+    thread = threading.Thread(
+        target=controller.start, name=f"skillbus-{workload.name}", daemon=True
+    )
+    thread.start()
+    return WorkerThread(controller, thread, ready)
+
+
+def describe_workers(
+    workloads: Iterable[tuple[Workload, int]], running: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Workers as JSON data: the queues of each, and what it does now.
+
+    workloads: with their numbers of threads. running: tasks of the process.
+    """
+    now = time.time()
+    return [
+        {
+            "worker": f"{workload.name} ({threads} {'thread' if threads == 1 else 'threads'})",
+            "queues": list(workload.queues),
+            "running": [
+                {
+                    "task": one["task"],
+                    "ids": one["ids"],
+                    "seconds": round(max(0.0, now - one["since"]), 1),
+                    "trace_id": one["trace_id"],
+                }
+                for one in running
+                if POLICIES[one["task"]].queue in workload.queues
+            ],
+        }
+        for workload, threads in workloads
+    ]
