@@ -69,9 +69,9 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "licence": (f"{MARK}-licence",),
 }
 INERT = {
-    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "from", "hours",
-    "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule", "state",
-    "to",
+    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "depth", "from",
+    "hours", "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule",
+    "state", "to", "type",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 
@@ -404,6 +404,9 @@ def walk_queries(walked: Walked) -> str:
             walked.note(f"query {body}", _all_of(answer))
             marked = client.get(f"/v1/queries/{own}", headers={"Accept": "text/markdown"})
             walked.note(f"markdown {body}", _all_of(marked))
+            for part in ("neighbourhood?depth=3&limit=200", "walk?limit=200"):
+                seen = client.get(f"/v1/queries/{own}/{part}")
+                walked.note(f"GET {part} of own query", seen.text)
             with client.stream("GET", f"/v1/queries/{own}/events") as stream:
                 walked.note(f"stream {body}", "".join(stream.iter_text()))
         for skill_id in HIDDEN:
