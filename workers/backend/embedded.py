@@ -47,15 +47,15 @@ from workers.backend.stores import (
     open_services,
     require_library,
 )
-from workers.backend.worker_threads import (
+from workers.monitoring.status import home_status, oldest_change_age_seconds
+from workers.processes.interpreter import child_environment, module_command
+from workers.processes.warm_up import warm_up
+from workers.processes.worker_threads import (
     STOP_SECONDS,
     WorkerThread,
     describe_workers,
     start_worker,
 )
-from workers.monitoring.status import home_status, oldest_change_age_seconds
-from workers.processes.interpreter import child_environment, module_command
-from workers.processes.warm_up import warm_up
 from workers.processes.workloads import ALL_QUEUES, WORKLOADS, Workload
 
 log = structlog.get_logger()

@@ -29,12 +29,12 @@ from workers.audit.commands import RECORDED_HEADER
 from workers.audit.log import AuditLog
 from workers.audit.requests import RequestRecorder
 from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate, get_bearer
+from workers.http.limits.rate_limits import RateLimiter, get_client_network
+from workers.http.limits.request_bodies import BoundedBody, check_content_length
+from workers.http.limits.slow_clients import OVERLOADED
 from workers.http.oidc.verifier import OidcVerifier
 from workers.http.problems import problem_response
-from workers.http.rate_limits import RateLimiter, get_client_network
-from workers.http.request_bodies import BoundedBody, check_content_length
 from workers.http.request_spans import end_request_span, start_request_span
-from workers.http.slow_clients import OVERLOADED
 from workers.http.tokens import ANONYMOUS, TokenStore
 
 log = structlog.get_logger()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 from workers.backend.store_backend import StoreBackend
+from workers.http.routes.operations.settings import SettingsService
+from workers.http.routes.operations.tokens import TokenService
 from workers.http.routes.quality.service import QualityService
 from workers.http.routes.queries import QueryService
-from workers.http.routes.settings import SettingsService
-from workers.http.routes.tokens import TokenService
 from workers.http.routes.usage import UsageService
 from workers.http.tokens import TokenStore
 

@@ -48,7 +48,9 @@ async def _call_until_stopped(ctx: ServerRequestContext[Any], call_next: CallNex
     """The handler's result; the one that ends a stream once the HTTP server stops."""
     stopping: asyncio.Event | None = None
     if ctx.request is not None:
-        from workers.http.slow_clients import STOPPING  # brings uvicorn, which streams do not need
+        from workers.http.limits.slow_clients import (
+            STOPPING,  # brings uvicorn, which streams do not need
+        )
 
         stopping = getattr(ctx.request.state, STOPPING, None)
     # No task group: it would wrap the errors of the handler.

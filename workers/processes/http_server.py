@@ -18,8 +18,8 @@ from starlette.types import ASGIApp
 from config.errors import UsageError
 from config.settings import Settings
 from workers.http.access import LOOPBACK_HOSTS, AccessRules
+from workers.http.limits.slow_clients import create_http_protocol
 from workers.http.oidc.verifier import OidcVerifier
-from workers.http.slow_clients import create_http_protocol
 from workers.http.tokens import open_token_store
 
 _SHUTDOWN_GRACE_SECONDS = 5

@@ -252,6 +252,7 @@ def make_bodies(ids: Mapping[str, str], skill_id: str) -> dict[tuple[str, str], 
         ("DELETE", "/v1/skills/{skill_id}"): None,
         ("DELETE", "/v1/sources/{source_id}"): None,
         ("DELETE", "/v1/queries/{query_id}"): None,
+        ("DELETE", "/v1/queries/{query_id}/outcomes"): None,
     }
 
 
@@ -312,7 +313,8 @@ class HttpWalk:
         skill_id: str,
     ) -> None:
         """Compare what is answered about a hidden skill with what is about an unknown one."""
-        values = {"seq": "1", "letter_id": "none", "host": "github", **self.ids, **hidden}
+        fixed = {"seq": "1", "letter_id": "none", "evaluation_id": "none", "host": "github"}
+        values = {**fixed, **self.ids, **hidden}
         values["query_id"] = self.ids["own"]
         about = self._send(client, method, path, named, values, skill_id)
         if (method, path) in IDS_IN_USE and name == "writer":

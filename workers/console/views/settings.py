@@ -13,8 +13,8 @@ from workers.audit.requests import note_object
 from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, redirect
 from workers.http.authentication import CurrentCaller, check_scope
-from workers.http.routes.settings import SettingData, SettingsService
-from workers.http.routes.tokens import NewToken, TokenService, describe_new
+from workers.http.routes.operations.settings import SettingData, SettingsService
+from workers.http.routes.operations.tokens import NewToken, TokenService, describe_new
 from workers.http.tokens import TokenScope
 
 PATH = f"{PREFIX}/settings"

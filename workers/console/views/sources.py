@@ -10,7 +10,7 @@ from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, redirect
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.idempotency import record_job
-from workers.http.routes.health import describe_status
+from workers.http.routes.operations.health import describe_status
 from workers.http.routes.sources import list_source_rows, prepare_refresh
 from workers.http.tokens import TokenScope
 

@@ -21,15 +21,15 @@ from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, build_url, redirect
 from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.jobs import get_visible_job
-from workers.http.routes.dead_letters import discard_letter
-from workers.http.routes.events import (
+from workers.http.routes.operations.dead_letters import discard_letter
+from workers.http.routes.operations.events import (
     TaskRunData,
     describe_event,
     list_recent_events,
     list_task_runs,
 )
-from workers.http.routes.health import describe_status
-from workers.http.routes.work import WorkReport, describe_work
+from workers.http.routes.operations.health import describe_status
+from workers.http.routes.operations.work import WorkReport, describe_work
 from workers.http.tokens import TokenScope
 from workers.library import dead_letters
 

@@ -39,7 +39,7 @@ from workers.http.idempotency import (
     find_earlier_event,
     key_reuse_error,
 )
-from workers.http.request_bodies import parse_content_length
+from workers.http.limits.request_bodies import parse_content_length
 from workers.http.tokens import TokenScope
 
 _FORM = "multipart/form-data"

@@ -19,8 +19,8 @@ from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
-from workers.http.rate_limits import FairSemaphore, get_client_network
-from workers.http.request_bodies import parse_content_length
+from workers.http.limits.rate_limits import FairSemaphore, get_client_network
+from workers.http.limits.request_bodies import parse_content_length
 from workers.webhooks.delivery import HOSTS, Delivery, DeliveryError
 from workers.webhooks.handler import Receipt, handle_delivery
 from workers.webhooks.secrets import check_secrets

@@ -20,12 +20,13 @@ from config.errors import MisconfiguredError, NotFoundError, TransientError, Usa
 from config.settings import Settings
 from skills.events import QueryAsked, new_event
 from tasks.journal.sqlite import SqliteJournal
-from workers.http import problems, rate_limits
+from workers.http import problems
 from workers.http.access import AccessRules, _get_bucket_key
 from workers.http.app import create_gateway
 from workers.http.authentication import Caller, authenticate
 from workers.http.job_waiter import JobWaiter
-from workers.http.rate_limits import FairSemaphore, RateLimiter
+from workers.http.limits import rate_limits
+from workers.http.limits.rate_limits import FairSemaphore, RateLimiter
 from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
 
 

@@ -24,8 +24,8 @@ from deploy.stack.ports import free_port
 from tests.support.program.program import wait_for
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.app import create_gateway
-from workers.http.rate_limits import get_client_network
-from workers.http.slow_clients import create_http_protocol
+from workers.http.limits.rate_limits import get_client_network
+from workers.http.limits.slow_clients import create_http_protocol
 from workers.http.tokens import TokenStore
 from workers.processes.http_server import bind_socket, serve_in_thread
 

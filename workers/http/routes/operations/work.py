@@ -15,7 +15,7 @@ from config.errors import NotFoundError
 from tasks.journal.work_records import WorkMinute, find_percentile
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.routes.events import ListedEvent, describe_event
+from workers.http.routes.operations.events import ListedEvent, describe_event
 from workers.http.tokens import TokenScope
 
 MAX_HOURS = 24

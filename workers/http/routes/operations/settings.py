@@ -8,10 +8,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
 from config.load_settings import get_config_path
-from config.setting_origins import list_settings_in_force
 from workers.backend.store_backend import StoreBackend
 from workers.monitoring.quick_checks import run_quick_checks
 from workers.monitoring.recent_value import RecentValue
+from workers.monitoring.setting_origins import list_settings_in_force
 
 _FRESH_SECONDS = 15.0
 _WAIT_SECONDS = 0.05

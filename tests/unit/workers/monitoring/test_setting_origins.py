@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.load_settings import load_settings
-from config.setting_origins import SettingInForce, list_settings_in_force
+from workers.monitoring.setting_origins import SettingInForce, list_settings_in_force
 
 
 def list_by_name(home: Path) -> dict[str, SettingInForce]:

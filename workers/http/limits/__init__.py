@@ -1,0 +1,1 @@
+"""Limits of what clients may send, and how slowly."""

@@ -1,0 +1,1 @@
+"""Operations: the work, its failures, health, settings and tokens."""
