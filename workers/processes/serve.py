@@ -61,7 +61,10 @@ def run_serve(
         if settings.submissions.broker:
             stack.enter_context(SubmissionService(backend, process_metrics.measures))
         # The first query should not wait for the model and the library.
-        threading.Thread(target=backend.warm_up, name="skillbus-warm-up", daemon=True).start()
+        warming = threading.Thread(target=backend.warm_up, name="skillbus-warm-up", daemon=True)
+        warming.start()
+        # A thread that is in native code while the interpreter ends aborts the process.
+        stack.callback(warming.join)
         for source in backend.graph.list_sources():
             if Path(source.root).is_dir():
                 backend.submit(SourceChanged(source_id=source.source_id), ORIGIN)

@@ -1,6 +1,6 @@
 """Make the pictures of the console that the documentation shows.
 
-    python docs/how-to/console/make_pictures.py [FOLDER]
+    PYTHONPATH=. python docs/how-to/console/make_pictures.py [FOLDER]
 
 Serves the example skills, with a few that wait for a person, and takes pictures in Chromium. FOLDER
 is where they are written, this folder unless given. With `--all`, every page is taken at three
@@ -132,11 +132,15 @@ def wait_until_ready(url: str) -> None:
 
 
 class Camera:
-    """Takes pictures of pages with a token. answer: the path of the answer to the task."""
+    """Takes pictures of pages with a token.
+
+    answer, event: the paths of the answer to the task and of the newest event.
+    """
 
     def __init__(self, browser: Browser, url: str, secret: str) -> None:
         self._browser, self._url, self._secret = browser, url, secret
         self.answer = self._ask()
+        self.event = self._find_event()
 
     def _open(self, width: int, height: int, theme: Literal["light", "dark"]) -> Page:
         context = self._browser.new_context(
@@ -160,6 +164,13 @@ class Camera:
         path = page.url.removeprefix(self._url)
         page.context.close()
         return path
+
+    def _find_event(self) -> str:
+        page = self._open(1280, 1000, "light")
+        page.goto("/console/work")
+        path = page.locator("a:has(time)").last.get_attribute("href")
+        page.context.close()
+        return str(path)
 
     def take(
         self,
@@ -195,7 +206,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         with library.serve() as url:
             camera = Camera(browser, url, secret)
-            pages = PAGES | {"ask": camera.answer}
+            pages = PAGES | {"ask": f"{camera.answer}#bundle", "event": camera.event}
             for name, path in pages.items():
                 height = HEIGHTS.get(name, 860)
                 camera.take(given.folder / f"{name}.png", path, height=height)

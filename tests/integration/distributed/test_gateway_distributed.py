@@ -128,6 +128,12 @@ def test_the_console_shows_the_library_and_asks_it(client: httpx.Client) -> None
         "/console/sources": "crafts",
         "/console/work": "source changed",
         "/console/use": "Queries",
+        f"/console/skills/{BEST}?tab=use": "chosen",
+        f"/console/graph?skill={BEST}&depth=2": BEST,
+        "/console/review?state=any": "Nothing",
+        "/console/quality": "skillbus eval",
+        "/console/quality/labels": "Labelled prompts",
+        "/console/settings": "neo4j",
     }
     for path, shown in pages.items():
         page = client.get(path)
@@ -139,6 +145,11 @@ def test_the_console_shows_the_library_and_asks_it(client: httpx.Client) -> None
     answer = client.post("/console/ask", data=asked, headers=origin).headers["location"]
     wait_for(lambda: 'id="bundle"' in client.get(answer).text, 60)
     assert BEST in client.get(answer).text
+    query_id = answer.partition("?")[0].rpartition("/")[2]
+    assert "mass" in client.get(f"/console/graph?query={query_id}&show=walk").text
+    [event] = re.findall(r'href="(/console/work/events/[^"]+)"', client.get("/console/work").text)
+    for task in ("plan", "ingest", "link"):
+        assert f'<th scope="row">{task}</th>' in client.get(event).text
     client.cookies.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -11,19 +12,24 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+import httpx
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from deploy.stack.ports import free_port
+from tests.support.program.program import wait_for
+
 ROOT = Path(__file__).resolve().parents[3]
 ROOMS = ("config", "skills", "search", "graph", "tasks", "workers")
+CONSOLE_BYTES = 700_000
 NEED_MODELS = ("search/models/bert.py", "search/models/bert_graph.py")
 """Modules that are imported in functions only, since they import torch or OpenVINO."""
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names in a wheel built from a copy of the tree, without any network."""
+def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of the tree, without any network."""
     copy = tmp_path_factory.mktemp("source")
     ignored = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "shared")
     shutil.copytree(ROOT, copy, ignore=ignored, dirs_exist_ok=True)
@@ -37,7 +43,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     )
     assert run.returncode == 0, run.stdout + run.stderr
     [path] = made.glob("*.whl")
-    with zipfile.ZipFile(path) as archive:
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_file: Path) -> set[str]:
+    """Names in the wheel."""
+    with zipfile.ZipFile(wheel_file) as archive:
         return set(archive.namelist())
 
 
@@ -55,6 +67,43 @@ def test_the_wheel_holds_nothing_else(wheel: set[str]) -> None:
     tops = {name.split("/")[0] for name in wheel}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(ROOMS)
     assert any(name.endswith("licenses/LICENSE") for name in wheel)
+
+
+def test_the_console_is_served_from_the_wheel(wheel_file: Path, tmp_path: Path) -> None:
+    """Its pages and files are all in the package, and small."""
+    with zipfile.ZipFile(wheel_file) as archive:
+        sizes = {one.filename: one.compress_size for one in archive.infolist()}
+        archive.extractall(tmp_path / "package")
+    assert sum(sizes[name] for name in sizes if name.startswith("workers/console/")) < CONSOLE_BYTES
+    url = f"http://127.0.0.1:{free_port()}"
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("SKILLBUS_")
+    } | {"PYTHONPATH": str(tmp_path / "package"), "SKILLBUS_HOME": str(tmp_path / "home")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "workers.cli", "serve", "--listen", url.removeprefix("http://")],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        with httpx.Client(base_url=url, timeout=60) as client:
+            wait_for(lambda: is_ready(client), 120)
+            for view in ("ask", "library", "graph", "use", "quality", "work", "sources"):
+                page = client.get(f"/console/{view}")
+                assert page.status_code == 200, view
+                files = re.findall(r"/console/static/[^\"]+", page.text)
+                assert files
+                assert all(client.get(file).status_code == 200 for file in files)
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def is_ready(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_the_lock_is_exact_and_fits_every_build_of_torch() -> None:
