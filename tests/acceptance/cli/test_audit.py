@@ -294,13 +294,8 @@ def drive_requests(
         json={"task": TASK},
         headers={"Authorization": f"Bearer {secrets['read']}", "Prefer": "wait=60"},
     ).json()["id"]
-    once(
-        ("POST", "/v1/queries/{query_id}/outcomes"),
-        asked,
-        scope="read",
-        path=f"/v1/queries/{asked}/outcomes",
-        json={"outcomes": [{"skill_id": "crafts:kiln-firing", "outcome": "helped"}]},
-    )
+    report_and_withdraw(asked, once)
+    administer(once)
     once(
         ("POST", "/v1/skills"),
         "pottery glaze-test",
@@ -371,6 +366,24 @@ def decide_about(glaze: str, once: Callable[..., httpx.Response]) -> None:
     once(("POST", "/v1/review"), f"release {glaze}", json=decided, scope="admin", status=201)
     route, path = ("DELETE", "/v1/review/{skill_id}"), f"/v1/review/{glaze}"
     once(route, glaze, path=path, scope="admin", status=204)
+
+
+def report_and_withdraw(asked: str, once: Callable[..., httpx.Response]) -> None:
+    """Report an outcome of a query, and withdraw it."""
+    outcome = {"skill_id": "crafts:kiln-firing", "outcome": "helped"}
+    route, path = "/v1/queries/{query_id}/outcomes", f"/v1/queries/{asked}/outcomes"
+    given = {"outcomes": [outcome]}
+    once(("POST", route), asked, scope="read", path=path, json=given)
+    once(("DELETE", route), asked, scope="read", path=path, status=200)
+
+
+def administer(once: Callable[..., httpx.Response]) -> None:
+    """Add and revoke a token, and remove an evaluation that is not kept."""
+    token = {"name": "ci", "scope": "read", "groups": ["audit"]}
+    once(("POST", "/v1/tokens"), "ci read audit", json=token, scope="admin", status=201)
+    once(("DELETE", "/v1/tokens/{name}"), "ci", path="/v1/tokens/ci", scope="admin", status=204)
+    path, route = "/v1/evaluations/none", ("DELETE", "/v1/evaluations/{evaluation_id}")
+    once(route, "none", path=path, scope="admin", status=404, outcome="refused")
 
 
 def drive_webhook(

@@ -436,8 +436,11 @@ def test_dead_letters_are_for_admins(clients: Clients) -> None:
 
 
 # -- access
-ADMIN_PATHS = ("/v1/letters", "/v1/links", "/v1/pins/drift", "/v1/review", "/v1/waivers")
-ADMIN_ENDINGS = {("delete", "revisions"), ("put", "groups")}
+ADMIN_PATHS = (
+    *("/v1/letters", "/v1/links", "/v1/pins/drift", "/v1/review", "/v1/waivers"),
+    *("/v1/tokens", "/v1/settings", "/v1/checks"),
+)
+ADMIN_ENDINGS = {("delete", "revisions"), ("put", "groups"), ("delete", "{evaluation_id}")}
 
 
 def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port: int) -> None:

@@ -30,6 +30,12 @@ MANY = 60
 """Cases of one operation that are all sent; of more, every fifth."""
 
 ANY_CONTENT = {
+    ("DELETE", "/v1/waivers"),
+    ("GET", "/v1/evaluations"),
+    ("GET", "/v1/evaluations/{evaluation_id}"),
+    ("GET", "/v1/labelled-prompts"),
+    ("GET", "/v1/library"),
+    ("GET", "/v1/queries/{query_id}/walk"),
     ("GET", "/v1/review"),
     ("GET", "/v1/review/{skill_id}"),
     ("GET", "/v1/skills"),
@@ -46,6 +52,7 @@ ANY_CONTENT = {
     ("POST", "/v1/review"),
     ("POST", "/v1/skills"),
     ("POST", "/v1/sources"),
+    ("POST", "/v1/tokens"),
     ("POST", "/v1/waivers"),
     ("POST", "/v1/webhooks/{host}"),
     ("PUT", "/v1/sources/{source_id}/groups"),
@@ -53,13 +60,15 @@ ANY_CONTENT = {
 """Requests that may be refused though they are of the right form: no schema says which paths lead
 out of a folder, which revision is the first of its skill, which directories are allowed, what an
 archive is, what a host tells, which text is the cursor of a page, whose usage a token may see, that
-an obstacle is one of a session, what a rule finds, what is to be decided, or which fields of an
-outcome go together."""
+an obstacle is one of a session, what a rule finds, what is to be decided, which fields of an
+outcome go together, which query was explained, which names tokens have, or which
+ids skills."""
 
 ANY_BODY = {("POST", "/v1/skills")}
 """Requests whose body may be any text."""
 
 NOT_THERE = {
+    ("GET", "/v1/evaluations/{evaluation_id}/changes"),
     ("GET", "/v1/letters/{letter_id}"),
     ("DELETE", "/v1/letters/{letter_id}"),
     ("POST", "/v1/letters/{letter_id}/retry"),
@@ -67,10 +76,8 @@ NOT_THERE = {
     ("DELETE", "/v1/review/{skill_id}"),
     ("DELETE", "/v1/waivers"),
 }
-"""What succeeds only for a dead letter, a dismissal or a decision, and no case names one."""
-
-PURGED = {("DELETE", "/v1/skills/{skill_id}/revisions"): {"skill_id": "crafts:map-projection"}}
-"""Ids that exist, for what would take the known ones away from others."""
+"""What succeeds only for a dead letter, a dismissal, a decision or two evaluations, and no case
+names them."""
 
 
 def published() -> Any:
@@ -89,12 +96,13 @@ schema = schemathesis.openapi.from_dict(published())
 @dataclass
 class Gateway:
     """A gateway that listens, with a token of each scope. known: an id that exists, by the name of
-    its parameter. bodies: one that is taken, by path. statuses: what was answered, by method, path
-    and scope."""
+    its parameter. purged: ids that exist, for what would take the known ones away from others.
+    bodies: one that is taken, by path. statuses: what was answered, by method, path and scope."""
 
     address: str
     secrets: dict[str, str]
     known: dict[str, str]
+    purged: dict[tuple[str, str], dict[str, str]]
     bodies: dict[str, Any]
     session: requests.Session = field(default_factory=requests.Session)
     statuses: dict[tuple[str, str, str], Counter[int]] = field(
@@ -164,6 +172,12 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     write_skill(crafts, "kiln-firing", body="# Kiln\n\nFire it once more.\n")
     skillbus("sync", str(crafts))
     secrets = {one: skillbus("tokens", "add", one, "--scope", one).out.strip() for one in SCOPES}
+    skillbus("tokens", "add", "passing")
+    tasks = base / "tasks.jsonl"
+    kiln = {"instruction": "fire stoneware", "gt_skill_ids": ["crafts:kiln-firing"]}
+    tasks.write_text("".join(json.dumps({"task_id": f"{n}"} | kiln) + "\n" for n in range(2)))
+    for _ in range(2):
+        skillbus("eval", "routing", str(tasks))
     address = f"127.0.0.1:{free_port()}"
     write_skill(base / "spare", "soldering", "Solder a loose wire to a circuit board")
     source = {"source_id": "spare", "root": str(base / "spare")}
@@ -190,7 +204,13 @@ def gateway(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
     }
     with skillbus.serving("--listen", address):
         url = f"http://{address}"
-        yield Gateway(url, secrets, known_ids(url, secrets["admin"], source), bodies)
+        known = known_ids(url, secrets["admin"], source)
+        older = {"evaluation_id": known.pop("older_evaluation_id")}
+        purged = {
+            ("DELETE", "/v1/skills/{skill_id}/revisions"): {"skill_id": "crafts:map-projection"},
+            ("DELETE", "/v1/evaluations/{evaluation_id}"): older,
+        }
+        yield Gateway(url, secrets, known, purged, bodies)
 
 
 def known_ids(address: str, secret: str, source: dict[str, str]) -> dict[str, str]:
@@ -199,11 +219,15 @@ def known_ids(address: str, secret: str, source: dict[str, str]) -> dict[str, st
     with httpx.Client(base_url=address, headers=headers, timeout=120) as client:
         wait_for(lambda: _is_up(client))
         event = client.post("/v1/sources", json=source).json()["id"]
-        query = {"task": "fire stoneware in a kiln"}
+        query = {"task": "fire stoneware in a kiln", "explain": True}
         asked = client.post("/v1/queries", json=query, headers={"Prefer": "wait=60"}).json()["id"]
         wait_for(lambda: client.get("/v1/sources/spare").status_code == 200)
         seq = client.get("/v1/skills/crafts:kiln-firing").json()["seq"]
+        kept = client.get("/v1/evaluations").json()["evaluations"]
     return {
+        "evaluation_id": kept[0]["evaluation_id"],
+        "older_evaluation_id": kept[1]["evaluation_id"],
+        "name": "passing",
         "seq": str(seq),
         "skill_id": "crafts:kiln-firing",
         "source_id": "spare",
@@ -243,7 +267,7 @@ def test_what_the_document_says_holds(case: Any, gateway: Gateway) -> None:
     is_valid = case.meta.generation.mode.is_positive
     if is_valid and next(gateway.valid[case.method, case.path]) % 2 == 0:
         for name in case.path_parameters or {}:
-            known = gateway.known | PURGED.get((case.method, case.path), {})
+            known = gateway.known | gateway.purged.get((case.method, case.path), {})
             case.path_parameters[name] = known.get(name, case.path_parameters[name])
         if case.method == "POST" and case.media_type == "application/json":
             case.body = gateway.bodies.get(case.path, case.body)
