@@ -15,7 +15,7 @@ from graph.records import SafetyRecord, Source
 from search.protocol import Filters, StoredRevision
 from skills import licences
 from skills.judgement import Judgement
-from skills.record import RevisionKey
+from skills.record import RevisionKey, SkillRecord
 from skills.review import NO_REVIEWS, Reviews
 from skills.scanner import SCANNER_VERSION, rescan
 from skills.skill_policy import PolicyViolation, SkillPolicy, check_rule_ids, get_source_id
@@ -23,6 +23,10 @@ from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.ranking import Ranking, WithheldHit
 
 _LOAD_ATTEMPTS = 3
+_MAX_RESCANNED = 4_096
+_rescanned: dict[tuple[RevisionKey, str], SkillRecord] = {}
+"""By revision and content hash, records with the findings of the present scanner, of revisions that
+an older one has read: the index keeps them as they are until their text changes."""
 
 ReadRevisions = Callable[[Sequence[RevisionKey]], Mapping[RevisionKey, StoredRevision]]
 """Reads revisions of the index; those that it lacks are left out."""
@@ -234,9 +238,17 @@ def make_policy(settings: Settings, sources: Iterable[Source], reviews: Reviews)
 
 
 def rescan_revision(revision: StoredRevision) -> StoredRevision:
-    """The revision with the findings of the present scanner."""
-    parsed = rescan(revision.parsed)
-    return revision if parsed is revision.parsed else replace(revision, parsed=parsed)
+    """The revision with the findings of the present scanner; each is scanned once in a process."""
+    parsed = revision.parsed
+    if parsed.record.scanner >= SCANNER_VERSION:
+        return revision
+    place = (revision.key, revision.content_hash)
+    record = _rescanned.get(place)
+    if record is None:
+        if len(_rescanned) >= _MAX_RESCANNED:
+            _rescanned.clear()
+        record = _rescanned[place] = rescan(parsed).record
+    return replace(revision, parsed=replace(parsed, record=record))
 
 
 def settle_revision(
