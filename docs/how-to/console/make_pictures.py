@@ -45,6 +45,9 @@ PAGES = {
     "sources": "/console/sources",
     "settings": "/console/settings",
 }
+NOT_SHOWN = ("review-skill", "use", "sources")
+"""Pages of which the documentation has no picture."""
+
 HEIGHTS = {"work": 1500, "settings": 1040, "ask": 1000}
 
 _PATIENCE = 60.0
@@ -209,7 +212,8 @@ def main() -> None:
             pages = PAGES | {"ask": f"{camera.answer}#bundle", "event": camera.event}
             for name, path in pages.items():
                 height = HEIGHTS.get(name, 860)
-                camera.take(given.folder / f"{name}.png", path, height=height)
+                if given.all or name not in NOT_SHOWN:
+                    camera.take(given.folder / f"{name}.png", path, height=height)
                 for width, theme in ((w, t) for w in WIDTHS for t in THEMES if given.all):
                     file = given.folder / f"{name}-{width}-{theme}.png"
                     camera.take(file, path, width=width, theme=theme, whole=True)
