@@ -68,8 +68,26 @@ def resolve_root(root: Path) -> Path:
 def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     """Every skill at or below `start` (a path in the root, "" for all of it).
 
-    Signatures cover names, sizes and times of the files.
+    Signatures cover names, sizes and times of the files. Raises TransientError if the root was
+    moved, replaced or mounted meanwhile: what was not met then is not gone.
     """
+    before = _identify(root)
+    found = _walk(root, start, limits)
+    if _identify(root) != before:
+        raise TransientError(f"{root} was moved or replaced while it was read")
+    return found
+
+
+def _identify(folder: Path) -> tuple[int, int] | None:
+    """Device and inode of a folder, None if there is none."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     found = SourceScan()
     records: dict[str, list[str]] = {}
     fresh: set[str] = set()
