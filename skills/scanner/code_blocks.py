@@ -33,7 +33,7 @@ _COMMANDS = (
     "git security dig"
 )
 _COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s")
-_LEAD = re.compile(r"\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
+_LEAD = re.compile(r"^\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
 _EMBEDDED = re.compile(
@@ -104,7 +104,7 @@ def _find_commands(line: str, number: int) -> Iterator[Code]:
     if not any(word in line for word in _RUNS_OR_SENDS):
         return
     if _COMMAND.match(line):
-        yield Code("shell", line[_LEAD.match(line).end() :], number)  # type: ignore[union-attr]
+        yield Code("shell", _LEAD.sub("", line, count=1), number)
     for span in _SPAN.findall(line):
         yield Code("shell", span, number)
 

@@ -42,6 +42,7 @@ class _TracedRedis(Redis):
     @override
     def execute_command(self, *args: Any, **options: Any) -> Any:
         with _start_span(self, str(args[0])):
+            # redis does not declare types here.
             return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
 
     @override

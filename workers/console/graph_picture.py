@@ -127,8 +127,8 @@ def _aim(weights: Mapping[int, float], turns: Mapping[int, float]) -> float:
 
 
 def _chain(ring: set[int], weights: Sequence[Mapping[int, float]], start: int) -> list[int]:
-    """A ring on which linked skills are beside each other: after each the one that it is linked
-    with most, else the one that is linked most with the start."""
+    """The order of a ring, in which linked skills follow each other: after each comes the one that
+    it is linked with most, else the one that is linked most with the start."""
     left = set(ring)
     ordered: list[int] = []
     while left:
@@ -186,8 +186,8 @@ def _draw_links(
     links: Sequence[Mapping[str, Any]],
     places: Mapping[int, _Place],
 ) -> list[PictureLink]:
-    """Links as lines; several between the same two skills are beside each other. Those of a type
-    without direction are one line both ways, that of the heaviest."""
+    """Links as lines; those between the same two skills are drawn apart. Links of a type without
+    direction are one line for both ways, that of the heaviest."""
     numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
     drawn: defaultdict[frozenset[int], int] = defaultdict(int)
     found, met = [], set()

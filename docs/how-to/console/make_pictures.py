@@ -16,13 +16,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
-from urllib.error import URLError
 
+import httpx
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from deploy.stack.ports import free_port
@@ -126,11 +125,11 @@ def wait_until_ready(url: str) -> None:
     end = time.monotonic() + _PATIENCE
     while time.monotonic() < end:
         try:
-            with urllib.request.urlopen(f"{url}/readyz") as response:  # noqa: S310
-                if response.status == 200:
-                    return
-        except (URLError, ConnectionError):
-            time.sleep(0.2)
+            if httpx.get(f"{url}/readyz").is_success:
+                return
+        except httpx.TransportError:
+            pass
+        time.sleep(0.2)
     sys.exit(f"{url} was not ready within {_PATIENCE:g} s")
 
 

@@ -15,6 +15,7 @@ from tasks.policies import Deadline
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill, text_of
 from workers.library.pins import pin_skill
 from workers.library.review.decisions import ReviewDecision, Reviewer
+from workers.library.revisions import Revision
 
 REVIEW = {"policy": {"review": ["lib"]}}
 ANA = Reviewer("local:ana", "read it")
@@ -81,6 +82,18 @@ def waiting(library: OneSkill) -> list[ReviewRecord]:
     return [one for one in found if one.kind is ReviewKind.WAITING]
 
 
+def approve_the_first_of_two(library: OneSkill) -> Revision:
+    """Approve an update of which the source has a newer one by then; returns its revision."""
+    library.edit(1)
+    library.ingest(1)
+    (first,) = library.reader.list_revisions(SKILL)
+    library.edit(2)
+    library.ingest(1)
+    library.reviews.decide(ReviewDecision.APPROVE, SKILL, first.seq, ANA)
+    library.ingest(1)
+    return first
+
+
 def test_a_new_skill_is_held_until_it_is_approved() -> None:
     with open_skill(**REVIEW) as library:
         library.edit(1)
@@ -98,13 +111,7 @@ def test_a_new_skill_is_held_until_it_is_approved() -> None:
 
 def test_an_approved_revision_is_published_though_its_source_went_on() -> None:
     with open_skill(**REVIEW) as library:
-        library.edit(1)
-        library.ingest(1)
-        (first,) = library.reader.list_revisions(SKILL)
-        library.edit(2)
-        library.ingest(1)
-        library.reviews.decide(ReviewDecision.APPROVE, SKILL, first.seq, ANA)
-        library.ingest(1)
+        first = approve_the_first_of_two(library)
         assert library.published_text() == "Text number 1."
         assert library.reader.list_revisions(SKILL)[0].state == "published"
         library.ingest(1)
@@ -114,13 +121,7 @@ def test_an_approved_revision_is_published_though_its_source_went_on() -> None:
 
 def test_an_update_is_numbered_anew_once_another_is_published_above_it() -> None:
     with open_skill(**REVIEW) as library:
-        library.edit(1)
-        library.ingest(1)
-        (first,) = library.reader.list_revisions(SKILL)
-        library.edit(2)
-        library.ingest(1)
-        library.reviews.decide(ReviewDecision.APPROVE, SKILL, first.seq, ANA)
-        library.ingest(1)
+        approve_the_first_of_two(library)
         assert request_decided(library.services) == 1
         library.ingest(1)
         (record,) = waiting(library)
