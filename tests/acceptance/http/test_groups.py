@@ -16,6 +16,7 @@ from tests.support.servers.hidden_skills import (
     walk_http,
     walk_mcp,
 )
+from tests.support.servers.open_streams import check_lists_follow_groups
 
 MARKDOWN = {"Content-Type": "text/markdown"}
 
@@ -116,3 +117,7 @@ def test_a_writer_reads_what_it_changes(walked: Walked) -> None:
         assert writer.post("/v1/sources", json=new).status_code == 403
     with walked.client("reader") as reader:
         assert reader.get("/v1/skills/team:a").status_code == 404
+
+
+def test_subscriptions_follow_groups(walked: Walked) -> None:
+    check_lists_follow_groups(walked)
