@@ -27,8 +27,8 @@ from tasks.language_model.answer_store import (
 from tasks.language_model.claim_owner import has_ended
 from tasks.language_model.protocol import TokenUsage
 
-_ANSWER = PREFIX + "answer:"
-_CLAIM = PREFIX + "answer-claim:"
+_ANSWER = PREFIX + "model-answer:"
+_CLAIM = PREFIX + "model-answer-claim:"
 _USAGE = PREFIX + "model-usage:"
 """A hash per day: `STAGE:COUNT`."""
 _RESERVED = PREFIX + "model-reserved:"

@@ -132,6 +132,20 @@ def test_no_change_of_any_byte_keeps_a_waiver(
     assert [one["state"] for one in made("waivers", "list", "--json").data] == ["ended"]
 
 
+def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> None:
+    """The same bytes under another id, such as one in another case, are not waived."""
+    made = Skillbus(fork_server, tmp_path / "home")
+    names = ("loom-setup", "Loom-Setup", "loom-setup-2", "café", "cafe\u0301")
+    for name in names:
+        write_skill(tmp_path / "crafts", name, DESCRIPTION, PIPED, name="loom")
+    made("sync", str(tmp_path / "crafts"), "--until", "words")
+    for waived in (LOOM, "crafts:café"):
+        made("waivers", "add", waived, RULE, "--reason", "our host")
+    states = {one: row["withheld"] for one, row in made.skills().items()}
+    assert {one for one, why in states.items() if why is None} == {LOOM, "crafts:café"}
+    assert len(states) == len(names)
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -139,6 +153,8 @@ def test_no_change_of_any_byte_keeps_a_waiver(
         ((LOOM, "override-instructions", "--reason", "x"), "finds nothing in"),
         ((f"{LOOM}@999999", RULE, "--reason", "x"), "is not kept"),
         (("crafts:none", RULE, "--reason", "x"), "no skill"),
+        ((LOOM.upper(), RULE, "--reason", "x"), "no skill"),
+        ((f"{LOOM}\u00ad", RULE, "--reason", "x"), "no skill"),
         ((LOOM, RULE, "--reason", " "), "needs a reason"),
         ((LOOM, RULE, "--reason", "a\x1b[31m"), "control characters"),
         ((LOOM, RULE), "--reason"),

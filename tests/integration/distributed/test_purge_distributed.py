@@ -17,7 +17,7 @@ from tasks.broker.redis_connection import connect
 from tests.support.program.program import wait_for
 from tests.support.program.traces import expand, find_traces
 from tests.support.samples.catalog import run_cypher
-from tests.support.samples.library import write_skill, write_topics
+from tests.support.samples.library import TOPICS, write_skill, write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
 from tests.support.servers.servers import RunServers, external
 
@@ -133,6 +133,7 @@ def test_history_and_purge(library: Distributed, root: Path, run_servers: RunSer
     assert "-Stir quixzotter." in diff
     assert SECRET in skillbus.chosen(TASK)
     wait_for(lambda: find_words(library) == set(WORDS))
+    other = skillbus("query", TOPICS["bee-keeping"], "--format", "json").data["query_id"]
     if all(external(name) is None for name in ("elasticsearch", "redis")):
         assert find_in_files(run_servers, "elasticsearch", "redis")  # it finds what is there
     shutil.rmtree(root / "secret-glaze")
@@ -141,6 +142,10 @@ def test_history_and_purge(library: Distributed, root: Path, run_servers: RunSer
     assert report["kept_revisions"] == 1
     assert report["jobs"] >= 1
     assert report["comes_back"] == ""
+    assert report["model_answers"] == 0
+    # What is known of other answers is kept.
+    skillbus("outcome", other, "crafts:bee-keeping", "helped")
+    assert skillbus("outcomes", "export").out.count(other) >= 1
     assert find_words(library) == set()
     # Files of Neo4j are not looked at: its transaction logs go with time.
     assert find_in_files(run_servers, "elasticsearch", "redis") == set()

@@ -85,6 +85,7 @@ def refused_tokens(issuer: Issuer) -> dict[str, str]:
     other = make_key("RS256")
     head = {"typ": "JWT", "kid": "one"}
     nothing = encode({**head, "alg": "none"})
+    twice = b'{"alg": "none", "alg": "RS256", "kid": "one"}'
     return {
         "empty": "",
         "no token": "skb_not-a-token",
@@ -102,8 +103,20 @@ def refused_tokens(issuer: Issuer) -> dict[str, str]:
         "id of another type": f"{encode({**head, 'alg': 'RS256', 'kid': 1})}.{body}.{signature}",
         "key in the header": issuer.token(key=other, headers={"jwk": public_jwk("one", other)}),
         "key address in the header": issuer.token(key=other, headers={"jku": issuer.address}),
+        "certificate in the header": issuer.token(key=other, headers={"x5c": ["MIIB"]}),
+        "certificate address": issuer.token(key=other, headers={"x5u": issuer.address}),
+        "id that is a path": sign_with_secret(issuer, b"", "../../../../dev/null"),
+        "id that is a statement": sign_with_secret(issuer, b"x", "' UNION SELECT 'x"),
+        "id with a null": issuer.token(headers={"kid": "one\0"}),
+        "id in another case": issuer.token(headers={"kid": "ONE"}),
+        "alg twice": f"{encode(twice)}.{body}.{signature}",
+        "unencoded payload": issuer.token(headers={"b64": False, "crit": ["b64"]}),
+        "JSON form": json.dumps({"payload": body, "protected": header, "signature": signature}),
         "critical header": issuer.token(headers={"crit": ["exp"]}),
         "another audience": issuer.token(aud="other"),
+        "longer audience": issuer.token(aud=f"{AUDIENCE}.evil.example"),
+        "audience in another case": issuer.token(aud=AUDIENCE.swapcase()),
+        "audience of another type": issuer.token(aud={"x": AUDIENCE}),
         "no audience": issuer.token(aud=None),
         "another issuer": issuer.token(iss="https://other.example"),
         "issuer with a slash": issuer.token(iss=f"{issuer.address}/"),
@@ -128,12 +141,12 @@ def refused_tokens(issuer: Issuer) -> dict[str, str]:
     }
 
 
-def sign_with_secret(issuer: Issuer, secret: bytes) -> str:
+def sign_with_secret(issuer: Issuer, secret: bytes, key_id: str = "one") -> str:
     """A token signed with what is public; PyJWT itself refuses to make one with a PEM."""
     import hashlib
     import hmac
 
-    head = encode({"alg": "HS256", "typ": "JWT", "kid": "one"})
+    head = encode({"alg": "HS256", "typ": "JWT", "kid": key_id})
     signed = f"{head}.{encode(issuer.claims())}"
     return f"{signed}.{encode(hmac.new(secret, signed.encode(), hashlib.sha256).digest())}"
 
