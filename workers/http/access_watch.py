@@ -62,8 +62,13 @@ class AccessWatch:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            if not await self._has_access():
-                self._lost.set()
+            has_access = False
+            try:
+                has_access = await self._has_access()
+            finally:  # whatever went wrong
+                if not has_access:
+                    self._lost.set()
+            if not has_access:
                 return
 
     async def receive(self) -> Message:

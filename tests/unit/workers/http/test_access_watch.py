@@ -117,6 +117,24 @@ def test_an_answer_that_has_not_begun_is_refused(
     assert SECRET not in answer.text
 
 
+def test_who_cannot_be_checked_has_no_access(tokens: TokenStore) -> None:
+    async def fail() -> bool:
+        raise RuntimeError("a fault")
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    async def run() -> None:
+        async with access_watch.AccessWatch(fail, lambda: False, unused, unused) as watch:
+            while not watch.is_lost:
+                await asyncio.sleep(0.001)
+            task = watch._task
+        assert task is not None
+        assert isinstance(task.exception(), RuntimeError)
+
+    asyncio.run(run())
+
+
 def test_who_has_changed_something_learns_it(tokens: TokenStore, tmp_path: Path) -> None:
     answer = ask(tokens, tmp_path, "change", lambda: _revoke(tokens))
     assert (answer.status_code, answer.json()) == (202, {"text": SECRET})
