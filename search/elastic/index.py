@@ -300,6 +300,17 @@ class ElasticsearchIndex(SearchIndex):
         return found
 
     @override
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        found = {} if self._vectors is None else self._vectors.cosines(keys, vector)
+        missing = [key for key in keys if key not in found]
+        if missing and (fresh := self.get_skill_vectors(missing)):
+            pairs = np.vecdot(np.stack(list(fresh.values())), vector).tolist()
+            found |= dict(zip(fresh, map(tuple, pairs), strict=True))
+        return found
+
+    @override
     def load_skill_vectors(self, keys: Sequence[RevisionKey]) -> None:
         if self._vectors is not None:
             for batch in batches(keys[: self._vectors.rows], _LOAD_BATCH):

@@ -27,6 +27,7 @@ from search.local.completed_engine import CompletedEngine
 from search.local.local_records import LocalRecords
 from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
+from search.local.packs.resident_pages import release_pages
 from search.local.packs.section_pack import section_format
 from search.local.packs.vector_pack import vector_format
 from search.local.revision_store import SQL_BATCH, RevisionStore
@@ -213,6 +214,7 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
+        release_pages()
         return [self._search(one) for one in searches]
 
     def _search(self, one: Search) -> list[Hit]:
@@ -253,6 +255,13 @@ class LocalSearchIndex(SearchIndex):
     def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         self._matrix.refresh()
         return self._matrix.vectors(keys)
+
+    @override
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        self._matrix.refresh()
+        return self._matrix.cosines(keys, vector)
 
     @override
     def load_skill_vectors(self, keys: Sequence[RevisionKey]) -> None:

@@ -107,6 +107,18 @@ class VectorMatrix(StoreFollower):
                 found[key] = table.vectors[:, place]
         return found
 
+    def cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        """Return the cosines of a unit vector with both vectors of each revision that has them."""
+        pack, table = self._view
+        vector = np.asarray(vector, dtype=np.float32)
+        found = {} if pack is None else pack.pair_cosines(keys, vector)
+        recent = [key for key in keys if table.places.get(key, table.size) < table.size]
+        places = [table.places[key] for key in recent]
+        pairs = np.vecdot(table.vectors[:, places], vector).tolist()
+        return found | dict(zip(recent, zip(*pairs, strict=True), strict=True))
+
     def find_nearest(
         self, vector: Vector, vector_field: int, limit: int, filters: Filters
     ) -> list[tuple[RevisionKey, float]]:

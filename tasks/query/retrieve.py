@@ -227,17 +227,10 @@ def _read_cosines(
     """The cosines of the task with both vectors of each skill that has them."""
     if query.vector is None:
         return {}
-    vectors = context.services.index.get_skill_vectors(keys)
-    context.degradations.add_missing_vectors(len(keys) - len(vectors), len(keys))
-    if not vectors:
-        return {}
-    pairs = np.vecdot(np.stack(list(vectors.values())), query.vector).tolist()
-    # Zero vectors are those of a language that the encoder does not know.
-    return {
-        key: (description, head)
-        for key, (description, head) in zip(vectors, pairs, strict=True)
-        if description or head
-    }
+    cosines = context.services.index.get_skill_cosines(keys, query.vector)
+    context.degradations.add_missing_vectors(len(keys) - len(cosines), len(keys))
+    # Those of zero vectors are of a language that the encoder does not know.
+    return {key: pair for key, pair in cosines.items() if any(pair)}
 
 
 def _withheld_hits(

@@ -14,8 +14,9 @@ from search.protocol import Vector
 
 def code_columns(dimension: int, prefix: str = "", lists: str = "") -> list[Column]:
     """Return the columns of the codes of vectors. lists: as of `Column`."""
-    words = [Column(name, "<u8", lists=lists) for name in _word_names(dimension, prefix)]
-    return [*words, *(Column(prefix + name, "<f4", lists=lists) for name in ("offsets", "lengths"))]
+    types = dict.fromkeys(_word_names(dimension, prefix), "<u8")
+    types |= {f"{prefix}offsets": "<f4", f"{prefix}lengths": "<f4"}
+    return [Column(name, dtype, lists=lists, scanned=True) for name, dtype in types.items()]
 
 
 def encode_columns(

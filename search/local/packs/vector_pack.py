@@ -87,6 +87,15 @@ class VectorPack(PackedRevisions):
         pairs = np.stack([vectors[places] for vectors in self._vectors], axis=1)
         return dict(zip(found, pairs, strict=True))
 
+    def pair_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        """Return the cosines of a unit vector with both vectors of those of the revisions that are
+        there."""
+        found, places = self.find(keys)
+        pairs = (np.vecdot(vectors[places], vector).tolist() for vectors in self._vectors)
+        return dict(zip(found, zip(*pairs, strict=True), strict=True))
+
     def cosines(
         self, vector: Vector, vector_field: int, count: int, filters: Filters
     ) -> tuple[npt.NDArray[np.intp], Vector]:
