@@ -27,7 +27,6 @@ from search.local.completed_engine import CompletedEngine
 from search.local.local_records import LocalRecords
 from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
-from search.local.packs.resident_pages import release_pages
 from search.local.packs.section_pack import section_format
 from search.local.packs.vector_pack import vector_format
 from search.local.revision_store import SQL_BATCH, RevisionStore
@@ -214,7 +213,6 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
-        release_pages()
         return [self._search(one) for one in searches]
 
     def _search(self, one: Search) -> list[Hit]:

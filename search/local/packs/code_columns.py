@@ -14,9 +14,8 @@ from search.protocol import Vector
 
 def code_columns(dimension: int, prefix: str = "", lists: str = "") -> list[Column]:
     """Return the columns of the codes of vectors. lists: as of `Column`."""
-    types = dict.fromkeys(_word_names(dimension, prefix), "<u8")
-    types |= {f"{prefix}offsets": "<f4", f"{prefix}lengths": "<f4"}
-    return [Column(name, dtype, lists=lists, scanned=True) for name, dtype in types.items()]
+    words = [Column(name, "<u8", lists=lists) for name in _word_names(dimension, prefix)]
+    return [*words, *(Column(prefix + name, "<f4", lists=lists) for name in ("offsets", "lengths"))]
 
 
 def encode_columns(

@@ -8,7 +8,6 @@ may be mapped, since touching a page that is gone kills a process.
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,8 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from search.local.packs.resident_pages import bound
 
 Array = npt.NDArray[Any]
 
@@ -31,15 +28,13 @@ class Column:
     """One column of values of `dtype`, little-endian, `width` of them to an entry.
 
     lists: name of the lists that the entries belong to, which columns may share: a row then has
-    any number of entries. "" for one entry per row. scanned: whether every search reads the whole
-    column, so that its pages are kept.
+    any number of entries. "" for one entry per row.
     """
 
     name: str
     dtype: str
     width: int = 1
     lists: str = ""
-    scanned: bool = False
 
     def entries(self, values: Array) -> Array:
         """Return values as entries: (n,), or (n, width) of a wider column."""
@@ -80,17 +75,13 @@ class MappedColumns:
 def map_columns(folder: Path, columns: Sequence[Column], rows: int) -> MappedColumns | None:
     """Map the first `rows` rows; None if files are missing, unreadable or too short for them."""
     try:
-        ends = {
-            name: _map(_ends_path(folder, name), _ENDS, rows, scanned=True)
-            for name in _list_names(columns)
-        }
+        ends = {name: _map(_ends_path(folder, name), _ENDS, rows) for name in _list_names(columns)}
         values = {}
         for column in columns:
             entries = _count_entries(column, rows, ends)
-            size = entries * column.width
-            flat = _map(_path(folder, column), column.dtype, size, scanned=column.scanned)
+            flat = _map(_path(folder, column), column.dtype, entries * column.width)
             values[column.name] = column.entries(flat)
-    except (OSError, ValueError):  # ValueError: of a file that is too short
+    except (OSError, ValueError):  # ValueError: numpy, of a file that is too short
         return None
     return MappedColumns(rows, values, ends)
 
@@ -142,16 +133,11 @@ def _seek_end(file: Any, rows: int) -> int:
     return int(np.frombuffer(file.read(size), dtype=_ENDS)[0]) if rows else 0
 
 
-def _map(path: Path, dtype: str, count: int, *, scanned: bool) -> Array:
+def _map(path: Path, dtype: str, count: int) -> Array:
     if not count:
         return np.empty(0, dtype=dtype)
-    # Not numpy's memmap: slices of that class cost ten times as much.
-    with path.open("rb") as file:
-        size = count * np.dtype(dtype).itemsize
-        mapped = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
-    if not scanned:
-        bound(mapped)
-    return np.frombuffer(mapped, dtype, count)
+    # As a plain array: slices of numpy's memmap class cost ten times as much.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(count,)))
 
 
 def _count_entries(column: Column, rows: int, ends: Mapping[str, Array]) -> int:
