@@ -103,11 +103,11 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
         searches += _vector_searches(query, settings, share, filters)
     found = context.services.index.search_many(searches)
     # A superseded revision that is still in the index counts as a hit of its skill.
-    ids = dict.fromkeys(hit.key.skill_id for hits in found for hit in hits)
+    ids = {hit.key.skill_id: hit.key for hits in found for hit in hits}
     return [
-        RevisionKey(skill_id, snapshot.pointers[skill_id])
-        for skill_id in ids
-        if skill_id in snapshot.pointers
+        key if key.seq == seq else RevisionKey(skill_id, seq)
+        for skill_id, key in ids.items()
+        if (seq := snapshot.pointers.get(skill_id))
     ]
 
 
