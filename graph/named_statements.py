@@ -19,3 +19,12 @@ def load_statements(package: str, *path: str) -> dict[str, str]:
     return {
         name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)
     }
+
+
+def insert_fragment(statements: dict[str, str], name: str) -> dict[str, str]:
+    """The statements with `$$NAME` replaced by the text of the one of this name, which is left out
+    itself, as it is a part of others."""
+    text = statements.get(name, "")
+    return {
+        one: other.replace(f"$${name}", text) for one, other in statements.items() if one != name
+    }

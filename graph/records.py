@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from graph.skill_names import normalise_name
-from skills.judgement import Judgement
+from skills.judgement import JUDGEMENT_RULE, Judgement
 from skills.record import RevisionKey
 
 
@@ -23,6 +23,20 @@ class SkillState(StrEnum):
     FAILED = "failed"
     HELD = "held"
     REMOVED = "removed"
+
+
+class HasScripts(StrEnum):
+    """Whether a skill has scripts; unknown without a revision, and until the reconciler has read
+    one that a former version of skillbus published."""
+
+    TRUE = "true"
+    FALSE = "false"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def of(cls, has_scripts: bool | None) -> HasScripts:
+        """From what an entry says."""
+        return cls.UNKNOWN if has_scripts is None else cls.TRUE if has_scripts else cls.FALSE
 
 
 class LinkType(StrEnum):
@@ -85,8 +99,9 @@ class CatalogEntry:
     seq, content_hash: of the published revision (0 and "" without one). requested_seq: the newest
     change that ingest was requested for. has_vectors: its skill vectors are stored. embedded: its
     sections have vectors. scanner_version: the version that computed safety_level. judgements:
-    second opinions about the published content, one a model; they are no part of safety_level. A
-    published entry whose requested_seq is above its seq waits for ingest and stays readable at seq.
+    second opinions about the published content, one a model; they are no part of safety_level.
+    has_scripts: None if it is not known, see `HasScripts`. A published entry whose requested_seq is
+    above its seq waits for ingest and stays readable at seq.
     """
 
     skill_id: str
@@ -109,6 +124,7 @@ class CatalogEntry:
     updated: float = 0.0
     scanner_version: int = 0
     judgements: tuple[Judgement, ...] = ()
+    has_scripts: bool | None = None
 
 
 def complete_counts(
@@ -142,13 +158,22 @@ class SafetyRecord(NamedTuple):
     judgements: tuple[Judgement, ...]
 
 
+class RevisionScan(NamedTuple):
+    """What the catalog keeps of a scan of a revision. rules: ids of those that found something."""
+
+    safety_level: int
+    rules: tuple[str, ...]
+    has_scripts: bool
+
+
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
     """Which entries `Catalog.list_entries` returns: those that match all fields; None matches any.
 
     name: compared without regard to case and separators. safety_level: the least, as the scanner
     found it. above_level: only published skills with a higher scanner level or a second opinion;
-    not together with state, name, language, licence or safety_level.
+    together with source_id and rule alone. rule: only those of them that have a finding of this
+    rule as far as the catalog knows (see `Catalog.get_rules_version`), or a second opinion.
     """
 
     source_id: str | None = None
@@ -158,6 +183,20 @@ class EntryFilter:
     language: str | None = None
     licence: str | None = None
     safety_level: int | None = None
+    has_scripts: HasScripts | None = None
+    embedded: bool | None = None
+    rule: str | None = None
+
+    @property
+    def statement(self) -> str:
+        """The name of the statement that lists these entries."""
+        if self.name is not None:
+            return "list_entries_by_name"
+        if self.above_level is None:
+            return "list_entries" if self.state is None else "list_entries_in_state"
+        if self.rule is None:
+            return "list_entries_above_level"
+        return "list_judged_entries" if self.rule == JUDGEMENT_RULE else "list_entries_of_rule"
 
     def id_range(self, after: str = "") -> tuple[str, str]:
         """The exclusive bounds of the skill_ids that match and sort after `after`.
@@ -179,7 +218,10 @@ class EntryFilter:
             "language": self.language,
             "licence": self.licence,
             "safety_level": self.safety_level,
+            "has_scripts": None if self.has_scripts is None else self.has_scripts.value,
+            "embedded": self.embedded,
             "level": self.above_level,
+            "rule": self.rule,
             "name_key": None if self.name is None else normalise_name(self.name),
         }
 
@@ -192,6 +234,8 @@ class EntryCount(NamedTuple):
     language: str
     licence: str
     safety_level: int
+    has_scripts: bool | None
+    embedded: bool
     entries: int
 
 
@@ -222,7 +266,8 @@ class Publication:
     body_terms: the heaviest terms of the body; description_terms: the description's terms; both
     term hash -> weight of a unit vector. Weights do not depend on the library, so that the score
     of a pair does not depend on the order of arrival. Term hashes are below 2**63. has_vectors: the
-    index has its skill vectors already.
+    index has its skill vectors already. rules: ids of those of the scanner that found something.
+    has_scripts: None if neither this nor the rules are known.
     """
 
     key: RevisionKey
@@ -241,6 +286,8 @@ class Publication:
     body_terms: Mapping[int, float] = field(default_factory=dict)
     description_terms: Mapping[int, float] = field(default_factory=dict)
     has_vectors: bool = False
+    rules: tuple[str, ...] = ()
+    has_scripts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

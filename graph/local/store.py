@@ -15,7 +15,14 @@ from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
 from graph.local.database import Database
 from graph.local.link_reader import SqliteLinkReader, read_changes
 from graph.local.link_state import SqliteLinkState
-from graph.local.publish import Transaction, publish, replace_links, save_judgements, withdraw
+from graph.local.publish import (
+    Transaction,
+    publish,
+    replace_links,
+    save_judgements,
+    save_scan,
+    withdraw,
+)
 from graph.local.rows import (
     ENTRY_COLUMNS,
     count_from_row,
@@ -24,7 +31,7 @@ from graph.local.rows import (
     link_from_row,
 )
 from graph.local.sources import SqliteSources
-from graph.named_statements import load_statements
+from graph.named_statements import insert_fragment, load_statements
 from graph.protocol import SkillGraph
 from graph.records import (
     CatalogChanges,
@@ -35,6 +42,7 @@ from graph.records import (
     LinkFeatures,
     LinkType,
     Publication,
+    RevisionScan,
     SafetyRecord,
     SkillState,
     complete_counts,
@@ -56,7 +64,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         """Open or create the file; raises the errors of `Database`."""
-        self._sql = load_statements("graph.local", "queries.sql")
+        self._sql = insert_fragment(load_statements("graph.local", "queries.sql"), "filters")
         self._database = Database(path, writable=writable)
         self._adjacency = AdjacencyCache(CACHED_ROWS)
         self.identity = self._database.read_identity()
@@ -108,13 +116,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        wanted = selection.to_parameters(after, limit)
-        if selection.name is not None:
-            return self._entries("list_entries_by_name", wanted)
-        if selection.above_level is not None:
-            return self._entries("list_entries_above_level", wanted)
-        name = "list_entries" if selection.state is None else "list_entries_in_state"
-        return self._entries(name, wanted)
+        return self._entries(selection.statement, selection.to_parameters(after, limit))
 
     @override
     def count_entries(self) -> list[EntryCount]:
@@ -223,17 +225,26 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
         with self._database.read() as db:
-            rows = db.execute(self._sql["scanned_before"], (scanner_version, limit))
-            return [RevisionKey(*row) for row in rows]
+            asked = {"scanner": scanner_version, "limit": limit}
+            return [RevisionKey(*row) for row in db.execute(self._sql["scanned_before"], asked)]
 
     @override
-    def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
+    def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
         with self._database.write() as db:
-            db.executemany(
-                "UPDATE skills SET safety_level = ?, scanner = ?"
-                " WHERE skill_id = ? AND seq = ? AND seq > 0 AND scanner < ?",
-                [(level, scanner_version, *key, scanner_version) for key, level in levels.items()],
-            )
+            transaction = Transaction(db, self._sql)
+            for key, scan in scans.items():
+                save_scan(transaction, key, scan, scanner_version)
+
+    @override
+    def get_rules_version(self) -> int:
+        with self._database.read() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = 'rules_version'").fetchone()
+        return int(row[0])
+
+    @override
+    def set_rules_version(self, scanner_version: int) -> None:
+        with self._database.write() as db:
+            db.execute("UPDATE meta SET value = ? WHERE key = 'rules_version'", (scanner_version,))
 
     @override
     def save_judgements(

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from config.errors import TransientError, UsageError
 from graph.adjacency_cache import AdjacencyCache
-from graph.named_statements import load_statements
+from graph.named_statements import insert_fragment, load_statements
 from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
 from graph.neo4j.publish import MissingLocksError
-from graph.neo4j.rows import ENTRY_COLUMNS
+from graph.neo4j.rows import ENTRY_COLUMNS, HAS_SCRIPTS
 from graph.records import LinkType
 
 T = TypeVar("T")
@@ -123,8 +123,10 @@ def batches(items: Sequence[T], size: int = WRITE_BATCH) -> Iterator[Sequence[T]
 
 def _load(file: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for name, text in load_statements("graph.neo4j", "cypher", file).items():
+    statements = insert_fragment(load_statements("graph.neo4j", "cypher", file), "filters")
+    for name, text in statements.items():
         text = text.replace("$$links", _LINK_TYPES).replace("$$entry", ENTRY_COLUMNS)
+        text = text.replace("$$has_scripts", HAS_SCRIPTS)
         text = text.replace("$$owned", f"CALL (id) {{ {_OWNED_LINKS} }}")
         if "$$type" in text:
             found |= {f"{name}_{kind}": text.replace("$$type", kind.name) for kind in LinkType}

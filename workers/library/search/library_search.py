@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from graph.protocol import Catalog, SkillGraph
-from graph.records import CatalogEntry, EntryCount, EntryFilter, SkillState
+from graph.records import CatalogEntry, EntryCount, EntryFilter, HasScripts, SkillState
 from graph.visible_graph import VisibleGraph
 from search.protocol import Filters, LexicalSearch, SearchIndex
 from search.text.tokens import tokenize
@@ -26,7 +26,7 @@ MAX_FOUND = 500
 
 MAX_TEXT_CHARACTERS = 500
 
-FACETS = ("source", "state", "language", "licence", "level")
+FACETS = ("source", "state", "language", "licence", "level", "has_scripts", "embedded")
 
 _COUNTS_SECONDS = 5.0
 _EXTRA_HITS = 100
@@ -45,17 +45,25 @@ class LibraryFilter:
     language: str | None = None
     licence: str | None = None
     level: int | None = None
+    has_scripts: HasScripts | None = None
+    embedded: bool | None = None
 
     def covers(self, one: EntryCount, ignored: str = "") -> bool:
         """Whether entries with these values match; ignored: a filter that does not count."""
         values = one._asdict()
-        values |= {"source": one.source_id, "level": self._meets_level(one.safety_level)}
+        values |= {
+            "source": one.source_id,
+            "level": self._meets_level(one.safety_level),
+            "has_scripts": HasScripts.of(one.has_scripts),
+        }
         wanted = {
             "source": self.source,
             "state": self.state,
             "language": self.language,
             "licence": self.licence,
             "level": None if self.level is None else True,
+            "has_scripts": self.has_scripts,
+            "embedded": self.embedded,
         }
         return all(
             value is None or name == ignored or values[name] == value
@@ -134,6 +142,8 @@ class LibrarySearch:
             language=wanted.language,
             licence=wanted.licence,
             safety_level=wanted.level,
+            has_scripts=wanted.has_scripts,
+            embedded=wanted.embedded,
         )
         graph, _ = self._get_stores()
         counts = self._count(graph)
@@ -234,11 +244,22 @@ def _get_values(one: EntryCount, name: str) -> Sequence[str]:
         return [str(level) for level in range(1, one.safety_level + 1)]
     if name == "source":
         return [one.source_id]
+    if name == "has_scripts":
+        return [HasScripts.of(one.has_scripts)]
+    if name == "embedded":
+        return ["true" if one.embedded else "false"]
     value = str(getattr(one, name))
     return [value] if value else []
 
 
 def _count_one(entry: CatalogEntry) -> EntryCount:
     return EntryCount(
-        entry.source_id, entry.state, entry.language, entry.licence, entry.safety_level, 1
+        entry.source_id,
+        entry.state,
+        entry.language,
+        entry.licence,
+        entry.safety_level,
+        entry.has_scripts,
+        entry.embedded,
+        entries=1,
     )
