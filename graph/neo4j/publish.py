@@ -119,7 +119,7 @@ def withdraw(
         touched = {end for ends in run("delete_links_of", ids=pointed) for end in ends}
         run("drop_facts", ids=pointed)
         run("drop_mentions", ids=pointed)
-        run("drop_finding_rules", ids=pointed)
+        _write_rules(run, {one.key: () for one in going})
         epoch = run("next_epoch")[0][0]
         run("mark_for_linking", ids=sorted(marked), epoch=epoch)
         run("set_row_epochs", ids=sorted(touched), epoch=epoch)
