@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 
 _NAME = re.compile(r"^(?:--|//) name: (\w+)\n", re.MULTILINE)
@@ -21,10 +22,6 @@ def load_statements(package: str, *path: str) -> dict[str, str]:
     }
 
 
-def insert_fragment(statements: dict[str, str], name: str) -> dict[str, str]:
-    """The statements with `$$NAME` replaced by the text of the one of this name, which is left out
-    itself, as it is a part of others."""
-    text = statements.get(name, "")
-    return {
-        one: other.replace(f"$${name}", text) for one, other in statements.items() if one != name
-    }
+def add_conditions(statement: str, conditions: Iterable[str]) -> str:
+    """The statement with `$$conditions` replaced by these, which are joined to those before it."""
+    return statement.replace("$$conditions", "".join(f"AND {one} " for one in conditions))

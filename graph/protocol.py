@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from graph.entry_filter import EntryCount, EntryFilter
 from graph.links.passage_links import PassageLink
 from graph.records import (
     Adjacency,
     CatalogChanges,
     CatalogEntry,
     DismissedLink,
-    EntryCount,
-    EntryFilter,
     Link,
     LinkFeatures,
     LinkPlace,

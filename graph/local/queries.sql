@@ -1,6 +1,6 @@
 -- Statements of the embedded store by name. A list is passed as one JSON array, so that the text of
--- a statement does not depend on the list's length. `$$filters` is replaced by the conditions of that
--- name.
+-- a statement does not depend on the list's length. `$$conditions` is replaced by those of an
+-- `EntryFilter`.
 
 -- name: allocate_sequence
 UPDATE meta SET value = value + ? WHERE key = 'seq' RETURNING value;
@@ -84,22 +84,15 @@ ORDER BY skill_id;
 -- name: entries_of_source
 FROM skills WHERE source_id = :source_id ORDER BY skill_id;
 
--- name: filters
-AND (:language IS NULL OR language = :language) AND (:licence IS NULL OR licence = :licence)
-    AND (:safety_level IS NULL OR safety_level >= :safety_level)
-    AND (:embedded IS NULL OR paged = :embedded)
-    AND (:has_scripts IS NULL
-        OR CASE has_scripts WHEN 1 THEN 'true' WHEN 0 THEN 'false' ELSE 'unknown' END = :has_scripts);
-
 -- name: list_entries
 FROM skills WHERE skill_id > :after AND skill_id < :end
-    $$filters
+    $$conditions
 ORDER BY skill_id LIMIT :limit;
 
 -- name: list_entries_in_state
 FROM skills INDEXED BY skills_by_state
 WHERE state = :state AND skill_id > :after AND skill_id < :end
-    $$filters
+    $$conditions
 ORDER BY skill_id LIMIT :limit;
 
 -- name: list_entries_above_level
@@ -123,7 +116,7 @@ ORDER BY skill_id LIMIT :limit;
 FROM skills INDEXED BY skills_by_name
 WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end
     AND (:state IS NULL OR state = :state)
-    $$filters
+    $$conditions
 ORDER BY +skill_id LIMIT :limit;
 
 -- name: count_entries

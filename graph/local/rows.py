@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from graph.entry_filter import EntryCount
 from graph.feature_codec import unpack_mentions, unpack_vector
 from graph.records import (
     Adjacency,
     CatalogEntry,
-    EntryCount,
     Link,
     LinkFeatures,
     LinkType,
@@ -28,6 +28,17 @@ ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, con
     wanted_seq, reason, warnings, safety_level, tokens, language, licence, vectors, paged,
     updated, scanner, judgements, has_scripts"""
 """The columns that `entry_from_row` reads."""
+
+ENTRY_CONDITIONS = {
+    "language": "language = :language",
+    "licence": "licence = :licence",
+    "safety_level": "safety_level >= :safety_level",
+    "embedded": "paged = :embedded",
+    "has_scripts": "has_scripts = :has_scripts",
+    "scripts_unknown": "has_scripts IS NULL",
+}
+"""By name, the conditions of an `EntryFilter`. A statement has only those that are set: the others
+would cost time with each row."""
 
 _LINK_TYPES = {kind.value: kind for kind in LinkType}
 _CONFLICT = LinkType.CONFLICT.value

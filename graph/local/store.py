@@ -12,6 +12,7 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
+from graph.entry_filter import EntryCount, EntryFilter
 from graph.local.database import Database
 from graph.local.link_reader import SqliteLinkReader, read_changes
 from graph.local.link_state import SqliteLinkState
@@ -25,19 +26,18 @@ from graph.local.publish import (
 )
 from graph.local.rows import (
     ENTRY_COLUMNS,
+    ENTRY_CONDITIONS,
     count_from_row,
     entry_from_row,
     features_from_row,
     link_from_row,
 )
 from graph.local.sources import SqliteSources
-from graph.named_statements import insert_fragment, load_statements
+from graph.named_statements import add_conditions, load_statements
 from graph.protocol import SkillGraph
 from graph.records import (
     CatalogChanges,
     CatalogEntry,
-    EntryCount,
-    EntryFilter,
     Link,
     LinkFeatures,
     LinkType,
@@ -64,7 +64,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         """Open or create the file; raises the errors of `Database`."""
-        self._sql = insert_fragment(load_statements("graph.local", "queries.sql"), "filters")
+        self._sql = load_statements("graph.local", "queries.sql")
         self._database = Database(path, writable=writable)
         self._adjacency = AdjacencyCache(CACHED_ROWS)
         self.identity = self._database.read_identity()
@@ -97,8 +97,8 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         if skill_ids is None:
-            return self._entries("all_entries", ())
-        return self._entries("entries", (json.dumps(list(skill_ids)),))
+            return self._entries(self._sql["all_entries"], ())
+        return self._entries(self._sql["entries"], (json.dumps(list(skill_ids)),))
 
     @override
     def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
@@ -112,11 +112,13 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:
         name = "entries_under" if path else "entries_of_source"
-        return self._entries(name, {"source_id": source_id, "path": path})
+        return self._entries(self._sql[name], {"source_id": source_id, "path": path})
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        return self._entries(selection.statement, selection.to_parameters(after, limit))
+        chosen = [ENTRY_CONDITIONS[name] for name in selection.conditions]
+        listing = add_conditions(self._sql[selection.statement], chosen)
+        return self._entries(listing, selection.to_parameters(after, limit))
 
     @override
     def count_entries(self) -> list[EntryCount]:
@@ -192,7 +194,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
-        return self._entries("awaiting_ingest", (limit,))
+        return self._entries(self._sql["awaiting_ingest"], (limit,))
 
     @override
     def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
@@ -348,8 +350,8 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
         self._database.close()
 
     def _entries(
-        self, statement: str, arguments: tuple[object, ...] | Mapping[str, object]
+        self, selection: str, arguments: tuple[object, ...] | Mapping[str, object]
     ) -> list[CatalogEntry]:
         with self._database.read() as db:
-            cursor = db.execute(f"SELECT {ENTRY_COLUMNS} {self._sql[statement]}", arguments)
+            cursor = db.execute(f"SELECT {ENTRY_COLUMNS} {selection}", arguments)
             return [entry_from_row(row) for row in cursor]

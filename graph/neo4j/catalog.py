@@ -11,16 +11,21 @@ from functools import partial
 from typing_extensions import override
 
 from config.errors import UsageError
+from graph.entry_filter import EntryCount, EntryFilter
+from graph.named_statements import add_conditions
 from graph.neo4j import publish
 from graph.neo4j.publish import Withdrawal
-from graph.neo4j.rows import entries_from_rows, is_complete, source_from_row
+from graph.neo4j.rows import (
+    ENTRY_CONDITIONS,
+    entries_from_rows,
+    is_complete,
+    source_from_row,
+)
 from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches
 from graph.protocol import Catalog
 from graph.records import (
     CatalogChanges,
     CatalogEntry,
-    EntryCount,
-    EntryFilter,
     Publication,
     RevisionScan,
     SafetyRecord,
@@ -146,7 +151,10 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        rows = self._read(selection.statement, **selection.to_parameters(after, limit))
+        self._check_schema()
+        chosen = [ENTRY_CONDITIONS[name] for name in selection.conditions]
+        listing = add_conditions(self._statements[selection.statement], chosen)
+        rows = self._server.read(listing, **selection.to_parameters(after, limit))
         return entries_from_rows(rows[0][0])
 
     @override

@@ -30,6 +30,18 @@ ENTRY_COLUMNS = f"""s.skill_id, s.source_id, s.path, s.state, s.name, s.descript
     s.licence, s.seq > 0 AND s.without_vectors IS NULL, s.paged, s.updated, s.scanner,
     s.judgements, {HAS_SCRIPTS}"""
 """The values that `entries_from_rows` reads."""
+
+ENTRY_CONDITIONS = {
+    "language": "s.language = $language",
+    "licence": "s.licence = $licence",
+    "safety_level": "s.safety_level >= $safety_level",
+    "embedded": "coalesce(s.paged, false) = $embedded",
+    "has_scripts": "s.has_scripts = $has_scripts AND s.scanned_seq = s.seq",
+    "scripts_unknown": "(s.scanned_seq IS NULL OR s.scanned_seq <> s.seq)",
+}
+"""By name, the conditions of an `EntryFilter`. A statement has only those that are set: the others
+would cost time with each node."""
+
 _SKILL_ID, _STATE = 0, 3
 
 EMPTY_ADJACENCY = Adjacency((), {})

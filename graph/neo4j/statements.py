@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from config.errors import TransientError, UsageError
 from graph.adjacency_cache import AdjacencyCache
-from graph.named_statements import insert_fragment, load_statements
+from graph.named_statements import load_statements
 from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
 from graph.neo4j.publish import MissingLocksError
@@ -123,8 +123,7 @@ def batches(items: Sequence[T], size: int = WRITE_BATCH) -> Iterator[Sequence[T]
 
 def _load(file: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    statements = insert_fragment(load_statements("graph.neo4j", "cypher", file), "filters")
-    for name, text in statements.items():
+    for name, text in load_statements("graph.neo4j", "cypher", file).items():
         text = text.replace("$$links", _LINK_TYPES).replace("$$entry", ENTRY_COLUMNS)
         text = text.replace("$$has_scripts", HAS_SCRIPTS)
         text = text.replace("$$owned", f"CALL (id) {{ {_OWNED_LINKS} }}")

@@ -11,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
+from graph.entry_filter import EntryCount, EntryFilter, HasScripts
 from graph.protocol import SkillGraph
 from graph.records import (
-    EntryCount,
-    EntryFilter,
-    HasScripts,
     Link,
     LinkType,
     Mention,

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, cast
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
+from graph.entry_filter import EntryFilter
 from graph.links.passage_links import link_passages
 from graph.protocol import Catalog, SkillGraph
-from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Link, SkillState, Source
+from graph.records import CatalogChanges, CatalogEntry, Link, SkillState, Source
 from graph.visible_graph import VisibleGraph, find_visible_sources
 from search.protocol import SearchIndex, StoredRevision
 from search.visible_index import VisibleIndex

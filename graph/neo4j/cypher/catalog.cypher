@@ -3,7 +3,7 @@
 // it; values to compare are read after that. Every statement that writes to a skill begins so,
 // because setting a property to a value computed from it takes two locks, in another order.
 // `$$entry` is replaced by the columns of an entry, `$$has_scripts` by what is known of its scripts,
-// and `$$filters` by the conditions of that name. The statements that read a page return a row for
+// and `$$conditions` by those of an `EntryFilter`. The statements that read a page return a row for
 // each node up to the limit, also for one that the caller leaves out: a shorter page is the last.
 
 // name: allocate_sequence
@@ -166,22 +166,15 @@ MATCH (s:Skill {source_id: $source_id, path: $path}) RETURN collect([$$entry])
 MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path STARTS WITH $below AND s.path > $after
 WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
-// name: filters
-AND ($language IS NULL OR s.language = $language)
-    AND ($licence IS NULL OR s.licence = $licence)
-    AND ($safety_level IS NULL OR s.safety_level >= $safety_level)
-    AND ($embedded IS NULL OR coalesce(s.paged, false) = $embedded)
-    AND ($has_scripts IS NULL OR coalesce(toString($$has_scripts), 'unknown') = $has_scripts)
-
 // name: list_entries
 MATCH (s:Skill) WHERE s.skill_id > $after AND s.skill_id < $end
-    $$filters
+    $$conditions
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_in_state
 MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
 WHERE s.state = $state AND s.skill_id > $after AND s.skill_id < $end
-    $$filters
+    $$conditions
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_above_level
@@ -207,7 +200,7 @@ WITH s, f ORDER BY f.rule, f.skill_id LIMIT $limit RETURN collect([$$entry])
 MATCH (s:Skill) USING INDEX s:Skill(name_key, source_id)
 WHERE s.name_key = $name_key AND s.source_id IS NOT NULL
     AND s.skill_id > $after AND s.skill_id < $end AND ($state IS NULL OR s.state = $state)
-    $$filters
+    $$conditions
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: count_entries

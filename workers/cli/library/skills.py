@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from config.settings import Settings
+from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import SkillGraph
-from graph.records import CatalogEntry, EntryFilter, HasScripts, SkillState
+from graph.records import CatalogEntry, SkillState
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SkillRemoved
 from workers.backend.factory import open_skill_reader

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
-from graph.records import HasScripts, SkillState
+from graph.entry_filter import HasScripts
+from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import CurrentCaller

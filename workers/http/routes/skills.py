@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import Catalog
-from graph.records import CatalogEntry, EntryFilter, HasScripts, SkillState
+from graph.records import CatalogEntry, SkillState
 from skills.events import SkillRemoved
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope

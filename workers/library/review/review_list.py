@@ -12,8 +12,9 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from config.settings import Settings
+from graph.entry_filter import EntryFilter
 from graph.protocol import Catalog
-from graph.records import CatalogEntry, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from search.protocol import StoredRevision
 from search.review_store import ReviewStore
 from skills.judgement import JUDGEMENT_RULE, find_judgement, with_judgement

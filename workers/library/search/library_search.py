@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from graph.entry_filter import EntryCount, EntryFilter, HasScripts
 from graph.protocol import Catalog, SkillGraph
-from graph.records import CatalogEntry, EntryCount, EntryFilter, HasScripts, SkillState
+from graph.records import CatalogEntry, SkillState
 from graph.visible_graph import VisibleGraph
 from search.protocol import Filters, LexicalSearch, SearchIndex
 from search.text.tokens import tokenize

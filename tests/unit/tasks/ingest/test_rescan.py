@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from graph.records import EntryFilter, RevisionScan
+from graph.entry_filter import EntryFilter
+from graph.records import RevisionScan
 from skills.record import RevisionKey
 from skills.scanner import SCANNER_VERSION
 from tasks.ingest import maintain

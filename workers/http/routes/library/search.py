@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.records import HasScripts, SkillState
+from graph.entry_filter import HasScripts
+from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
