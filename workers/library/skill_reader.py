@@ -39,6 +39,7 @@ from workers.library.skill_data import (
 )
 
 _MAX_ATTEMPTS = 3
+_FIRST_BATCH_SIZE = 32
 _BATCH_SIZE = 2_000
 _READ_AT_ONCE = 200
 
@@ -335,10 +336,15 @@ def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
 def iterate_entries(
     graph: Catalog, selection: EntryFilter, after_id: str = ""
 ) -> Iterator[CatalogEntry]:
-    """All entries of a selection whose ids are after `after_id`, in the order of their ids."""
-    while batch := graph.list_entries(selection, after_id, _BATCH_SIZE):
+    """All entries of a selection whose ids are after `after_id`, in the order of their ids.
+
+    The first batches are small, so that a caller that needs only a page does not read much more.
+    """
+    size = _FIRST_BATCH_SIZE
+    while batch := graph.list_entries(selection, after_id, size):
         yield from batch
         after_id = batch[-1].skill_id
+        size = min(2 * size, _BATCH_SIZE)
 
 
 def _require_published(entry: CatalogEntry) -> CatalogEntry:
