@@ -302,9 +302,9 @@ class ReviewLister:
 
     def _known(self, rule: str | None) -> str | None:
         """The rule, None while the catalog does not know all skills with findings of it."""
-        if rule == JUDGEMENT_RULE or self._graph.get_rules_version() >= SCANNER_VERSION:
+        if rule in (None, JUDGEMENT_RULE):
             return rule
-        return None
+        return rule if self._graph.get_rules_version() >= SCANNER_VERSION else None
 
     def _judge(
         self, policy: EntryPolicy, entries: Sequence[CatalogEntry]
