@@ -30,6 +30,9 @@ MAX_TEXT_CHARACTERS = 500
 FACETS = ("source", "state", "language", "licence", "level", "has_scripts", "embedded")
 
 _COUNTS_SECONDS = 5.0
+_COUNTS_REST = 20
+"""Counts of a library that changes are kept this many times as long as counting took, so that it is
+not counted for each page."""
 _EXTRA_HITS = 100
 _MAX_VALUES = 100
 _UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
@@ -113,7 +116,8 @@ class LibrarySearch:
         self._get_policy = get_policy
         self._lock = threading.Lock()
         self._counts: list[EntryCount] = []
-        self._counted = (-1, -_COUNTS_SECONDS)
+        self._counted_epoch, self._counted_at = -1, -_COUNTS_SECONDS
+        self._count_seconds = 0.0
 
     def find(
         self,
@@ -166,10 +170,12 @@ class LibrarySearch:
         fails for the first time changes no epoch."""
         epoch, now = graph.get_epoch(), time.monotonic()
         with self._lock:
-            counted_epoch, counted_at = self._counted
-            if epoch != counted_epoch or now > counted_at + _COUNTS_SECONDS:
+            is_changed = epoch != self._counted_epoch
+            rest = _COUNTS_REST * self._count_seconds if is_changed else _COUNTS_SECONDS
+            if now > self._counted_at + min(rest, _COUNTS_SECONDS):
                 self._counts = graph.count_entries()
-                self._counted = (epoch, now)
+                self._counted_epoch, self._counted_at = epoch, now
+                self._count_seconds = time.monotonic() - now
             return self._counts
 
     def _search(
