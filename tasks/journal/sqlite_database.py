@@ -50,6 +50,10 @@ CREATE TABLE IF NOT EXISTS work_minutes (
     count INTEGER NOT NULL,
     PRIMARY KEY (minute, kind, name)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ended_sessions (
+    id TEXT PRIMARY KEY,
+    expires REAL NOT NULL
+) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS letters (
     id TEXT PRIMARY KEY,
     task TEXT NOT NULL,
@@ -65,6 +69,8 @@ CREATE TABLE IF NOT EXISTS letters (
 _LATER_INDEXES = (
     "CREATE INDEX IF NOT EXISTS jobs_owed ON jobs (finished) WHERE owed AND state != 'accepted'",
     "CREATE INDEX IF NOT EXISTS jobs_failed ON jobs (number) WHERE state = 'failed'",
+    "CREATE INDEX IF NOT EXISTS jobs_asked ON jobs "
+    "(coalesce(json_extract(payload, '$.owner'), ''), number) WHERE kind = 'query'",
 )
 
 _OLDER_COLUMNS = {1: ", 0", 2: ""}
@@ -79,6 +85,7 @@ def _migration(version: int) -> tuple[str, ...]:
         "DROP INDEX IF EXISTS jobs_id",
         "DROP INDEX IF EXISTS jobs_owed",
         "DROP INDEX IF EXISTS jobs_failed",
+        "DROP INDEX IF EXISTS jobs_asked",
         "ALTER TABLE jobs RENAME TO jobs_before",
         *(statement for statement in _SCHEMA.split(";") if statement.strip()),
         f"INSERT INTO jobs SELECT *{_OLDER_COLUMNS[version]} FROM jobs_before",  # noqa: S608 - constants
