@@ -165,7 +165,8 @@ class JobStore(Protocol):
         """Cancel open events that bring a skill, and delete every ended job that names it in its
         event or outcome; returns how many were deleted.
 
-        Their senders get no replies any more.
+        Their senders get no replies any more. Runs of tasks that have a reason are deleted too,
+        since it may quote the skill.
         """
         ...
 

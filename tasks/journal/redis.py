@@ -289,6 +289,7 @@ class RedisJournal(RedisWorkRecords, Journal):
 
     @override
     def forget_skill(self, skill_id: str) -> int:
+        self._delete_reasons()
         named, upserted = quote_skill(skill_id), quote_skill(SKILL_UPSERTED)
         for job in self.list_open_jobs("event"):
             payload = self._read_hashes([_JOB + job])[0].get("payload", "")

@@ -228,6 +228,7 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
     def forget_skill(self, skill_id: str) -> int:
         named = quote_skill(skill_id)
         with self._database.transaction(durable=True) as connection:
+            connection.execute("DELETE FROM runs WHERE reason != ''")
             connection.execute(
                 "UPDATE jobs SET state = 'cancelled', finished = ?1, owed = 0 WHERE kind = 'event' "
                 "AND state = 'accepted' AND instr(payload, ?2) AND instr(payload, ?3)",

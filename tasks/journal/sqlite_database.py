@@ -32,17 +32,21 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (kind, number) WHERE state = 'accepted';
 CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
-CREATE TABLE IF NOT EXISTS task_runs (
+DROP TABLE IF EXISTS task_runs;
+CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY,
     trace_id TEXT NOT NULL,
     task TEXT NOT NULL,
     started REAL NOT NULL,
     ended REAL NOT NULL,
     outcome TEXT NOT NULL,
-    items INTEGER NOT NULL
+    items INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    reason TEXT NOT NULL
 );
-CREATE INDEX IF NOT EXISTS task_runs_trace ON task_runs (trace_id);
-CREATE INDEX IF NOT EXISTS task_runs_ended ON task_runs (ended);
+CREATE INDEX IF NOT EXISTS runs_trace ON runs (trace_id);
+CREATE INDEX IF NOT EXISTS runs_ended ON runs (ended);
 CREATE TABLE IF NOT EXISTS work_minutes (
     minute INTEGER NOT NULL,
     kind TEXT NOT NULL,

@@ -597,7 +597,7 @@ class TestWorkRecords:
     ) -> None:
         now = time.time()
         linked = TaskRun("skillbus.link", now - 1, now, "done", 3)
-        planned = TaskRun("skillbus.plan", now - 3, now - 2, "failed", 2)
+        planned = TaskRun("skillbus.plan", now - 3, now - 2, "failed", 2, 3, "OSError", "Gerät ü")
         journal.add_task_run(linked, ["a"])
         journal.add_task_run(planned, ["a", "b", "a"])
         assert journal.list_task_runs("a") == [planned, linked]
@@ -614,6 +614,15 @@ class TestWorkRecords:
         for run in runs:
             journal.add_task_run(run, ["a"])
         assert journal.list_task_runs("a") == runs[:2]
+
+    def test_a_forgotten_skill_is_in_no_reason(self, journal: Journal) -> None:
+        now = time.time()
+        quoting = TaskRun("skillbus.ingest", now, now, "failed", 1, 1, "OSError", "team:a: no")
+        kept = TaskRun("skillbus.plan", now, now + 1, "done", 1)
+        for run in (quoting, kept):
+            journal.add_task_run(run, ["a", "b"])
+        journal.forget_skill("team:a")
+        assert journal.list_task_runs("a") == journal.list_task_runs("b") == [kept]
 
     def test_work_is_counted_by_minute(self, journal: Journal) -> None:
         since = time.time() - 120
