@@ -2,7 +2,8 @@
 
     python -m tests.bench.open_consoles [--home HOME] [--consoles N] [--queries N] [--rounds N]
 
-Works on a copy of the home (which needs no `serve`), by default a made-up one of ten skills. Each
+Works on a copy of the home (which needs no `serve`, and has section vectors, or they would be made
+meanwhile), by default a made-up one of ten skills. The page has the events of a busy hour. Each
 console is a page of Work of an admin that asks for its changing part every three seconds, as htmx
 does. Prints JSON: the share of one processor that the consoles take while nothing else is asked,
 and for queries that are asked one after the other the processor time and the median of the waiting
@@ -37,6 +38,7 @@ from workers.processes.http_server import format_address
 PATH = "/console/work"
 PERIOD_SECONDS = 3.0
 IDLE_SECONDS = 15.0
+EVENTS = 150
 _CSRF = re.compile(r'name="csrf_token" value="(\w+)"')
 
 
@@ -96,13 +98,22 @@ def ask(
     return processor_seconds(server) - before, waited
 
 
+def fill_hour(client: httpx.Client) -> None:
+    """Have many events of the last hour, all of them done."""
+    source = client.get("/v1/sources").json()["sources"][0]["source_id"]
+    for _ in range(EVENTS):
+        client.post(f"/v1/sources/{source}").raise_for_status()
+    while client.get("/v1/status").json()["open_events"]:
+        time.sleep(0.5)
+
+
 def measure(home: Path, consoles: int, queries: int, rounds: int) -> dict[str, object]:
     """Figures of consoles and queries."""
     tokens = open_token_store(Settings(home=home))
     secrets = [tokens.add(f"console-{number}", TokenScope.ADMIN) for number in range(consoles)]
     address = ("127.0.0.1", free_port(set()))
     url = f"http://{format_address(address)}"
-    asker = tokens.add("asker", TokenScope.READ)
+    asker = tokens.add("asker", TokenScope.ADMIN)
     headers = {"Authorization": f"Bearer {asker}", "Prefer": "wait=30"}
     tasks = itertools.cycle(tasks_of(home))
     taken: dict[int, list[float]] = {0: [], consoles: []}
@@ -112,6 +123,7 @@ def measure(home: Path, consoles: int, queries: int, rounds: int) -> dict[str, o
         served(home, address, SKILLBUS_GATEWAY__REQUESTS_A_MINUTE="100000") as server,
         httpx.Client(base_url=url, headers=headers, timeout=60) as client,
     ):
+        fill_hour(client)
         for number in range(rounds):
             batch = [f"{next(tasks)} {number}" for _ in range(queries)]
             for count in (0, consoles):

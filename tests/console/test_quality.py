@@ -9,8 +9,14 @@ from collections.abc import Callable
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import TASK, Served, Trouble, find_overflow, find_violations
-from tests.support.samples.hostile_pages import ATTACKS
+from tests.console.conftest import (
+    TASK,
+    Served,
+    Trouble,
+    find_overflow,
+    find_violations,
+    make_evaluations,
+)
 
 Open = Callable[..., Page]
 
@@ -92,17 +98,12 @@ def test_a_skill_that_is_no_candidate_is_labelled_and_explained(
 
 
 def test_two_evaluations_are_compared(served: Served, open_page: Open) -> None:
-    rows = [{"task_id": "kiln", "instruction": TASK, "gt_skill_ids": ["crafts:kiln-firing"]}]
-    rows += [
-        {"task_id": f"h{n}", "instruction": f"{attack} {n}", "gt_skill_ids": [f"x:{attack}"]}
-        for n, attack in enumerate(ATTACKS)
-    ]
-    tasks = served.root.parent / "tasks.jsonl"
-    tasks.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    for options in ((), ("--without", "bigrams")):
-        served.skillbus("eval", "routing", str(tasks), *options)
+    make_evaluations(served)
     page = open_page("admin", viewport={"width": 360, "height": 800})
     page.goto("/console/quality")
+    runs = page.get_by_role("row").filter(has_text="routing of tasks.jsonl")
+    runs.nth(0).get_by_role("radio", name=re.compile("^After")).check()
+    runs.nth(1).get_by_role("radio", name=re.compile("^Before")).check()
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("heading", name="Two evaluations")).to_be_visible()
     expect(page.get_by_role("row").filter(has_text="without")).to_contain_text("bigrams")
@@ -120,8 +121,21 @@ def test_two_evaluations_are_compared(served: Served, open_page: Open) -> None:
     page.get_by_role("link", name="All evaluations").click()
     page.get_by_role("link", name="routing of tasks.jsonl").first.click()
     page.get_by_text("Remove…").click()
+    expect(page.get_by_role("button", name="Remove this run")).to_be_visible()
+
+
+def test_an_evaluation_is_removed(served: Served, open_page: Open) -> None:
+    tasks = served.root.parent / "passing.jsonl"
+    row = {"task_id": "kiln", "instruction": TASK, "gt_skill_ids": ["crafts:kiln-firing"]}
+    tasks.write_text(json.dumps(row), encoding="utf-8")
+    served.skillbus("eval", "routing", str(tasks))
+    page = open_page("admin")
+    page.goto("/console/quality")
+    page.get_by_role("link", name="routing of passing.jsonl").click()
+    page.get_by_text("Remove…").click()
     page.get_by_role("button", name="Remove this run").click()
     expect(page.get_by_role("heading", name="Quality")).to_be_visible()
+    expect(page.get_by_role("link", name="routing of passing.jsonl")).to_have_count(0)
 
 
 def test_evaluations_are_read_over_http(served: Served) -> None:

@@ -6,9 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -24,13 +22,6 @@ from tests.support.samples.library import write_skill, write_topics
 Open = Callable[..., Page]
 
 
-def call(
-    served: Served, scope: str, path: str, method: str = "GET", **options: Any
-) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {served.secrets[scope]}"}
-    return httpx.request(method, f"{served.url}{path}", headers=headers, timeout=60, **options)
-
-
 def test_an_event_is_followed_through_its_tasks(served: Served, open_page: Open) -> None:
     page = open_page("admin")
     page.goto("/console/work")
@@ -44,11 +35,11 @@ def test_an_event_is_followed_through_its_tasks(served: Served, open_page: Open)
         page.reload()
     expect(rows.first).to_contain_text("plan")
     event_id = page.url.rpartition("/")[2]
-    event = call(served, "admin", f"/v1/events/{event_id}").json()
+    event = served.request("admin", "GET", f"/v1/events/{event_id}").json()
     assert event["trace_id"] in page.locator("dl.facts").inner_text()
     assert {"skillbus.plan", "skillbus.ingest"} <= {one["task"] for one in event["tasks"]}
     assert all(event["accepted"] <= one["ended"] for one in event["tasks"])
-    assert call(served, "read", f"/v1/events/{event_id}").status_code == 404
+    assert served.request("read", "GET", f"/v1/events/{event_id}").status_code == 404
 
 
 def fail_a_task(served: Served, trace_id: str) -> None:
@@ -75,8 +66,8 @@ def fail_a_task(served: Served, trace_id: str) -> None:
 
 
 def test_a_failed_task_says_why_and_is_retried(served: Served, open_page: Open) -> None:
-    event_id = call(served, "admin", "/v1/sources/crafts", "POST").json()["id"]
-    event = call(served, "admin", f"/v1/events/{event_id}").json()
+    event_id = served.request("admin", "POST", "/v1/sources/crafts").json()["id"]
+    event = served.request("admin", "GET", f"/v1/events/{event_id}").json()
     fail_a_task(served, event["trace_id"])
     page = open_page("admin")
     page.goto("/console/work")
@@ -94,7 +85,7 @@ def test_a_failed_task_says_why_and_is_retried(served: Served, open_page: Open) 
     done = rows.filter(has=page.get_by_role("rowheader", name="link")).filter(has_text="done")
     while not done.count():
         page.reload()
-    tasks = call(served, "admin", f"/v1/events/{event_id}").json()["tasks"]
+    tasks = served.request("admin", "GET", f"/v1/events/{event_id}").json()["tasks"]
     assert {(one["error"], one["reason"]) for one in tasks} >= {("ZeroDivisionError", "by zero")}
 
 
@@ -114,7 +105,7 @@ def test_queues_and_workers_are_shown_while_work_is_done(served: Served, open_pa
     expect(page.get_by_role("img", name="Time from event to searchable")).to_be_visible()
     expect(page.get_by_text("half of the skills were found within")).to_be_visible()
     assert page.evaluate("window.isSamePage")
-    report = call(served, "admin", "/v1/work", params={"hours": 1}).json()
+    report = served.request("admin", "GET", "/v1/work", params={"hours": 1}).json()
     assert {one["queue"] for one in report["queues"]} >= {"skillbus.plan", "skillbus.query"}
     assert sum(point["skills"] for point in report["points"]) >= 12
     assert 0 < report["p50"] <= report["p95"]
@@ -131,7 +122,7 @@ def test_work_is_not_for_those_who_may_not_see_all_sources(
         page.goto("/console/work")
         expect(page.get_by_text("Counts of all work are shown to tokens")).to_be_visible()
         expect(page.get_by_role("heading", name="Queues")).to_have_count(0)
-        assert call(served, "read", "/v1/work").status_code == 403
+        assert served.request("read", "GET", "/v1/work").status_code == 403
     finally:
         served.skillbus("sources", "groups", "hostile", "--default")
 
@@ -141,7 +132,7 @@ def test_another_range_is_refused(
     served: Served, open_page: Open, trouble: Trouble, hours: int
 ) -> None:
     trouble.expected.append("400")
-    assert call(served, "admin", "/v1/work", params={"hours": hours}).status_code == 422
+    assert served.request("admin", "GET", "/v1/work", params={"hours": hours}).status_code == 422
     page = open_page("admin")
     page.goto(f"/console/work?hours={hours}")
     expect(page.get_by_role("alert")).to_contain_text("Hours: choose one of 1, 6, 24")
