@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,10 +11,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
 from config.settings import Settings
 from deploy.stack.ports import free_port
+from tests.support.program.browser import browser, find_overflow, log_in
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.hostile_pages import (
     ATTACKS,
@@ -27,6 +26,8 @@ from tests.support.samples.hostile_pages import (
 from tests.support.samples.library import write_skill, write_topics
 from workers.console.pages import PREFIX
 from workers.console.sessions import open_console_sessions
+
+__all__ = ["browser", "find_overflow", "log_in"]
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 TASK = "fire stoneware in an electric kiln"
@@ -112,21 +113,6 @@ def dismiss_a_link(skillbus: Skillbus, reason: str) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium; tests are skipped without it, and fail with `CI=true`."""
-    path = shutil.which("chromium")
-    if path is None:
-        reason = "chromium is not installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @dataclass
 class Trouble:
     """What no page may do; `expected` are parts of messages that a test provokes."""
@@ -204,22 +190,6 @@ def open_page(open_context: Callable[..., BrowserContext], served: Served) -> Ca
         return context.new_page()
 
     return open_one
-
-
-def log_in(page: Page, secret: str, path: str = "/console/login") -> None:
-    """Log in on the page that a path leads to."""
-    page.goto(path)
-    page.get_by_label("Token").fill(secret)
-    page.get_by_role("main").get_by_role("button", name="Log in").click()
-    page.wait_for_url(lambda url: "/login" not in url)
-
-
-def find_overflow(page: Page) -> int:
-    """Pixels by which a page is wider than its window."""
-    width: int = page.evaluate(
-        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    )
-    return width
 
 
 def find_violations(page: Page) -> list[str]:

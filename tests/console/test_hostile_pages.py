@@ -14,7 +14,8 @@ LOOK = """() => ({
     overflow: document.documentElement.scrollWidth - document.documentElement.clientWidth,
     hit: window.hit ?? null,
     isVisible: document.querySelector("main").checkVisibility(),
-    elements: document.querySelectorAll("main *:is(script, iframe, base, style, img, object)").length,
+    elements: document.querySelectorAll(
+        "main :is(script, iframe, base, style, img, object)").length,
     text: document.body.innerText,
 })"""
 """What is looked at on a page, in one call."""
