@@ -199,7 +199,7 @@ def build_timeline(
     job: Job, runs: Sequence[TaskRunData], letters: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
     """Return the rows of a time line from the acceptance of an event to the end of its last task,
-    and its length in seconds. letters: dead letters of its tasks."""
+    its length in seconds, and whether a row has an error. letters: dead letters of its tasks."""
     end = max((run.ended for run in runs), default=job.accepted)
     length = max(end - job.accepted, 0.001)
     rows = []
@@ -209,7 +209,8 @@ def build_timeline(
         width = min(max(100 * took / length, 0.5), 100 - left)
         letter_id = _find_letter(run, letters)
         rows.append(TimelineRow(run, begun, took, round(left, 2), round(width, 2), letter_id))
-    return {"rows": rows, "seconds": length}
+    is_any_error = any(run.error for run in runs)
+    return {"rows": rows, "seconds": length, "is_any_error": is_any_error}
 
 
 def _find_letter(run: TaskRunData, letters: Sequence[Mapping[str, Any]]) -> str:
