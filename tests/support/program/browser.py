@@ -181,7 +181,7 @@ class Walk:
         """See the label."""
         self.open("Quality")
         page = self.page
-        page.get_by_role("link", name="Labelled prompts").click()
+        page.get_by_role("link", name="Labelled prompts", exact=True).click()
         self.reload_until(page.get_by_role("row").filter(has_text=self.TASK))
 
     def settings(self) -> None:
