@@ -49,7 +49,7 @@ def create_console(
     console.add_exception_handler(RequestValidationError, _handle_validation_error)
     console.add_exception_handler(HTTPException, _handle_http_exception)
     console.add_exception_handler(Exception, _handle_unexpected_error)
-    console.include_router(login_views(access, pages))
+    console.include_router(login_views(access, pages, backend.journal))
     console.include_router(ask_views(backend, pages, services.queries))
     console.include_router(outcome_views(backend))
     console.include_router(quality_views(backend, pages, services.quality))
