@@ -134,11 +134,16 @@ def write_library(base: Path) -> tuple[Path, Path, Path]:
     (crafts / "broken").mkdir()
     (crafts / "broken" / "SKILL.md").write_bytes(b"")
     (crafts / "kiln-firing" / "cones.md").write_text("# Cones\n\nUse cone 6.\n")
+    # A file outside of all sources, and links that lead to it.
+    (base / "secret.md").write_text(f"# {MARK}\n")
+    (crafts / "kiln-firing" / "link.md").symlink_to(base / "secret.md")
+    (crafts / "kiln-firing" / "linked").symlink_to(base)
     marked = {"license": f"{MARK}-licence", "version": f"{MARK}-1", "tags": f"[{MARK}-tag]"}
     write_skill(vault, f"{MARK}-ledger", f"{LEDGER_TASK} {MARK}", **marked)
     (vault / f"{MARK}-ledger" / f"{MARK}-notes.md").write_text(f"# Notes\n\n{MARK}\n")
     for number in range(8):
         write_skill(vault, f"{MARK}-kiln-{number}", TOPICS["kiln-firing"], f"{MARK}\n", **marked)
+    write_skill(vault, f"{MARK}-café", f"Serve coffee to {MARK}", name=f"{MARK}-coffee")
     write_skill(vault, f"{MARK}-poison", TOPICS["kiln-firing"], f"{MARK} {ORDERS}\n")
     write_skill(vault, f"{MARK}-user", f"Use {MARK} kilns", depends=KILN)
     (vault / f"{MARK}-broken").mkdir()
