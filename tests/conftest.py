@@ -7,6 +7,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+# The processes of a run use every core already; threads of BLAS would wait for one another.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import hypothesis
 import pytest
 import structlog

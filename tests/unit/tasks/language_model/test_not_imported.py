@@ -1,4 +1,5 @@
-"""Without a configured model, neither its client nor any prompt is imported."""
+"""Without settings for them, commands import neither the client of a language model, nor any
+prompt, nor the SDK of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ PROMPTS = (
 )
 
 
-def test_client_and_prompts_are_not_imported() -> None:
+TRACING = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.proto")
+
+
+def test_client_prompts_and_tracing_are_not_imported() -> None:
     program = (
         f"import {', '.join(COMMANDS)}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
     )
@@ -49,4 +53,5 @@ def test_client_and_prompts_are_not_imported() -> None:
     assert "tasks.query.pipeline" in loaded
     assert "openai" not in loaded
     assert not loaded.intersection(CLIENT + PROMPTS)
+    assert not [name for name in loaded if name.startswith(TRACING)]
     assert all(importlib.util.find_spec(name) for name in CLIENT + PROMPTS)
