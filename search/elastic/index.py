@@ -230,9 +230,9 @@ class ElasticsearchIndex(SearchIndex):
     def overwrite_deleted(self) -> None:
         """Segments are merged into one without what was deleted, which takes up to half a minute
         until no replica needs it."""
-        with self._write_set() as index_set, self._connection.translate_errors() as client:
+        with self._write_set() as index_set:
             names = [index_set.index_name(kind) for kind in INDEX_KINDS]
-            merge_away_deleted(client, {"index": names})
+            merge_away_deleted(self._connection, {"index": names})
 
     # -- searching
 
