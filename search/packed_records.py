@@ -65,9 +65,16 @@ class HashLists:
     def __len__(self) -> int:
         return len(self.ends)
 
+    def stretches(self, lists: _Ints) -> list[slice]:
+        """Return where the hashes of each of these lists are."""
+        return list(map(slice, *(edges.tolist() for edges in self._edges(lists))))
+
     def entries(self, lists: _Ints) -> Entries:
-        """Return where the hashes of these lists are."""
-        return Entries.between(np.where(lists > 0, self.ends[lists - 1], 0), self.ends[lists])
+        """Return where the hashes of these lists are, one by one."""
+        return Entries.between(*self._edges(lists))
+
+    def _edges(self, lists: _Ints) -> tuple[_Ints, _Ints]:
+        return np.where(lists > 0, self.ends[lists - 1], 0), self.ends[lists]
 
     def take(self, lists: _Ints) -> HashLists:
         """Return these lists."""
@@ -143,13 +150,15 @@ def take_records(records: PackedRecords, rows: _Ints) -> PackedRecords:
     """Return the records of these rows."""
     if len(rows) == len(records) and np.array_equal(rows, np.arange(len(rows))):
         return records
-    terms, bigrams = records.terms.entries(rows), records.bigrams.entries(rows)
+    stretches, bigrams = records.terms.stretches(rows), records.bigrams.entries(rows)
+    counts = [records.counts[one] for one in stretches]
     edges = (records.excluding.searchsorted(rows, side) for side in ("left", "right"))
     uses = Entries.between(*edges)
     return PackedRecords(
         keys=tuple(records.keys[row] for row in rows.tolist()),
-        terms=HashLists(records.terms.values[terms.places], terms.ends),
-        counts=records.counts[terms.places],
+        # Whole stretches, since most of what is read are terms and their counts.
+        terms=HashLists.join([records.terms.values[one] for one in stretches]),
+        counts=np.concatenate(counts) if counts else records.counts[:0],
         lengths=records.lengths[rows],
         has_completed=records.has_completed[rows],
         bigrams=HashLists(records.bigrams.values[bigrams.places], bigrams.ends),
