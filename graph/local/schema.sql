@@ -72,7 +72,9 @@ CREATE TABLE skills (
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
 CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
-CREATE INDEX skills_by_state ON skills (state, skill_id);
+-- With the values that lists are filtered by: a list passes over skills without reading their rows.
+CREATE INDEX skills_by_state ON skills (
+    state, skill_id, has_scripts, paged, safety_level, language, licence);
 CREATE INDEX skills_by_pointer_epoch ON skills (pointer_epoch);
 CREATE INDEX skills_by_row_epoch ON skills (row_epoch);
 CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS NOT NULL;

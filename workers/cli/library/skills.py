@@ -71,6 +71,8 @@ def list_skills(
     )
     with open_catalog(settings) as graph:
         entries = list(iterate_entries(graph, selection))
+        if selection.has_scripts not in (None, HasScripts.UNKNOWN):
+            _note_unknown_scripts(graph, source_id)
         standings = _judge(settings, graph, entries)
     if as_json:
         print_json([entry_data(entry, standings[entry.skill_id]) for entry in entries])
@@ -88,6 +90,16 @@ def list_skills(
         ],
         ("skill id", "state", "revision", "name", "reason"),
     )
+
+
+def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
+    unknown = EntryFilter(source_id, SkillState.PUBLISHED, has_scripts=HasScripts.UNKNOWN)
+    if graph.list_entries(unknown, "", 1):
+        click.echo(
+            "of some skills it is not known yet: a former version of skillbus published them, and "
+            "`skillbus serve` or a worker reads them; `--has-scripts unknown` lists them",
+            err=True,
+        )
 
 
 def _judge(
