@@ -33,6 +33,7 @@ from tasks.query.process_state.past_tasks import PastTasks
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.query.process_state.revision_facts import RevisionFactCache
+from tasks.query.process_state.stage_durations import StageDurations
 from tasks.query.process_state.throughput import Throughput
 from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.refined_subjects import RefinedSubjects
@@ -120,6 +121,7 @@ class Services:
     preparer: Preparer = field(default_factory=LocalPreparer)
     metrics: MetricsRecorder = field(default_factory=NullMetrics)
     throughputs: Throughputs = field(default_factory=Throughputs)
+    stage_durations: StageDurations = field(default_factory=StageDurations)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)
     last_access: LastAccess = field(default_factory=LastAccess)

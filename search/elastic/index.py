@@ -37,6 +37,7 @@ from search.elastic.index_sets import (
     IndexSet,
     IndexSets,
 )
+from search.elastic.merging import merge_away_deleted
 from search.elastic.vector_reader import read_skill_vectors, read_vectors_by_hash
 from search.protocol import (
     Filters,
@@ -59,9 +60,6 @@ SECTION_CACHE_BYTES = 64 * 1024 * 1024
 _LOAD_BATCH = 2_000
 
 _READ_BY_KEY = ("revisions", "forward", "sections")
-
-_MERGE_SECONDS = 3_600.0
-"""How long segments may be merged on demand."""
 
 _PARSED_SIZE_FACTOR = 12
 """Size of a parsed skill in memory over that of its encoded blob, roughly."""
@@ -230,15 +228,11 @@ class ElasticsearchIndex(SearchIndex):
 
     @override
     def overwrite_deleted(self) -> None:
-        """Segments are merged into one, which drops what was deleted from them; the server may keep
-        it for its replicas for some time, where no client can read it."""
-        with self._write_set() as index_set, self._connection.translate_errors() as client:
+        """Segments are merged into one without what was deleted, which takes up to half a minute
+        until no replica needs it."""
+        with self._write_set() as index_set:
             names = [index_set.index_name(kind) for kind in INDEX_KINDS]
-            client.indices.refresh(index=names)
-            client.options(request_timeout=_MERGE_SECONDS).indices.forcemerge(
-                index=names, max_num_segments=1
-            )
-            client.indices.flush(index=names)
+            merge_away_deleted(self._connection, {"index": names})
 
     # -- searching
 
@@ -297,6 +291,17 @@ class ElasticsearchIndex(SearchIndex):
             }
             self._vectors.put(fresh)
             found |= fresh
+        return found
+
+    @override
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        found = {} if self._vectors is None else self._vectors.cosines(keys, vector)
+        missing = [key for key in keys if key not in found]
+        if missing and (fresh := self.get_skill_vectors(missing)):
+            pairs = np.vecdot(np.stack(list(fresh.values())), vector).tolist()
+            found |= dict(zip(fresh, map(tuple, pairs), strict=True))
         return found
 
     @override

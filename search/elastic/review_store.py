@@ -22,6 +22,7 @@ from config.errors import MisconfiguredError, PermanentError, TransientError
 from config.server_settings import ServerSettings
 from search.batches import batches
 from search.elastic.connection import ElasticsearchConnection
+from search.elastic.merging import merge_away_deleted
 from search.elastic.revision_history import skill_document_id
 from search.review_store import ReviewStore
 from skills.review import POLICY_KINDS, ReviewKind, ReviewRecord, Reviews, ReviewSlot
@@ -33,7 +34,6 @@ _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
 _CONFLICT = 409
 _MISSING = 404
-_MERGE_SECONDS = 3_600.0
 
 _Records = dict[ReviewSlot, ReviewRecord]
 _Change = Callable[[_Records], _Records]
@@ -158,12 +158,7 @@ class ElasticsearchReviewStore(ReviewStore):
 
     @override
     def overwrite_deleted(self) -> None:
-        with self._connection.translate_errors() as client:
-            client.indices.refresh(**self._if_there)
-            client.options(request_timeout=_MERGE_SECONDS).indices.forcemerge(
-                **self._if_there, max_num_segments=1
-            )
-            client.indices.flush(**self._if_there)
+        merge_away_deleted(self._connection, self._if_there)
 
     # -- reading
 

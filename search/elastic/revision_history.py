@@ -24,6 +24,7 @@ from config.server_settings import ServerSettings
 from search.batches import batches
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.document_codec import decode_blob, encode_blob
+from search.elastic.merging import merge_away_deleted
 from search.revision_history import (
     HistoryLimits,
     KeptRevision,
@@ -40,7 +41,6 @@ _PAGE = 100
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
 _CONFLICT = 409
-_MERGE_SECONDS = 3_600.0
 
 _Revisions = dict[int, dict[str, Any]]
 """Stored revisions of a skill by seq."""
@@ -224,12 +224,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 
     @override
     def overwrite_deleted(self) -> None:
-        with self._connection.translate_errors() as client:
-            client.indices.refresh(**self._if_there)
-            client.options(request_timeout=_MERGE_SECONDS).indices.forcemerge(
-                **self._if_there, max_num_segments=1
-            )
-            client.indices.flush(**self._if_there)
+        merge_away_deleted(self._connection, self._if_there)
 
     # -- reading
 

@@ -28,6 +28,18 @@ from tasks.query.policy_filter import PolicyFilter
 from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_session
 from tasks.services import Services
 
+RECORD_STAGE = "record"
+"""What follows the stages of a query: its answer is recorded."""
+
+_STAGES = ("encode", "memory", "retrieve", "score", "rerank", "diffuse", "probability", "choose",
+           "select_passages", "bundle", RECORD_STAGE)  # fmt: skip
+"""The stages from the first that may be left out for want of time."""
+
+_NO_TIME = {
+    "encode": "ranked by words only: too little time was left to encode the task",
+    "diffuse": "ranked without links: too little time was left",
+}
+
 
 def _ignore_stage(stage: str) -> None:
     del stage
@@ -59,16 +71,18 @@ class QueryContext:
     """One query on its way through the stages.
 
     services: with fallbacks for servers that do not answer, each use of which goes into
-    `degradations`. filters: those of the request. model_calls: to the language model. session: of
-    the request, an empty one without. owner: name of the token that asks, "" for the user of this
-    machine. visible: the sources whose skills the asker may see, None for all; `services` hold the
-    skills of these alone. watched: the skills that the request asks about.
+    `degradations`. wanted: until when the answer is wanted. filters: those of the request.
+    model_calls: to the language model. session: of the request, an empty one without. owner: name
+    of the token that asks, "" for the user of this machine. visible: the sources whose skills the
+    asker may see, None for all; `services` hold the skills of these alone. watched: the skills that
+    the request asks about.
     """
 
     request: QueryAsked
     query_id: str
     services: Services
     deadline: Deadline
+    wanted: Deadline
     filters: Filters
     policy_filter: PolicyFilter
     degradations: Degradations
@@ -89,12 +103,14 @@ class QueryContext:
         *,
         query_id: str = "",
         asker: Asker | None = None,
+        wanted_seconds: float | None = None,
         apply_policy: bool = True,
         degrade: bool = True,
     ) -> QueryContext:
         """The context of a request; reads the sources from the catalog.
 
-        deadline: by default the time limit of a query from now on. asker: by default the user of
+        deadline: by default the time limit of a query from now on. wanted_seconds: how long the
+        answer is wanted, by default as long as that limit. asker: by default the user of
         this machine, now. apply_policy: False ranks all skills, whatever the policy of the
         settings withholds. degrade: False makes the stages raise TransientError if a server does
         not answer.
@@ -128,6 +144,7 @@ class QueryContext:
             query_id,
             services,
             deadline or Deadline(QUERY.time_limit),
+            Deadline(QUERY.time_limit if wanted_seconds is None else wanted_seconds),
             Filters(**request.filters.model_dump()),
             policy_filter,
             degradations,
@@ -142,6 +159,20 @@ class QueryContext:
     def is_on(self, stage: str) -> bool:
         """Whether the request leaves an optional stage on."""
         return stage not in self.request.without
+
+    def has_time(self, stage: str) -> bool:
+        """Whether the answer is still wanted after this stage and those that always follow it, as
+        long as they took lately."""
+        durations = self.services.stage_durations
+        following = _STAGES[_STAGES.index(stage) + 1 :]
+        needed = durations.estimate_seconds(
+            (stage, *(one for one in following if one != "diffuse"))
+        )
+        if needed <= self.wanted.remaining():
+            return True
+        durations.forget_slowest(stage)
+        self.degradations.add(_NO_TIME[stage])
+        return False
 
     def uses_model(self, stage: ModelStage) -> bool:
         """Whether a stage of this query asks the language model."""

@@ -45,16 +45,24 @@ def answer_query(
     request: QueryAsked,
     timings: StageTimings | None = None,
     asker: Asker | None = None,
+    wanted_seconds: float | None = None,
 ) -> Answer:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
-    Where stores are servers, the query goes on without one that does not answer, and `degraded`
-    of the bundle names what is missing. Raises UsageError for a query that cannot be answered as
-    it is, TransientError for one that may be answered later.
+    Where stores are servers, the query goes on without one that does not answer. Where the answer
+    is wanted sooner than it would be complete, in `wanted_seconds`, links are left out, and then
+    the encoder. `degraded` of the bundle names what is missing. Raises UsageError for a query that
+    cannot be answered as it is, TransientError for one that may be answered later.
     """
     check_query(request, services.settings.limits.query_characters)
     context = QueryContext.create(
-        services, request, deadline, timings, query_id=query_id, asker=asker
+        services,
+        request,
+        deadline,
+        timings,
+        query_id=query_id,
+        asker=asker,
+        wanted_seconds=wanted_seconds,
     )
     timed = context.timings.measure
     ranking = rank_skills(context)
@@ -87,7 +95,7 @@ def rank_skills(context: QueryContext) -> Ranking:
     context.deadline.check("retrieve")
     with context.timings.measure("rerank"):
         ranking = context.watched.see("rerank", rerank(context, ranking))
-    if context.is_on("diffusion"):
+    if context.is_on("diffusion") and context.has_time("diffuse"):
         with context.timings.measure("diffuse"):
             ranking = context.watched.see("diffuse", _diffuse(context, ranking))
     ranking = nudge(context.policy_filter.withhold(ranking))
@@ -118,7 +126,11 @@ def rank_candidates(context: QueryContext) -> Ranking:
         reason = f"the library as of {snapshot.age_seconds:.0f} s ago: a store did not answer"
         context.degradations.add(reason, snapshot.error)
     vector = None
-    if context.is_on("dense") and understanding.language in services.encoder.get().languages:
+    if (
+        context.is_on("dense")
+        and understanding.language in services.encoder.get().languages
+        and context.has_time("encode")
+    ):
         with timed("encode"):
             vector = encode_query(context, understanding)
     query = TaskQuery(snapshot, understanding, vector)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -22,7 +23,7 @@ from tasks.metrics_recorder import MetricsRecorder
 from tasks.outcomes.protocol import TaskVectors, quantise_vector
 from tasks.outcomes.record_answers import build_answer
 from tasks.policies import QUERY, Deadline
-from tasks.query.context import StageTimings
+from tasks.query.context import RECORD_STAGE, StageTimings
 from tasks.query.pipeline import answer_query
 from tasks.query.session.state import Asker
 from tasks.services import Services
@@ -55,17 +56,22 @@ def run_query(
         with services.coordinator.track_query():
             timings = StageTimings(partial(_start_stage, services.journal, job.id))
             asker = Asker(job.event.owner, job.accepted, job.event.reader)
-            bundle, vector = answer_query(services, deadline, job.id, request, timings, asker)
+            bundle, vector = answer_query(
+                services, deadline, job.id, request, timings, asker, job.expires_in_seconds
+            )
     except QueryEndedError:
         return _read_outcome(services.journal.get_job(job.id))
     except (PermanentError, MisconfiguredError) as error:
         usage = isinstance(error, (UsageError, MisconfiguredError))
         return _fail(services, job.id, str(error), error.public_message, usage=usage)
+    answered = time.perf_counter()
     data = bundle.model_dump(mode="json")
     if bundle.session:
         # The reader of the answer may ask the next query of the session at once.
         _record_answer(services, job, bundle, vector, anew=True)
     is_first = services.journal.finish_job(job.id, data)
+    recording = {RECORD_STAGE: (time.perf_counter() - answered) * 1000}
+    services.stage_durations.record({**bundle.timings_ms, **recording})
     if bundle.session and not is_first:
         _record_again(services, job.id)
     elif is_first and not bundle.session:

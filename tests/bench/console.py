@@ -26,7 +26,8 @@ import httpx
 
 from config.logging import configure_logging
 from config.settings import Settings
-from graph.records import EntryFilter, SkillState
+from graph.entry_filter import EntryFilter
+from graph.records import SkillState
 from workers.backend.embedded import EmbeddedBackend
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
@@ -71,12 +72,17 @@ async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
                 "library, words": [f"/console/library?q={quote(one)}" for one in WORDS],
                 "library, level 3": ["/console/library?level=3"],
                 "library, zh": ["/console/library?language=zh"],
+                "library, scripts": ["/console/library?has_scripts=true"],
+                "library, scripts not known": ["/console/library?has_scripts=unknown"],
+                "library, not embedded": ["/console/library?embedded=false"],
                 "skill": [f"/console/skills/{one}" for one in skills],
                 "skill, links": [f"/console/skills/{one}?tab=links" for one in skills],
                 "skill, use": [f"/console/skills/{one}?tab=use" for one in skills],
                 "skill, revisions": [f"/console/skills/{one}?tab=revisions" for one in skills],
                 "review": ["/console/review"],
                 "review, rare rule": ["/console/review?rule=reverse-shell"],
+                "review, common rule": ["/console/review?rule=download-run"],
+                "review, second opinions": ["/console/review?rule=judgement"],
                 "review of a skill": [
                     f"/console/review/{quote(one.skill_id, safe='/:')}"
                     for one in backend.graph.list_entries(EntryFilter(safety_level=2), "", 200)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from config.errors import UsageError
 from config.settings import Settings
 from workers.agent_hook.json_text import append_item, parse_json, remove_item
+from workers.agent_hook.prompt_hook import SOCKET_NAME
 from workers.library.user_files import read_bytes, write_atomically
 
 Scope = Literal["user", "project"]
@@ -172,14 +173,20 @@ def build_command(agent: str, scope: Scope, settings: Settings) -> str:
     """The command line that the agent runs.
 
     For the user it names this installation and the settings in force, since each prompt waits for
-    it. A project's file is shared, so there it is the `skillbus` of each user. A shell runs it:
-    whatever fails, also its start, must not be an error, as exit code 2 blocks the prompt.
+    it: the shell looks for the socket of a server, and starts no interpreter without one. A
+    project's file is shared, so there it is the `skillbus` of each user. Whatever fails, also the
+    start, must not be an error, as exit code 2 blocks the prompt.
     """
     if scope == "project":
         return f"skillbus hook {agent} || exit 0"
+    home = settings.home.absolute()
     words = [sys.executable, "-I", "-S", str(_LAUNCHER), agent]
-    words += ["--home", str(settings.home), "--without-settings"]
+    words += ["--home", str(home), "--without-settings"]
     for name, value in settings.hook.model_dump().items():
         if value != type(settings.hook).model_fields[name].default:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    return f"{shlex.join(words)} || exit 0"
+    if settings.hook.url:
+        return f"{shlex.join(words)} || exit 0"
+    socket = shlex.quote(str(home / SOCKET_NAME))
+    # An agent may take standard input that is not read for an error.
+    return f"[ -S {socket} ] && {shlex.join(words)} || cat > /dev/null; exit 0"

@@ -110,6 +110,13 @@ class RequestRecorder:
             return
         self._log.check()
 
+    def is_change(self) -> bool:
+        """Whether the request changes something, as far as is known yet."""
+        route = self._find_route()
+        if route is None:
+            return False
+        return not route.only_noted or self._scope["state"].get(_NOTE) is not None
+
     def is_due(self, *, is_end: bool) -> bool:
         """Whether a record is to be written now: before the response starts, so that what a caller
         was told is recorded; of a request that may note its object later, before it ends."""

@@ -28,6 +28,7 @@ from config.tracing import Span
 from workers.audit.commands import RECORDED_HEADER
 from workers.audit.log import AuditLog
 from workers.audit.requests import RequestRecorder
+from workers.http.access_watch import AccessWatch
 from workers.http.authentication import ANONYMOUS_CALLER, Caller, authenticate, get_bearer
 from workers.http.limits.rate_limits import RateLimiter, get_client_network
 from workers.http.limits.request_bodies import BoundedBody, check_content_length
@@ -49,6 +50,8 @@ _WEBHOOK_PREFIX = "/v1/webhooks/"
 """Paths below which a request is signed and needs no token."""
 WELL_KNOWN_PREFIXES = ("/.well-known/agent-skills/", "/.well-known/skills/")
 """Paths below which public skills are read, without a token."""
+_UNKNOWN = "this token is unknown or expired"
+_LOST_ACCESS = "the access that this request began with has ended or changed; send it again"
 _HOST_PREFIX_LENGTH = len(_WEBHOOK_PREFIX) + 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -158,7 +161,7 @@ class AccessMiddleware:
                 await self._check_request(scope, headers)
                 response.recorder = self._create_recorder(scope, headers)
                 body = BoundedBody(receive, self._settings) if _is_bounded(scope) else receive
-                await self._app(scope, body, response)
+                await self._run(scope, headers, body, response)
                 if _is_delivery(scope) and 200 <= response.status < 300:
                     self._deliveries.refund(_get_bucket_key(scope))
             except HTTPException as error:
@@ -166,6 +169,28 @@ class AccessMiddleware:
             finally:
                 end_request_span(span, scope, response.status)
                 _log_request(scope, response, time.perf_counter() - started, span)
+
+    async def _run(
+        self, scope: Scope, headers: Headers, receive: Receive, response: _ResponseSender
+    ) -> None:
+        """Have the application answer, as long as the caller has access."""
+        if self._access.tokens is None:
+            await self._app(scope, receive, response)
+            return
+
+        async def has_access() -> bool:
+            try:
+                caller = await self._authenticate(scope["path"], headers)
+            except HTTPException:
+                return False
+            return bool(caller == scope["state"]["caller"])
+
+        async with AccessWatch(has_access, response.is_change, receive, response) as watch:
+            await self._app(scope, watch.receive, watch.send)
+        if watch.is_lost and not response.is_complete:
+            if not response.status:
+                raise _unauthorized(_LOST_ACCESS)
+            await response({"type": "http.response.body", "body": b""})
 
     def _refuse(self, scope: Scope, error: HTTPException) -> Response:
         if self._pages is not None and self._pages.covers(scope["path"]):
@@ -260,8 +285,7 @@ class AccessMiddleware:
         caller = await self._access.find_caller(headers)
         if caller is None:
             known = "authorization" in headers
-            why = "this token is unknown or expired" if known else "send `Authorization: Bearer …`"
-            raise HTTPException(401, why, {"WWW-Authenticate": 'Bearer realm="skillbus"'})
+            raise _unauthorized(_UNKNOWN if known else "send `Authorization: Bearer …`")
         return caller
 
     def _is_public(self, path: str) -> bool:
@@ -277,6 +301,10 @@ class AccessMiddleware:
             return headers
         secret = await pages.get_bearer(headers)
         return {"authorization": f"Bearer {secret}"} if secret else headers
+
+
+def _unauthorized(why: str) -> HTTPException:
+    return HTTPException(401, why, {"WWW-Authenticate": 'Bearer realm="skillbus"'})
 
 
 def _parse_host(origin: str) -> str:
@@ -320,6 +348,11 @@ class _ResponseSender:
         self.status = 0
         self.location = ""
         self.recorder: RequestRecorder | None = None
+        self.is_complete = False
+
+    def is_change(self) -> bool:
+        """Whether the request has changed something, as far as is known yet."""
+        return self.recorder is not None and self.recorder.is_change()
 
     async def __call__(self, message: Message) -> None:
         """Send a message of the response."""
@@ -334,6 +367,7 @@ class _ResponseSender:
         is_end = message["type"] == "http.response.body" and not message.get("more_body")
         if recorder is not None and recorder.is_due(is_end=is_end):
             await run_in_threadpool(recorder.record, self.status, self.request_id)
+        self.is_complete = is_end
         await self._send(message)
 
 

@@ -36,9 +36,16 @@ IdempotencyKey = Annotated[
 ]
 
 
-def record_job(backend: StoreBackend, caller: Caller, data: EventData, key: str | None) -> str:
+def record_job(
+    backend: StoreBackend,
+    caller: Caller,
+    data: EventData,
+    key: str | None,
+    seconds: float | None = None,
+) -> str:
     """Record an event or a query of a caller, and return its id.
 
+    seconds: how long the answer of a query is wanted [default: `workers.query_seconds`].
     Raises HTTPException (422) for a key that was used with another request, and for invalid text
     (half of a surrogate pair, which JSON allows).
     """
@@ -48,7 +55,7 @@ def record_job(backend: StoreBackend, caller: Caller, data: EventData, key: str 
         raise HTTPException(422, describe_validation_error(error)) from None
     if key is not None:
         event = event.model_copy(update={"id": derive_job_id(caller, key)})
-    if not backend.accept_if_new(event):
+    if not backend.accept_if_new(event, seconds):
         _check_same_request(backend, event)
     return job_id(event)
 

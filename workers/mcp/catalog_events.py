@@ -25,6 +25,7 @@ from typing_extensions import override
 
 from config.errors import SkillbusError
 from skills.access import UNRESTRICTED, Reader
+from skills.skill_policy import get_source_id
 from skills.skill_uri import SKILL_FILE, UriError, get_inner_prefix, parse_skill_uri
 from workers.library.skill_reader import SkillReader
 from workers.mcp.skills_extension import ThreadRunner
@@ -54,7 +55,8 @@ class CatalogEvents(InMemorySubscriptionBus):
         self._poll_seconds = poll_seconds
         self._watched: Counter[tuple[Reader, str]] = Counter()
         self._readers: dict[Listener, Reader] = {}
-        self._streams = 0
+        self._streams: Counter[Reader] = Counter()
+        self._sources: dict[Reader, frozenset[str]] = {}
         self._epoch: int | None = None
         self._reviewed = 0
         self._polling: asyncio.Task[None] | None = None
@@ -62,7 +64,7 @@ class CatalogEvents(InMemorySubscriptionBus):
     @property
     def streams(self) -> int:
         """How many streams are open."""
-        return self._streams
+        return self._streams.total()
 
     @asynccontextmanager
     async def open_stream(self, reader: Reader, uris: Iterable[str]) -> AsyncIterator[None]:
@@ -73,7 +75,7 @@ class CatalogEvents(InMemorySubscriptionBus):
         """
         watched = [(reader, uri) for uri in uris if _is_watchable(uri)]
         token = _READER.set(reader)
-        self._streams += 1
+        self._streams[reader] += 1
         self._watched.update(watched)
         try:
             if self._epoch is None:
@@ -81,14 +83,20 @@ class CatalogEvents(InMemorySubscriptionBus):
                 reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
                 if self._epoch is None:
                     self._epoch, self._reviewed = epoch, reviewed
+            if reader not in self._sources:
+                sources = await self._run_in_thread(partial(self._list_sources, reader), True)
+                self._sources.setdefault(reader, sources)
             if self._polling is None:
                 self._polling = asyncio.create_task(self._poll(), name="skillbus-mcp-changes")
             yield
         finally:
             _READER.reset(token)
-            self._streams -= 1
+            self._streams[reader] -= 1
             self._watched.subtract(watched)
-            self._watched += Counter()  # drops those that are watched no more
+            self._streams += Counter()  # drops those that are open no more
+            self._watched += Counter()
+            if reader not in self._streams:
+                self._sources.pop(reader, None)
             if not self._streams:
                 self._stop_polling()
 
@@ -125,44 +133,67 @@ class CatalogEvents(InMemorySubscriptionBus):
         changes = await self._run_in_thread(
             partial(self._skill_reader.get_changes_since, self._epoch or 0), True
         )
-        self._epoch = changes.epoch
         reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
-        is_reviewed, self._reviewed = reviewed != self._reviewed, reviewed
-        if not changes.pointers and not is_reviewed:
-            return
-        for reader in set(self._readers.values()):
-            watched = sorted(uri for one, uri in self._watched if one == reader)
-            find = partial(self._find_events, reader, watched, changes.pointers, is_reviewed)
-            for event in await self._run_in_thread(find, True):
-                self._send(reader, event)
-                await checkpoint()  # so that streams can send one event before the next
+        is_reviewed = reviewed != self._reviewed
+        if changes.epoch != self._epoch or is_reviewed:
+            for reader in set(self._readers.values()):
+                await self._notify(reader, changes.pointers, is_reviewed)
+        # Only now: what a server that fails has left out is found by the next poll.
+        self._epoch, self._reviewed = changes.epoch, reviewed
 
-    def _send(self, reader: Reader, event: ServerEvent) -> None:
-        for listener, one in list(self._readers.items()):
-            if one == reader:
-                listener(event)
+    async def _notify(self, reader: Reader, pointers: Mapping[str, int], is_reviewed: bool) -> None:
+        """Send the streams of a reader what has changed for it."""
+        sources = await self._run_in_thread(partial(self._list_sources, reader), True)
+        moved = self._sources.get(reader, sources) ^ sources
+        watched = sorted(uri for one, uri in self._watched if one == reader)
+        find = partial(self._find_events, reader, watched, pointers, moved, is_reviewed)
+        events = await self._run_in_thread(find, True)
+        if reader in self._sources:  # none of its streams may be left
+            self._sources[reader] = sources
+        for event in events:
+            for listener, one in list(self._readers.items()):
+                if one == reader:
+                    listener(event)
+            await checkpoint()  # so that streams can send one event before the next
 
     def _find_events(
-        self, reader: Reader, uris: list[str], pointers: Mapping[str, int], is_reviewed: bool
+        self,
+        reader: Reader,
+        uris: list[str],
+        pointers: Mapping[str, int],
+        moved: frozenset[str],
+        is_reviewed: bool,
     ) -> list[ServerEvent]:
         """What the streams of a reader are notified of: nothing that it may not see, or that the
         policy withholds.
 
-        Which skill was reviewed is not known, so that only those who see all sources are notified.
+        moved: the sources that it sees now and did not before, or the other way round. Which skill
+        was reviewed is not known, so that only those who see all sources are notified.
         """
         skills = self._skill_reader.for_reader(reader)
-        visible = skills.select_visible(pointers)
-        if not visible:
+        changed = skills.select_visible(pointers)
+        if not changed and not moved:
             return [ResourcesListChanged()] if is_reviewed and skills.sees_all() else []
-        concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, visible))}
-        alive = {one for ids in concerned.values() for one in ids if pointers[one]}
-        allowed = skills.read_allowed(sorted(alive))
-        changed = (
+        # Of a source that is hidden now, only what is as it was when the reader could see it.
+        named = {place.skill_id for uri in uris for place in parse_skill_uri(uri)}
+        changed |= {one for one in named - pointers.keys() if get_source_id(one) in moved}
+        concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, changed))}
+        gone = {one for one, seq in pointers.items() if not seq}
+        alive = {one for ids in concerned.values() for one in ids} - gone
+        allowed = self._skill_reader.read_allowed(sorted(alive))
+        updated = (
             uri
             for uri, ids in concerned.items()
-            if any(one in allowed or not pointers[one] for one in ids)
+            if any(one in allowed or one in gone for one in ids)
         )
-        return [ResourcesListChanged(), *(ResourceUpdated(uri=uri) for uri in changed)]
+        return [ResourcesListChanged(), *(ResourceUpdated(uri=uri) for uri in updated)]
+
+    def _list_sources(self, reader: Reader) -> frozenset[str]:
+        """The sources that a reader sees; none for one from which none is ever hidden."""
+        if reader.sees_everything:
+            return frozenset()
+        sources = self._skill_reader.for_reader(reader).list_sources()
+        return frozenset(one.source_id for one in sources)
 
 
 def _is_watchable(uri: str) -> bool:

@@ -23,6 +23,7 @@ from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.servers.mcp import ask, over_http, over_stdio, read_bytes
+from tests.support.servers.open_streams import LISTEN, LISTEN_HEADERS
 from workers.http.tokens import TokenScope, TokenStore
 
 IDENTIFIER = "io.modelcontextprotocol/skills"
@@ -235,24 +236,6 @@ def test_a_host_is_notified_of_changes(fork_server: ForkServer, tmp_path: Path) 
 def test_open_streams_end_with_the_server(fork_server: ForkServer, tmp_path: Path) -> None:
     """A server that stops ends streams at once, and not after the time that it gives requests."""
     listen = f"127.0.0.1:{free_port(set())}"
-    body = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "subscriptions/listen",
-        "params": {
-            "notifications": {"resourcesListChanged": True},
-            "_meta": {
-                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            },
-        },
-    }
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "subscriptions/listen",
-    }
     served = Skillbus(fork_server, tmp_path / "home")
     served("sync", str(write_topics(tmp_path / "crafts")))
     lines: list[str] = []
@@ -260,7 +243,7 @@ def test_open_streams_end_with_the_server(fork_server: ForkServer, tmp_path: Pat
 
     def listen_to() -> None:
         with httpx.stream(
-            "POST", f"http://{listen}/mcp", json=body, headers=headers, timeout=60
+            "POST", f"http://{listen}/mcp", json=LISTEN, headers=LISTEN_HEADERS, timeout=60
         ) as response:
             for line in response.iter_lines():
                 lines.append(line)

@@ -36,6 +36,14 @@ def test_skills_are_listed(library: Skillbus) -> None:
     assert failed[0]["seq"] is None
     assert library("skills", "list", "--source", "elsewhere", "--json").data == []
     assert "crafts:kiln-firing" in library("skills", "list").out
+    scripts = {row["skill_id"]: row["has_scripts"] for row in rows}
+    assert scripts.pop("crafts:broken") is None
+    assert set(scripts.values()) == {False}
+    unknown = library("skills", "list", "--has-scripts", "unknown", "--json").data
+    assert [row["skill_id"] for row in unknown] == ["crafts:broken"]
+    assert library("skills", "list", "--has-scripts", "true", "--json").data == []
+    assert len(library("skills", "list", "--has-scripts", "false", "--json").data) == 10
+    library("skills", "list", "--has-scripts", "maybe", code=2)
 
 
 def test_a_skill_is_shown_with_its_passages(library: Skillbus) -> None:

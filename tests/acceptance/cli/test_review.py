@@ -154,6 +154,8 @@ def test_a_withheld_skill_waits_is_released_and_confirmed(skillbus: Skillbus) ->
     shown = skillbus("review", "show", LOOM).out
     assert RULE in shown
     assert WITHHELD in shown
+    assert "no revision is published" not in shown
+    assert f"`skillbus skills show {LOOM}@" in shown
     for reason in ("read it", "read it again"):  # again changes the reason alone
         skillbus("review", "release", LOOM, "--reason", reason)
     assert states(skillbus) == {(LOOM, "findings"): "released"}
@@ -265,6 +267,7 @@ def test_updates_wait_until_a_person_decides(reviewed: Skillbus) -> None:
     shown = reviewed("review", "show", KILN).out
     for part in ("script added: fire.sh", "finding added", "+Other text.", "licence:"):
         assert part in shown
+    assert "no revision is published" in reviewed("review", "show", LOOM).out
     seqs = {one["skill_id"]: one["seq"] for one in reviewed("review", "list", "--json").data}
     reviewed("pins", "add", f"{KILN}@{seqs[KILN]}", "--reason", "x", code=2)
     reviewed("review", "reject", f"{KILN}@{seqs[KILN]}", "--reason", "what is x.example?")
@@ -277,6 +280,8 @@ def test_updates_wait_until_a_person_decides(reviewed: Skillbus) -> None:
     assert "--yes" in reviewed("review", "approve", "--help").out
     reviewed("review", "approve", KILN, "--yes", "--reason", "looked at it")
     wait_for(lambda: "Other text." in text_of(reviewed, KILN))
+    asked = reviewed("review", "approve", KILN, code=2)
+    assert f"no update of {KILN} waits" in asked.err
     # What was approved is published, and still withheld for what the scanner finds.
     assert states(reviewed) == {(KILN, "findings"): "waiting"}
     write_skill(root_of(reviewed), "kiln-firing", body="# Kiln\n\nThird text.\n")

@@ -16,6 +16,8 @@ from tests.support.servers.hidden_skills import (
     walk_http,
     walk_mcp,
 )
+from tests.support.servers.id_forms import walk_id_forms, walk_uri_forms
+from tests.support.servers.open_streams import check_lists_follow_groups
 
 MARKDOWN = {"Content-Type": "text/markdown"}
 
@@ -99,6 +101,16 @@ def test_what_cannot_be_a_group_is_refused(walked: Walked) -> None:
     assert walked.admin.put("/v1/sources/x/groups", json={}).status_code == 422
 
 
+def test_groups_of_a_source_that_is_not_there_are_said_to_protect_nothing(walked: Walked) -> None:
+    program = walked.program
+    for written in ("Annex", "anne\u0078\u0301"):
+        said = program("sources", "groups", written, "finance").err
+        assert f"no source {written!a} yet" in said
+        assert "did you mean 'annex', which they do not protect?" in said
+        assert program("sources", "groups", written, "--default").err == ""
+    assert program("sources", "groups", "annex", "audit", "finance").err == ""
+
+
 def test_a_writer_reads_what_it_changes(walked: Walked) -> None:
     """A token may add sources, and change those that it sees; groups are given by admins."""
     text = {"content": "---\nname: a\ndescription: A skill\n---\n# A\n", "headers": MARKDOWN}
@@ -116,3 +128,14 @@ def test_a_writer_reads_what_it_changes(walked: Walked) -> None:
         assert writer.post("/v1/sources", json=new).status_code == 403
     with walked.client("reader") as reader:
         assert reader.get("/v1/skills/team:a").status_code == 404
+
+
+def test_no_form_of_an_id_or_uri_leaks(walked: Walked) -> None:
+    walk_id_forms(walked)
+    walk_uri_forms(walked)
+    assert len(walked.seen) > 600
+    assert not walked.leaks, "\n".join(walked.leaks)
+
+
+def test_subscriptions_follow_groups(walked: Walked) -> None:
+    check_lists_follow_groups(walked)

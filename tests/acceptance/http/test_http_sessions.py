@@ -125,9 +125,10 @@ def test_what_is_not_answered_in_time_is_cancelled_and_not_sent(clients: Clients
         answer = client.post(
             "/v1/queries", params={"answer_within_ms": 1}, json={"task": TASK, "session": session}
         )
-        if answer.json()["state"] == "cancelled":
+        if answer.json()["state"] != "done":
             break
-    assert client.get(answer.headers["Location"]).json()["state"] == "cancelled"
+    # A worker that took it only then found that it was too late.
+    assert client.get(answer.headers["Location"]).json()["state"] in ("cancelled", "failed")
     sent = ask(client, task=TASK, session=session)
     assert KILN in ids(sent)
     assert sent["earlier"] == 0

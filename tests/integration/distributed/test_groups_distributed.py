@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.servers.distributed import Deployments, deployments
+from tests.support.servers.distributed import Deployments, Distributed, deployments
 from tests.support.servers.hidden_skills import MARK, Walked, fill, walk_http, walk_mcp
+from tests.support.servers.id_forms import walk_id_forms, walk_uri_forms
+from tests.support.servers.open_streams import (
+    check_lists_follow_groups,
+    check_streams_end_with_their_token,
+)
 
 __all__ = ["deployments"]
 
 
 @pytest.fixture(scope="module")
-def walked(deployments: Deployments, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Walked]:
-    """A gateway and all workers over a library with hidden sources."""
-    base = tmp_path_factory.mktemp("groups")
-    distributed = deployments(
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("groups")
+
+
+@pytest.fixture(scope="module")
+def distributed(deployments: Deployments, base: Path) -> Iterator[Distributed]:
+    """All workers."""
+    started = deployments(
         SKILLBUS_GATEWAY__BURST="100000",
         SKILLBUS_POLICY__PUBLIC=f'["crafts", "{MARK}vault"]',
         SKILLBUS_UPLOADS__FOLDER=str(base / "uploads"),
     )
-    distributed.start()
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def walked(distributed: Distributed, base: Path) -> Iterator[Walked]:
+    """A gateway over a library with hidden sources."""
     program = distributed.skillbus
     fill(program, base, distributed.wait_done)
     secrets = {
@@ -34,7 +51,6 @@ def walked(deployments: Deployments, tmp_path_factory: pytest.TempPathFactory) -
     }
     with distributed.gateway() as (admin, _):
         yield Walked(str(admin.base_url).rstrip("/"), secrets, admin, program, base)
-    distributed.stop()
 
 
 def test_no_route_leaks(walked: Walked) -> None:
@@ -46,3 +62,19 @@ def test_no_route_leaks(walked: Walked) -> None:
 def test_no_tool_or_method_leaks(walked: Walked) -> None:
     walk_mcp(walked)
     assert not walked.leaks, "\n".join(walked.leaks)
+
+
+def test_no_form_of_an_id_or_uri_leaks(walked: Walked) -> None:
+    walk_id_forms(walked)
+    walk_uri_forms(walked)
+    assert len(walked.seen) > 600
+    assert not walked.leaks, "\n".join(walked.leaks)
+
+
+def test_subscriptions_follow_groups(walked: Walked) -> None:
+    check_lists_follow_groups(walked)
+
+
+def test_streams_end_with_their_token(walked: Walked, distributed: Distributed) -> None:
+    distributed.stop("query")
+    check_streams_end_with_their_token(walked, lambda: distributed.start("query"))

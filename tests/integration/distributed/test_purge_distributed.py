@@ -15,10 +15,11 @@ import pytest
 from search.elastic.connection import ElasticsearchConnection
 from tasks.broker.redis_connection import connect
 from tests.support.program.program import wait_for
-from tests.support.program.traces import expand
+from tests.support.program.traces import expand, find_traces
 from tests.support.samples.catalog import run_cypher
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.servers import RunServers, external
 
 __all__ = ["deployments"]
 
@@ -118,7 +119,13 @@ def test_a_pinned_skill_is_held_back(library: Distributed, root: Path) -> None:
     wait_for(lambda: states()[0] == "published")
 
 
-def test_history_and_purge(library: Distributed, root: Path) -> None:
+def find_in_files(run_servers: RunServers, *names: str) -> set[str]:
+    """Which of the words are in files of servers that this run started."""
+    own = [run_servers.own(name).place.data for name in names if external(name) is None]
+    return {one.rpartition(": ")[2] for data in own for one in find_traces(data, WORDS)}
+
+
+def test_history_and_purge(library: Distributed, root: Path, run_servers: RunServers) -> None:
     skillbus = library.skillbus
     rows = skillbus("skills", "history", SECRET, "--json").data
     assert [row["state"] for row in rows] == ["published", "superseded"]
@@ -126,6 +133,8 @@ def test_history_and_purge(library: Distributed, root: Path) -> None:
     assert "-Stir quixzotter." in diff
     assert SECRET in skillbus.chosen(TASK)
     wait_for(lambda: find_words(library) == set(WORDS))
+    if all(external(name) is None for name in ("elasticsearch", "redis")):
+        assert find_in_files(run_servers, "elasticsearch", "redis")  # it finds what is there
     shutil.rmtree(root / "secret-glaze")
     report = skillbus("skills", "purge", SECRET, "--yes", "--json").data
     assert report["revisions"] >= 1
@@ -133,6 +142,8 @@ def test_history_and_purge(library: Distributed, root: Path) -> None:
     assert report["jobs"] >= 1
     assert report["comes_back"] == ""
     assert find_words(library) == set()
+    # Files of Neo4j are not looked at: its transaction logs go with time.
+    assert find_in_files(run_servers, "elasticsearch", "redis") == set()
     skillbus("sync", str(root))
     assert find_words(library) == set()
     assert SECRET not in skillbus.skills()

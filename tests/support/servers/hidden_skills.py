@@ -69,9 +69,9 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "licence": (f"{MARK}-licence",),
 }
 INERT = {
-    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "depth", "from",
-    "hours", "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule",
-    "state", "to", "type",
+    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "depth",
+    "embedded", "from", "has_scripts", "hours", "if-none-match", "language", "level", "limit",
+    "offset", "owner", "prefer", "rule", "state", "to", "type",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 
@@ -134,11 +134,16 @@ def write_library(base: Path) -> tuple[Path, Path, Path]:
     (crafts / "broken").mkdir()
     (crafts / "broken" / "SKILL.md").write_bytes(b"")
     (crafts / "kiln-firing" / "cones.md").write_text("# Cones\n\nUse cone 6.\n")
+    # A file outside of all sources, and links that lead to it.
+    (base / "secret.md").write_text(f"# {MARK}\n")
+    (crafts / "kiln-firing" / "link.md").symlink_to(base / "secret.md")
+    (crafts / "kiln-firing" / "linked").symlink_to(base)
     marked = {"license": f"{MARK}-licence", "version": f"{MARK}-1", "tags": f"[{MARK}-tag]"}
     write_skill(vault, f"{MARK}-ledger", f"{LEDGER_TASK} {MARK}", **marked)
     (vault / f"{MARK}-ledger" / f"{MARK}-notes.md").write_text(f"# Notes\n\n{MARK}\n")
     for number in range(8):
         write_skill(vault, f"{MARK}-kiln-{number}", TOPICS["kiln-firing"], f"{MARK}\n", **marked)
+    write_skill(vault, f"{MARK}-café", f"Serve coffee to {MARK}", name=f"{MARK}-coffee")
     write_skill(vault, f"{MARK}-poison", TOPICS["kiln-firing"], f"{MARK} {ORDERS}\n")
     write_skill(vault, f"{MARK}-user", f"Use {MARK} kilns", depends=KILN)
     (vault / f"{MARK}-broken").mkdir()
@@ -438,6 +443,7 @@ def walk_http(walked: Walked) -> None:
 
 CONSOLE_PAGES = (
     *("/console/ask", "/console/library?state=any", "/console/library?q=ledger+kiln"),
+    *("/console/library?has_scripts=true", "/console/library?embedded=true"),
     *("/console/use", "/console/use?tab=unanswered", "/console/use?tab=unused"),
     *("/console/use?tab=copies", "/console/use/export?tab=unused", "/console/work"),
     "/console/sources",

@@ -106,8 +106,11 @@ def show_review(ctx: click.Context, revision: str, as_json: bool) -> None:
         click.echo(escape_terminal_line(f"withheld: {data['withheld']}"))
     if data["change"] is not None:
         print_diff(data["change"])
-    else:
-        click.echo("no revision is published: `skillbus skills show` shows the whole text")
+        return
+    if data["state"] != "published":
+        click.echo("no revision is published that it could be compared with")
+    name = f"{data['skill_id']}@{data['seq']}"
+    click.echo(escape_terminal_line(f"`skillbus skills show {name}` shows the whole text"))
 
 
 def _read(settings: Settings, name: str) -> dict[str, Any]:
@@ -174,6 +177,8 @@ def approve(ctx: click.Context, revision: str, reason: str, yes: bool, as_json: 
 
 
 def _ask_about(name: str, data: dict[str, Any]) -> None:
+    if data["state"] != "held":
+        raise UsageError(f"no update of {data['skill_id']} waits; {name} is {data['state']}")
     if data["change"] is not None:
         print_diff(data["change"])
     try:

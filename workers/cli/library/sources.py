@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
@@ -21,6 +23,7 @@ from workers.cli.common import (
     open_catalog,
     print_json,
     print_table,
+    print_to_stderr,
     read_settings,
 )
 from workers.cli.library.events import submit_and_wait
@@ -135,13 +138,25 @@ def set_source_groups(
         with open_backend(settings, writable=True) as backend:
             backend.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
     with open_catalog(settings) as graph:
-        own = graph.read_access().groups.get(source_id, ())
+        access = graph.read_access()
+    own = access.groups.get(source_id, ())
+    if own:
+        _warn_if_missing(source_id, [one.source_id for one in access.sources])
     shown = list(own or settings.access.default_groups)
     if as_json:
         print_json({"source_id": source_id, "groups": shown, "default": not own})
         return
     origin = "" if own else " (access.default_groups)"
     click.echo(f"{source_id}: {' '.join(shown) or 'admins only'}{origin}")
+
+
+def _warn_if_missing(source_id: str, known: Sequence[str]) -> None:
+    """Say that groups are of a source that is not there: its id may be written in another way."""
+    if source_id in known:
+        return
+    similar = difflib.get_close_matches(source_id, known, n=1)
+    hint = f"; did you mean {similar[0]!a}, which they do not protect?" if similar else ""
+    print_to_stderr(f"there is no source {source_id!a} yet, so that nothing has these groups{hint}")
 
 
 @sources.command("refresh")

@@ -46,7 +46,8 @@ AnswerWithin = Annotated[
         ge=1,
         le=600_000,
         description="wait so many milliseconds for the bundle, at most `gateway.wait_seconds`, "
-        "then cancel the query; takes the place of `Prefer: wait`",
+        "then cancel the query; stages that would make it late are left out, see `degraded`; takes "
+        "the place of `Prefer: wait`",
     ),
 ]
 
@@ -138,11 +139,12 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
     ) -> Response:
         """Accept a query; `Location` is the URL of its state."""
         received = time.monotonic()
-        query_id = await query_service.accept(query, caller, key)
+        within = None if answer_within_ms is None else answer_within_ms / 1000
+        query_id = await query_service.accept(query, caller, key, within)
         as_markdown = _accepts_markdown(request)
-        if answer_within_ms is None:
+        if within is None:
             return await query_service.respond_accepted(query_id, caller, prefer, as_markdown)
-        seconds = answer_within_ms / 1000 - (time.monotonic() - received)
+        seconds = within - (time.monotonic() - received)
         return await query_service.respond_in_time(query_id, caller, seconds, as_markdown)
 
     @router.get("/v1/queries")
@@ -200,15 +202,24 @@ class QueryService:
         self._streams = 0
         self._job_waiter = JobWaiter(backend.journal)
 
-    async def accept(self, query: QueryRequest, caller: Caller, key: str | None = None) -> str:
-        """Record a query and return its id; raises UsageError for one that is not valid."""
+    async def accept(
+        self,
+        query: QueryRequest,
+        caller: Caller,
+        key: str | None = None,
+        seconds: float | None = None,
+    ) -> str:
+        """Record a query and return its id; raises UsageError for one that is not valid.
+
+        seconds: how long the answer is wanted, where the caller says so.
+        """
         check_query(query, self._backend.settings.limits.query_characters)
         if query.pins:
             await run_in_threadpool(self._backend.check_pins, query, caller.reader)
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
         asked = QueryAsked.model_construct(**dict(query))
-        return await run_in_threadpool(record_job, self._backend, caller, asked, key)
+        return await run_in_threadpool(record_job, self._backend, caller, asked, key, seconds)
 
     def list_asked(self, caller: Caller) -> list[AskedQuery]:
         """Return what a caller asked lately and is still kept, newest first."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import socket
 import stat
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +23,21 @@ from workers.agent_hook.installation import EVENTS, HookFile, build_command, ope
 OTHER = {"type": "command", "command": "echo skillbus hook of another"}
 OLD = "skillbus hook claude-code || exit 0"
 NEW = "/old/python -I -S /there/agent_hook/launcher.py claude-code --home /h || exit 0"
+
+
+@contextmanager
+def listening(home: Path) -> Iterator[None]:
+    """A socket in a home."""
+    path = home / "serve.sock"
+    folder = os.open(home, os.O_RDONLY)  # the name of a socket is bounded
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(f"/proc/self/fd/{folder}/serve.sock")
+            server.listen()
+            yield
+    finally:
+        os.close(folder)
+        path.unlink(missing_ok=True)
 
 
 def make_file(content: Any, agent: str = "claude-code") -> HookFile:
@@ -142,8 +161,9 @@ def test_the_command_holds_the_settings_that_are_not_the_default(tmp_path: Path)
     settings = Settings(home=home, hook=HookSettings(timeout_ms=80, token_file="/a b"))
     command = build_command("codex", "user", settings)
     words = shlex.split(command)
-    assert words[3].endswith("agent_hook/launcher.py")
-    assert words[4:] == [
+    assert words[:5] == ["[", "-S", str(home / "serve.sock"), "]", "&&"]
+    assert words[8].endswith("agent_hook/launcher.py")
+    assert words[9:] == [
         "codex",
         "--home",
         str(home),
@@ -153,9 +173,14 @@ def test_the_command_holds_the_settings_that_are_not_the_default(tmp_path: Path)
         "--token-file",
         "/a b",
         "||",
+        "cat",
+        ">",
+        "/dev/null;",
         "exit",
         "0",
     ]
+    remote = Settings(home=home, hook=HookSettings(url="http://127.0.0.1:1"))
+    assert shlex.split(build_command("codex", "user", remote))[1:3] == ["-I", "-S"]
     assert build_command("codex", "project", settings) == "skillbus hook codex || exit 0"
 
 
@@ -164,5 +189,37 @@ def test_a_command_whose_program_is_gone_blocks_no_prompt(tmp_path: Path) -> Non
     command = build_command("claude-code", "user", settings)
     for gone in ("launcher.py", "-I -S"):
         broken = command.replace(gone, "/nowhere")
-        done = subprocess.run(["/bin/sh", "-c", broken], capture_output=True, input=b"{}")
-        assert (done.returncode, done.stdout) == (0, b"")
+        assert broken != command
+        for with_socket in (False, True):
+            with listening(tmp_path) if with_socket else nullcontext():
+                done = subprocess.run(["/bin/sh", "-c", broken], capture_output=True, input=b"{}")
+            assert (done.returncode, done.stdout) == (0, b"")
+
+
+@pytest.mark.parametrize("name", ["home", "a home; exit 2", "it's $HOME `id`"])
+def test_without_a_socket_no_interpreter_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The prompt is read all the same: an agent may take a closed pipe for an error."""
+    home = tmp_path / name
+    home.mkdir()
+    trace = tmp_path / "started"
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!/bin/sh\ncat > '{trace}'\n")
+    interpreter.chmod(0o700)
+    monkeypatch.setattr("sys.executable", str(interpreter))
+    command = build_command("claude-code", "user", Settings(home=home))
+
+    def run() -> None:
+        prompt = b"x" * 1_000_000
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, input=prompt)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+    run()
+    (home / "serve.sock").write_text("not a socket")
+    run()
+    assert not trace.exists()
+    (home / "serve.sock").unlink()
+    with listening(home):
+        run()
+    assert trace.stat().st_size == 1_000_000

@@ -142,6 +142,26 @@ def test_a_server_that_does_not_answer_is_left_in_time(tmp_path: Path) -> None:
     assert b"no answer in time" in done.stderr
 
 
+def test_a_server_of_another_user_is_sent_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    options: dict[str, int | float | str] = {"url": "", "home": str(tmp_path)}
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "serve.sock"))
+        server.listen()
+        prompt_hook._connect(options).close()
+        server.accept()[0].close()
+        own = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+        with pytest.raises(prompt_hook._Nothing, match="of another user"):
+            prompt_hook._connect(options)
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(1) == b""
+
+
 def test_standard_input_that_stays_open_is_left_in_time(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     try:

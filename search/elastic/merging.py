@@ -1,0 +1,52 @@
+"""Merging away of deleted documents, so that no file of an index has their text any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from search.elastic.connection import ElasticsearchConnection
+
+_MERGE_SECONDS = 3_600.0
+_LEASE_SECONDS = 90.0
+"""How long is waited for the leases, which a server renews every 30 s; one of a copy that is away
+is kept for hours."""
+
+_POLL_SECONDS = 1.0
+
+
+def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str, Any]) -> None:
+    """Merge each shard of indices into one segment without deleted documents.
+
+    Elasticsearch keeps what was deleted for copies of a shard that might still need it; a lease of
+    each copy says from which operation on. So the leases are waited for.
+
+    indices: as arguments of the calls, such as {"index": names}.
+    """
+    with connection.translate_errors() as client:
+        client.indices.refresh(**indices)
+        client.indices.flush(**indices)
+        last = {shard: last for shard, last, _ in _read_shards(client, indices)}
+        end = time.monotonic() + _LEASE_SECONDS
+        while time.monotonic() < end and any(
+            needed <= last.get(shard, -1) for shard, _, needed in _read_shards(client, indices)
+        ):
+            time.sleep(_POLL_SECONDS)
+        patient = client.options(request_timeout=_MERGE_SECONDS)
+        patient.indices.forcemerge(**indices, max_num_segments=1)
+        client.indices.flush(**indices)
+
+
+def _read_shards(
+    client: Any, indices: Mapping[str, Any]
+) -> Iterator[tuple[tuple[str, str], int, int]]:
+    """Index and number of each shard, its last operation, and the first that a copy may need."""
+    asked = client.options(ignore_status=404)  # an index may not be there
+    stats = asked.indices.stats(index=indices["index"], level="shards", metric="docs")
+    for name, index in stats.get("indices", {}).items():
+        for number, copies in index["shards"].items():
+            for copy in copies:
+                leases = copy.get("retention_leases", {}).get("leases", [])
+                needed = min((one["retaining_seq_no"] for one in leases), default=1 << 62)
+                yield (name, number), copy.get("seq_no", {}).get("max_seq_no", -1), needed

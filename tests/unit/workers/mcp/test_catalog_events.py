@@ -1,0 +1,118 @@
+"""Which notifications a stream gets of the catalog's change feed, by what its reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from config.errors import TransientError
+from skills.access import ANYONE, UNRESTRICTED, Reader
+from skills.events import SourceChanged
+from tests.support.samples.library import write_skill
+from tests.support.samples.tiny import settle, tiny_backend
+from workers.backend.embedded import EmbeddedBackend
+from workers.mcp.catalog_events import CatalogEvents
+
+T = TypeVar("T")
+
+URI = "skill://vault/ledger/SKILL.md"
+ABSENT = "skill://vault/absent/SKILL.md"
+UPDATED, LISTED = f"ResourceUpdated {URI}", "ResourcesListChanged"
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
+    """A public source, and one of a group."""
+    with tiny_backend(tmp_path / "home") as opened:
+        opened.set_source_groups("vault", ["finance"])
+        for source_id, name in (("crafts", "kiln-firing"), ("vault", "ledger")):
+            write_skill(tmp_path / source_id, name)
+            opened.submit(SourceChanged(source_id=source_id, root=str(tmp_path / source_id)), "t")
+        settle(opened)
+        yield opened
+
+
+async def in_thread(function: Callable[[], T], abandon: bool = False) -> T:
+    return await to_thread.run_sync(function, abandon_on_cancel=abandon)
+
+
+def collect(
+    backend: EmbeddedBackend, reader: Reader, *changes: Callable[[], Any], fails: bool = False
+) -> list[list[str]]:
+    """What a stream of a reader is sent after each change."""
+    seen: list[list[str]] = []
+
+    async def work() -> None:
+        events = CatalogEvents(backend.skills, in_thread, poll_seconds=3600)
+        async with events.open_stream(reader, [URI, ABSENT]):
+            events.subscribe(
+                lambda one: seen[-1].append(
+                    f"{type(one).__name__} {getattr(one, 'uri', '')}".strip()
+                )
+            )
+            for change in changes:
+                seen.append([])
+                await to_thread.run_sync(change)
+                if fails:
+                    with pytest.MonkeyPatch.context() as patch:
+                        patch.setattr(events, "_find_events", _fail)
+                        with pytest.raises(TransientError):
+                            await events._publish_changes()
+                await events._publish_changes()
+
+    anyio.run(work)
+    return seen
+
+
+def _fail(*_: object) -> list[Any]:
+    raise TransientError("the catalog does not answer")
+
+
+def test_a_source_that_is_shown_or_hidden_is_a_change(backend: EmbeddedBackend) -> None:
+    sent = collect(
+        backend,
+        ANYONE,
+        lambda: backend.set_source_groups("vault", ["everyone"]),
+        lambda: None,
+        lambda: backend.set_source_groups("vault", ["finance"]),
+    )
+    assert sent == [[LISTED, UPDATED], [], [LISTED, UPDATED]]
+
+
+def test_groups_that_change_nothing_for_a_reader_are_none(backend: EmbeddedBackend) -> None:
+    def add_hidden() -> None:
+        backend.set_source_groups("annex", ["finance"])
+
+    def widen() -> None:
+        backend.set_source_groups("vault", ["audit", "finance"])
+
+    assert collect(backend, ANYONE, widen, add_hidden) == [[], []]
+    assert collect(backend, UNRESTRICTED, add_hidden) == [[]]
+    assert collect(backend, Reader.of(["finance"]), widen) == [[]]
+
+
+def test_a_skill_that_was_never_seen_is_not_told_of(
+    backend: EmbeddedBackend, tmp_path: Path
+) -> None:
+    """Between two looks a source was hidden and got the skill whose URI is watched."""
+    backend.set_source_groups("vault", ["everyone"])
+
+    def hide_and_add() -> None:
+        backend.set_source_groups("vault", ["finance"])
+        write_skill(tmp_path / "vault", "absent")
+        backend.submit(SourceChanged(source_id="vault"), "t")
+        settle(backend)
+
+    assert collect(backend, ANYONE, hide_and_add) == [[LISTED, UPDATED]]
+
+
+def test_what_a_failed_look_left_out_comes_with_the_next(backend: EmbeddedBackend) -> None:
+    def show() -> None:
+        backend.set_source_groups("vault", ["everyone"])
+
+    assert collect(backend, ANYONE, show, fails=True) == [[LISTED, UPDATED]]

@@ -1,0 +1,97 @@
+"""Ends responses whose caller loses access before they are complete, such as streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive, Send
+
+WATCH_SECONDS = 1.0
+
+_DISCONNECT: Message = {"type": "http.disconnect"}
+
+
+class AccessWatch:
+    """The messages of one request, whose caller is checked every `WATCH_SECONDS` in the context.
+
+    Once access is lost, the application sees a client that has disconnected, and nothing of a
+    response that streams, or has not begun, is sent any more. A response to a change is sent: its
+    caller has to know what was done.
+
+    has_access: checks the caller again. is_change: whether the request has changed something.
+    """
+
+    def __init__(
+        self,
+        has_access: Callable[[], Awaitable[bool]],
+        is_change: Callable[[], bool],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._has_access = has_access
+        self._is_change = is_change
+        self._receive = receive
+        self._send = send
+        self._lost = asyncio.Event()
+        self._is_body_complete = False
+        self._is_whole = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether access was lost."""
+        return self._lost.is_set()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            if not await self._has_access():
+                self._lost.set()
+                return
+
+    async def receive(self) -> Message:
+        """Return the client's next message; after the body, a disconnect once access is lost."""
+        if not self._is_body_complete:
+            message = await self._receive()
+            self._is_body_complete = not message.get("more_body", False)
+            return message
+        if self.is_lost:
+            return _DISCONNECT
+        receiving = asyncio.ensure_future(self._receive())
+        losing = asyncio.create_task(self._lost.wait())
+        try:
+            await asyncio.wait((receiving, losing), return_when=asyncio.FIRST_COMPLETED)
+            return _DISCONNECT if self.is_lost else receiving.result()
+        finally:
+            receiving.cancel()
+            losing.cancel()
+
+    async def send(self, message: Message) -> None:
+        """Send a message of the response, if the caller may still have it."""
+        if message["type"] == "http.response.start":
+            if self.is_lost and not self._is_change():
+                return
+            # A response of a stated length cannot end early.
+            self._is_whole = self._is_change() or "content-length" in Headers(
+                raw=message["headers"]
+            )
+        elif self.is_lost and not self._is_whole:
+            return
+        await self._send(message)
