@@ -34,6 +34,7 @@ PAGES = (
     "/console/skills/crafts:kiln-firing?tab=history",
     "/console/skills/crafts:broken",
     "/console/graph",
+    "/console/graph?find=kiln",
     "/console/graph?skill=crafts:kiln-firing",
     "/console/graph?skill=hostile:hostile-0&depth=2",
     "/console/skills/crafts:kiln-firing?tab=use",

@@ -40,7 +40,8 @@ def list_pages(served: Served) -> Iterator[str]:
         short = attack[:300]
         yield f"/console/library?{urlencode({'q': short})}"
         yield f"/console/library?{urlencode({'source': short, 'licence': short, 'level': ''})}"
-        yield f"/console/ask?{urlencode({'task': short, 'compare': short})}"
+        yield f"/console/ask?{urlencode({'task': short, 'why': short})}"
+        yield f"/console/graph?{urlencode({'find': short})}"
     for tab in ("overview", "unanswered", "unused", "copies"):
         yield f"/console/use?tab={tab}"
     yield f"/console/use?{urlencode({'source': ATTACKS[0]})}"

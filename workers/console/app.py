@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -78,7 +79,10 @@ async def _handle_validation_error(request: Request, error: Any) -> Response:
 
 
 async def _handle_http_exception(request: Request, error: Any) -> Response:
-    return _render(request, error.status_code, str(error.detail))
+    detail = str(error.detail)
+    if detail in (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase):
+        detail = "there is no such page; its address may be incomplete"
+    return _render(request, error.status_code, detail)
 
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> Response:

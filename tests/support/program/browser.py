@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Locator, Page, Response, expect, sync_p
 from tests.support.samples.library import write_skill, write_topics
 
 PATIENCE_MILLISECONDS = 60_000.0
+"""Of every expectation, also where the machine is busy."""
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,7 @@ def browser() -> Iterator[Browser]:
         if os.environ.get("CI") == "true":
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
+    expect.set_options(timeout=PATIENCE_MILLISECONDS)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield browser
@@ -146,13 +148,13 @@ class Walk:
         page = self.page
         self.open("Sources")
         page.get_by_role("button", name="Sync now crafts").click()
-        expect(page.locator(".head .badge.state-done")).to_be_visible(timeout=PATIENCE_MILLISECONDS)
+        expect(page.locator(".head .badge.state-done")).to_be_visible()
         rows = page.get_by_role("region", name="Tasks of the event").locator("tbody tr")
         self.reload_until(rows)
         expect(rows.first).to_contain_text("plan")
         self.open("Work")
         tile = page.locator(".tile", has_text="Events open").locator("dd")
-        expect(tile).to_have_text("0", timeout=PATIENCE_MILLISECONDS)
+        expect(tile).to_have_text("0")
         expect(page.get_by_role("row", name=re.compile("^ingest")).first).to_be_visible()
         expect(page.get_by_role("row", name=re.compile("crafts")).first).to_be_visible()
 
