@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 
 _NAME = re.compile(r"^(?:--|//) name: (\w+)\n", re.MULTILINE)
@@ -19,3 +20,8 @@ def load_statements(package: str, *path: str) -> dict[str, str]:
     return {
         name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)
     }
+
+
+def add_conditions(statement: str, conditions: Iterable[str]) -> str:
+    """The statement with `$$conditions` replaced by these, which are joined to those before it."""
+    return statement.replace("$$conditions", "".join(f"AND {one} " for one in conditions))

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from graph.entry_filter import EntryCount, EntryFilter
 from graph.links.passage_links import PassageLink
 from graph.records import (
     Adjacency,
     CatalogChanges,
     CatalogEntry,
     DismissedLink,
-    EntryCount,
-    EntryFilter,
     Link,
     LinkFeatures,
     LinkPlace,
     LinkType,
     Publication,
+    RevisionScan,
     SafetyRecord,
     SkillState,
     Source,
@@ -101,12 +101,12 @@ class Catalog(Protocol):
         """The first `limit` entries that match and whose skill_id sorts after `after`, by it.
 
         The cost depends on `limit`, not on how many entries come before or after; with a language,
-        licence or level, also on how many are passed over.
+        licence, level, scripts or embedded, also on how many are passed over.
         """
         ...
 
     def count_entries(self) -> list[EntryCount]:
-        """How many entries there are of each source, state, language, licence and safety level.
+        """How many entries there are with each combination of the values that are counted.
 
         The cost depends on the size of the library.
         """
@@ -168,12 +168,22 @@ class Catalog(Protocol):
         ...
 
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
-        """Published revisions whose safety_level is of an older scanner, by skill_id."""
+        """Published revisions whose safety_level is of an older scanner, or whose rules and scripts
+        are not known, by skill_id."""
         ...
 
-    def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
-        """Set the safety_level of published revisions; one that is not published any more, or
-        was scanned by this or a newer version, is ignored."""
+    def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
+        """Save what a version of the scanner found in published revisions; those that
+        `list_scanned_before` does not list, and those that a newer version scanned, are ignored."""
+        ...
+
+    def get_rules_version(self) -> int:
+        """The scanner version by which the rules of all published skills are known, as
+        `set_rules_version` stored it; 0 at first."""
+        ...
+
+    def set_rules_version(self, scanner_version: int) -> None:
+        """Store by which scanner version all rules are known; 0 if some are not."""
         ...
 
     def save_judgements(

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from graph.skill_names import normalise_name
 from skills.judgement import Judgement
 from skills.record import RevisionKey
 
@@ -85,8 +84,9 @@ class CatalogEntry:
     seq, content_hash: of the published revision (0 and "" without one). requested_seq: the newest
     change that ingest was requested for. has_vectors: its skill vectors are stored. embedded: its
     sections have vectors. scanner_version: the version that computed safety_level. judgements:
-    second opinions about the published content, one a model; they are no part of safety_level. A
-    published entry whose requested_seq is above its seq waits for ingest and stays readable at seq.
+    second opinions about the published content, one a model; they are no part of safety_level.
+    has_scripts: None while it is not known. A published entry whose requested_seq is
+    above its seq waits for ingest and stays readable at seq.
     """
 
     skill_id: str
@@ -109,6 +109,7 @@ class CatalogEntry:
     updated: float = 0.0
     scanner_version: int = 0
     judgements: tuple[Judgement, ...] = ()
+    has_scripts: bool | None = None
 
 
 def complete_counts(
@@ -142,61 +143,12 @@ class SafetyRecord(NamedTuple):
     judgements: tuple[Judgement, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFilter:
-    """Which entries `Catalog.list_entries` returns: those that match all fields; None matches any.
+class RevisionScan(NamedTuple):
+    """What the catalog keeps of a scan of a revision. rules: ids of those that found something."""
 
-    name: compared without regard to case and separators. safety_level: the least, as the scanner
-    found it. above_level: only published skills with a higher scanner level or a second opinion;
-    not together with state, name, language, licence or safety_level.
-    """
-
-    source_id: str | None = None
-    state: SkillState | None = None
-    name: str | None = None
-    above_level: int | None = None
-    language: str | None = None
-    licence: str | None = None
-    safety_level: int | None = None
-
-    def id_range(self, after: str = "") -> tuple[str, str]:
-        """The exclusive bounds of the skill_ids that match and sort after `after`.
-
-        A skill_id begins with its source's id and a colon.
-        """
-        if self.source_id is None:
-            return after, _AFTER_EVERY_ID
-        return max(after, f"{self.source_id}:"), f"{self.source_id};"
-
-    def to_parameters(self, after: str, limit: int) -> dict[str, object]:
-        """The parameters of the statements that list entries."""
-        first, end = self.id_range(after)
-        return {
-            "after": first,
-            "end": end,
-            "limit": limit,
-            "state": None if self.state is None else self.state.value,
-            "language": self.language,
-            "licence": self.licence,
-            "safety_level": self.safety_level,
-            "level": self.above_level,
-            "name_key": None if self.name is None else normalise_name(self.name),
-        }
-
-
-class EntryCount(NamedTuple):
-    """How many entries have these values, fields as in `CatalogEntry`: the number `entries`."""
-
-    source_id: str
-    state: SkillState
-    language: str
-    licence: str
     safety_level: int
-    entries: int
-
-
-_AFTER_EVERY_ID = "\U0010ffff" * 201
-"""Sorts after every skill_id: a source's id has at most 200 characters, then comes a colon."""
+    rules: tuple[str, ...]
+    has_scripts: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +174,8 @@ class Publication:
     body_terms: the heaviest terms of the body; description_terms: the description's terms; both
     term hash -> weight of a unit vector. Weights do not depend on the library, so that the score
     of a pair does not depend on the order of arrival. Term hashes are below 2**63. has_vectors: the
-    index has its skill vectors already.
+    index has its skill vectors already. rules: ids of those of the scanner that found something.
+    has_scripts: None if neither this nor the rules are known.
     """
 
     key: RevisionKey
@@ -241,6 +194,8 @@ class Publication:
     body_terms: Mapping[int, float] = field(default_factory=dict)
     description_terms: Mapping[int, float] = field(default_factory=dict)
     has_vectors: bool = False
+    rules: tuple[str, ...] = ()
+    has_scripts: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

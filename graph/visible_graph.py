@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar, cast
 
+from graph.entry_filter import EntryFilter
 from graph.protocol import SkillGraph
 from graph.records import (
     Adjacency,
     CatalogChanges,
     CatalogEntry,
     DismissedLink,
-    EntryFilter,
     Link,
     LinkType,
     SafetyRecord,

@@ -20,43 +20,26 @@ _Ints = npt.NDArray[np.intp]
 _Floats = npt.NDArray[np.float64]
 
 
-class RecordView(NamedTuple):
-    """What counts and scores need of one revision; its arrays may be views of a mapped file.
-
-    Arrays as in `ForwardRecord`, `lengths` with the fields of `counts`. names: sorted hashes of the
-    terms of the name. hubness: NaN where it was not computed.
-    """
-
-    key: RevisionKey
-    terms: TermIds
-    counts: npt.NDArray[np.uint8]
-    lengths: Vector
-    bigrams: TermIds
-    bigram_weights: Vector
-    names: TermIds
-    examples: TermIds
-    excluded: tuple[TermIds, ...]
-    hubness: float = float("nan")
-
-
-def view_record(key: RevisionKey, record: ForwardRecord) -> RecordView:
-    """Return a record as a view, without hubness."""
-    return RecordView(
-        key,
-        record.terms,
-        record.counts,
-        record.lengths,
-        record.bigrams,
-        record.bigram_weights,
-        name_terms(record),
-        record.examples,
-        record.excluded,
-    )
-
-
 def name_terms(record: ForwardRecord) -> TermIds:
     """Return the terms of a revision's name, sorted."""
     return record.terms[record.counts[:, _NAME].nonzero()[0]]
+
+
+class Entries(NamedTuple):
+    """Where the entries of chosen lists are, one list behind the other.
+
+    places: of each entry. ends: the place behind the last of each list among them, (lists,).
+    """
+
+    places: _Ints
+    ends: _Ints
+
+    @classmethod
+    def between(cls, starts: _Ints, ends: _Ints) -> Entries:
+        """Return the entries from each start up to the end next to it."""
+        sizes = ends - starts
+        behind = np.cumsum(sizes, dtype=np.intp)
+        return cls(np.repeat(starts - behind + sizes, sizes) + np.arange(int(sizes.sum())), behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +64,22 @@ class HashLists:
 
     def __len__(self) -> int:
         return len(self.ends)
+
+    def stretches(self, lists: _Ints) -> list[slice]:
+        """Return where the hashes of each of these lists are."""
+        return list(map(slice, *(edges.tolist() for edges in self._edges(lists))))
+
+    def entries(self, lists: _Ints) -> Entries:
+        """Return where the hashes of these lists are, one by one."""
+        return Entries.between(*self._edges(lists))
+
+    def _edges(self, lists: _Ints) -> tuple[_Ints, _Ints]:
+        return np.where(lists > 0, self.ends[lists - 1], 0), self.ends[lists]
+
+    def take(self, lists: _Ints) -> HashLists:
+        """Return these lists."""
+        places, ends = self.entries(lists)
+        return HashLists(self.values[places], ends)
 
     @property
     def sizes(self) -> _Ints:
@@ -123,6 +122,8 @@ def join_records(parts: Sequence[PackedRecords]) -> PackedRecords:
     """Return packed records as one, one part behind the other."""
     if len(parts) == 1:
         return parts[0]
+    if not parts:
+        return pack_records({})
     counts, lengths = [one.counts for one in parts], [one.lengths for one in parts]
     if len({one.shape[1] for one in lengths}) > 1:
         counts, lengths = [*map(widen, counts)], [*map(widen, lengths)]
@@ -145,30 +146,50 @@ def join_records(parts: Sequence[PackedRecords]) -> PackedRecords:
     )
 
 
-def pack_views(views: Sequence[RecordView]) -> PackedRecords:
-    """Pack views, in their order."""
-    columns = zip(*views, strict=True) if views else iter(((),) * len(RecordView._fields))
-    keys, terms, counts, lengths, bigrams, weights, names, examples, excluded, hubness = columns
-    stacked_counts, stacked_lengths = stack_fields(counts, lengths)
+def take_records(records: PackedRecords, rows: _Ints) -> PackedRecords:
+    """Return the records of these rows."""
+    if len(rows) == len(records) and np.array_equal(rows, np.arange(len(rows))):
+        return records
+    stretches, bigrams = records.terms.stretches(rows), records.bigrams.entries(rows)
+    counts = [records.counts[one] for one in stretches]
+    edges = (records.excluding.searchsorted(rows, side) for side in ("left", "right"))
+    uses = Entries.between(*edges)
     return PackedRecords(
-        keys=keys,
-        terms=HashLists.join(terms),
-        counts=stacked_counts,
-        lengths=stacked_lengths,
-        has_completed=np.array([len(one) > COMPLETED for one in lengths], dtype=np.bool_),
-        bigrams=HashLists.join(bigrams),
-        bigram_weights=np.concatenate(weights) if weights else np.empty(0, dtype=np.float32),
-        names=HashLists.join(names),
-        examples=HashLists.join(examples),
-        excluded=HashLists.join(list(chain.from_iterable(excluded))),
-        excluding=np.repeat(np.arange(len(keys)), [len(one) for one in excluded]),
-        hubness=np.array(hubness, dtype=np.float64),
+        keys=tuple(records.keys[row] for row in rows.tolist()),
+        # Whole stretches, since most of what is read are terms and their counts.
+        terms=HashLists.join([records.terms.values[one] for one in stretches]),
+        counts=np.concatenate(counts) if counts else records.counts[:0],
+        lengths=records.lengths[rows],
+        has_completed=records.has_completed[rows],
+        bigrams=HashLists(records.bigrams.values[bigrams.places], bigrams.ends),
+        bigram_weights=records.bigram_weights[bigrams.places],
+        names=records.names.take(rows),
+        examples=records.examples.take(rows),
+        excluded=records.excluded.take(uses.places),
+        excluding=np.repeat(np.arange(len(rows)), np.diff(uses.ends, prepend=0)),
+        hubness=records.hubness[rows],
     )
 
 
 def pack_records(records: Mapping[RevisionKey, ForwardRecord]) -> PackedRecords:
-    """Pack records without hubness, in their order."""
-    return pack_views([view_record(key, record) for key, record in records.items()])
+    """Pack records in their order; their hubness is NaN."""
+    found = list(records.values())
+    counts, lengths = stack_fields([one.counts for one in found], [one.lengths for one in found])
+    weights = [one.bigram_weights for one in found]
+    return PackedRecords(
+        keys=tuple(records),
+        terms=HashLists.join([one.terms for one in found]),
+        counts=counts,
+        lengths=lengths,
+        has_completed=np.array([len(one.lengths) > COMPLETED for one in found], dtype=np.bool_),
+        bigrams=HashLists.join([one.bigrams for one in found]),
+        bigram_weights=np.concatenate(weights) if weights else np.empty(0, dtype=np.float32),
+        names=HashLists.join([name_terms(one) for one in found]),
+        examples=HashLists.join([one.examples for one in found]),
+        excluded=HashLists.join([use for one in found for use in one.excluded]),
+        excluding=np.repeat(np.arange(len(found)), [len(one.excluded) for one in found]),
+        hubness=np.full(len(found), np.nan),
+    )
 
 
 def split_terms(records: PackedRecords, field: str) -> Iterable[TermIds]:

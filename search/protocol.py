@@ -234,6 +234,14 @@ class SearchIndex(Protocol):
         """
         ...
 
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        """Return the cosines of a unit vector, (dimension,), with both skill vectors; a key without
+        them is left out. The cosine with a zero vector is 0.
+        """
+        ...
+
     def load_skill_vectors(self, keys: Sequence[RevisionKey]) -> None:
         """Read skill vectors into memory before queries need them, as many as have room there.
 

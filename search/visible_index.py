@@ -52,9 +52,11 @@ class VisibleIndex:
         """See `SearchIndex`."""
         return self._index.get_revisions(self._select(keys))
 
-    def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> Mapping[RevisionKey, tuple[float, float]]:
         """See `SearchIndex`."""
-        return self._index.get_skill_vectors(self._select(keys))
+        return self._index.get_skill_cosines(self._select(keys), vector)
 
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         """See `SearchIndex`."""

@@ -16,6 +16,9 @@ JUDGED_LEVELS = {"review": 1, "harmful": 2}
 """Safety level by verdict: 1 is sent with a caution by default, 2 is withheld. Level 3 is left to
 the rules, which cannot be persuaded."""
 
+JUDGEMENT_RULE = "judgement"
+"""Id of the rule of second opinions, which a language model gives instead of the scanner."""
+
 MAX_REASON_CHARACTERS = 160
 MAX_MODELS = 4
 """Models whose judgements are kept of one content."""

@@ -199,6 +199,11 @@ class SkillRecord:
     scanner: int = 0
     completions: tuple[Completion, ...] = ()
 
+    @property
+    def has_scripts(self) -> bool:
+        """Whether the folder has scripts."""
+        return bool(self.entrypoints)
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedSkill:

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from skills.judgement import JUDGEMENT_RULE
 from skills.record import SafetyFinding
 from skills.scanner import MAX_FINDINGS, find_rule, list_rules
-
-JUDGEMENT_RULE = "judgement"
-"""Id of the rule of second opinions, which a language model gives instead of the scanner."""
 
 _JUDGED = "judged by "
 
@@ -136,6 +134,11 @@ def get_rule_id(finding: SafetyFinding) -> str:
     if rule is not None:
         return rule.id
     return JUDGEMENT_RULE if finding.reason.startswith(_JUDGED) else finding.kind
+
+
+def collect_rule_ids(findings: Iterable[SafetyFinding]) -> tuple[str, ...]:
+    """The ids of the rules of findings, sorted."""
+    return tuple(sorted({get_rule_id(one) for one in findings}))
 
 
 def list_rule_ids() -> list[str]:

@@ -11,7 +11,12 @@ import structlog
 
 from config.errors import SkillbusError
 from tasks.ingest.coalesce import EventBatch
-from tasks.journal.work_records import CountKind, TaskRun, duration_range
+from tasks.journal.work_records import (
+    MAX_REASON_CHARACTERS,
+    CountKind,
+    TaskRun,
+    duration_range,
+)
 from tasks.metrics_recorder import TaskOutcome
 from tasks.policies import TaskPolicy
 from tasks.services import Services
@@ -26,9 +31,22 @@ def record_run(
     outcome: TaskOutcome,
     items: int,
     trace_ids: Sequence[str],
+    *,
+    attempts: int = 1,
+    error: BaseException | None = None,
 ) -> None:
-    """Record a run of a task that ends now. started: seconds since the epoch."""
-    run = TaskRun(policy.name, started, time.time(), outcome, items)
+    """Record a run of a task that ends now. started: seconds since the epoch. error: the last one
+    of its attempts."""
+    run = TaskRun(
+        policy.name,
+        started,
+        time.time(),
+        outcome,
+        items,
+        attempts,
+        "" if error is None else type(error).__name__,
+        "" if error is None else str(error)[:MAX_REASON_CHARACTERS],
+    )
     with _logged():
         services.journal.add_task_run(run, trace_ids)
 
@@ -39,10 +57,11 @@ def record_batch(
     batch: EventBatch,
     started: float,
     outcome: TaskOutcome,
+    error: BaseException | None = None,
 ) -> None:
     """Record that a batch of events was carried out, under the trace of each of them."""
     events = len(batch.event_ids)
-    record_run(services, policy, started, outcome, events, batch.trace_ids)
+    record_run(services, policy, started, outcome, events, batch.trace_ids, error=error)
     if outcome != "passing":
         with _logged():
             services.journal.count_work({("event", outcome): events})

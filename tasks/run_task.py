@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import structlog
 from structlog.contextvars import get_contextvars
@@ -79,19 +80,22 @@ def run_task(
     """
     started = time.perf_counter()
     outcome: TaskOutcome = "failed"
-    attempts = _record_start(services, policy, task_id, ids)
+    attempts = _Attempts()
+    starts = _record_start(services, policy, task_id, ids)
     try:
-        if attempts > policy.max_deliveries:
+        if starts > policy.max_deliveries:
             raise PoisonTaskError(
-                f"started {attempts - 1} times, and its worker died or hung each time"
+                f"started {starts - 1} times, and its worker died or hung each time"
             )
-        result = _run_with_retries(services, policy, ids)
+        result = _run_with_retries(services, policy, ids, attempts)
         outcome = "stale" if "stale" in result else "done"
         seconds = round(time.perf_counter() - started, 4)
         log.info("task done", seconds=seconds, **_summarize_result(result))
         return result
-    except TransientError:
-        outcome = "passing"
+    except Exception as error:
+        attempts.error = error
+        if isinstance(error, TransientError):
+            outcome = "passing"
         raise
     finally:
         seconds = time.perf_counter() - started
@@ -99,7 +103,16 @@ def run_task(
         _record_finish(services, policy, task_id, ids)
         if policy not in _UNRECORDED:
             trace_id = str(get_contextvars().get(TRACE_HEADER, task_id))
-            record_run(services, policy, time.time() - seconds, outcome, len(ids), [trace_id])
+            record_run(
+                services,
+                policy,
+                time.time() - seconds,
+                outcome,
+                len(ids),
+                [trace_id],
+                attempts=attempts.count,
+                error=attempts.error,
+            )
 
 
 def _summarize_result(result: dict[str, object]) -> dict[str, object]:
@@ -111,8 +124,16 @@ def _summarize_result(result: dict[str, object]) -> dict[str, object]:
     return {"state": result["state"], "skills": len(bundle["skills"]), **summary}
 
 
+@dataclass(slots=True)
+class _Attempts:
+    """The attempts of a run so far, and the error of the last one that had any."""
+
+    count: int = 1
+    error: BaseException | None = None
+
+
 def _run_with_retries(
-    services: Services, policy: TaskPolicy, ids: Sequence[str]
+    services: Services, policy: TaskPolicy, ids: Sequence[str], attempts: _Attempts
 ) -> dict[str, object]:
     """The task's result, after retries of transient errors other than a missed deadline.
 
@@ -123,13 +144,15 @@ def _run_with_retries(
     backoff = policy.make_backoff()
 
     def before_attempt(state: RetryCallState) -> None:
+        attempts.count = state.attempt_number
         if state.attempt_number > 1 and definition.before_retry is not None:
             definition.before_retry(services)
 
     def before_sleep(state: RetryCallState) -> None:
-        reason = state.outcome.exception() if state.outcome is not None else ""
-        log.warning("task is retried", reason=str(reason))
-        tracing.add_event("retry", {"error.type": type(reason).__qualname__})
+        error = state.outcome.exception() if state.outcome is not None else None
+        attempts.error = error
+        log.warning("task is retried", reason=str(error))
+        tracing.add_event("retry", {"error.type": type(error).__qualname__})
         services.metrics.record_retry(policy.name)
 
     retrying = Retrying(
@@ -145,6 +168,7 @@ def _run_with_retries(
     try:
         return retrying(lambda: definition.run(services, Deadline(policy.time_limit), ids))
     except StaleError as error:
+        attempts.error = error
         return {"stale": str(error)}
 
 

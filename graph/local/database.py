@@ -15,7 +15,7 @@ from pathlib import Path
 from config.errors import PermanentError, TransientError, UsageError
 from graph.named_statements import load_statements, read_text
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 _BUSY_SECONDS = 15.0
 _TRANSIENT_CODES = {
     sqlite3.SQLITE_BUSY,
@@ -81,7 +81,9 @@ class Database:
                 schema = read_text("graph.local", "schema.sql")
                 for statement in _statements(schema):
                     connection.execute(statement)
-                connection.execute("INSERT INTO meta VALUES ('seq', 0), ('epoch', 0)")
+                connection.execute(
+                    "INSERT INTO meta VALUES ('seq', 0), ('epoch', 0), ('rules_version', 0)"
+                )
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION:d}")
             else:
                 _upgrade(connection)

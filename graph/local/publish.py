@@ -17,6 +17,7 @@ from graph.records import (
     LinkPlace,
     LinkType,
     Publication,
+    RevisionScan,
     SkillState,
     merge_duplicate_links,
     place_of,
@@ -94,6 +95,7 @@ def publish(transaction: Transaction, publication: Publication) -> bool:
         transaction.queue_name_change(skill_id, publication.source_id, names)
     _write_pointer(transaction, publication, row, key)
     _write_mentions(transaction.db, row, publication)
+    _write_rules(transaction.db, skill_id, publication.rules)
     transaction.db.execute(
         transaction.sql["put_facts"],
         (
@@ -131,6 +133,7 @@ def withdraw(
             db.execute(f"DELETE FROM links WHERE {end} = ?", (row,))  # noqa: S608 - fixed names
         db.execute("DELETE FROM facts WHERE skill = ?", (row,))
         db.execute("DELETE FROM mentions WHERE skill = ?", (row,))
+        _write_rules(db, key.skill_id, ())
     changed = {
         "id": row,
         "seq": key.seq,
@@ -230,6 +233,20 @@ def save_judgements(
         _set_epoch(transaction, "row_epoch", changed)
 
 
+def save_scan(
+    transaction: Transaction, key: RevisionKey, scan: RevisionScan, scanner_version: int
+) -> None:
+    """Save a scan, unless the revision is superseded or its present scan is as good."""
+    changed = {
+        **key._asdict(),
+        "safety_level": scan.safety_level,
+        "has_scripts": scan.has_scripts,
+        "scanner": scanner_version,
+    }
+    if transaction.db.execute(transaction.sql["save_scan"], changed).rowcount:
+        _write_rules(transaction.db, key.skill_id, scan.rules)
+
+
 def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> set[int]:
     """Write the difference of one owner's links; returns the rows whose links changed."""
     known: set[_Edge] = set(
@@ -305,6 +322,7 @@ def _write_pointer(
         "tokens": publication.tokens,
         "language": publication.language,
         "licence": publication.licence,
+        "has_scripts": publication.has_scripts,
         "vectors": publication.has_vectors,
         "updated": time.time(),
         "epoch": transaction.epoch,
@@ -318,4 +336,12 @@ def _write_mentions(db: sqlite3.Connection, row: int, publication: Publication) 
     db.executemany(
         "INSERT INTO mentions (key, source_id, skill) VALUES (?, ?, ?)",
         [(key, publication.source_id, row) for key in sorted(keys)],
+    )
+
+
+def _write_rules(db: sqlite3.Connection, skill_id: str, rules: Sequence[str]) -> None:
+    db.execute("DELETE FROM finding_rules WHERE skill_id = ?", (skill_id,))
+    db.executemany(
+        "INSERT INTO finding_rules (rule, skill_id) VALUES (?, ?)",
+        [(rule, skill_id) for rule in rules],
     )

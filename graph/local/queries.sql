@@ -1,5 +1,6 @@
 -- Statements of the embedded store by name. A list is passed as one JSON array, so that the text of
--- a statement does not depend on the list's length.
+-- a statement does not depend on the list's length. `$$conditions` is replaced by those of an
+-- `EntryFilter`.
 
 -- name: allocate_sequence
 UPDATE meta SET value = value + ? WHERE key = 'seq' RETURNING value;
@@ -20,7 +21,8 @@ UPDATE skills SET state = 'published', name = :name, name_key = :name_key,
     description = :description, seq = :seq, content_hash = :content_hash, served_seq = :seq,
     wanted_seq = max(wanted_seq, :seq), reason = '', warnings = :warnings,
     safety_level = :safety_level, scanner = :scanner, tokens = :tokens, language = :language,
-    licence = :licence, vectors = :vectors, paged = 0, updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch,
+    licence = :licence, has_scripts = :has_scripts, vectors = :vectors, paged = 0,
+    updated = :updated, pointer_epoch = :epoch, mark_epoch = :epoch,
     judgements = CASE WHEN content_hash = :content_hash THEN judgements ELSE '' END
 WHERE id = :id;
 
@@ -28,7 +30,7 @@ WHERE id = :id;
 UPDATE skills SET state = :state, reason = :reason, served_seq = :seq,
     wanted_seq = CASE WHEN wanted_seq > :seq THEN wanted_seq ELSE 0 END, updated = :updated,
     name = '', name_key = NULL, description = '', seq = 0, content_hash = '', warnings = 0,
-    safety_level = 0, scanner = 0, tokens = 0, language = '', licence = '', vectors = 0,
+    safety_level = 0, scanner = 0, tokens = 0, language = '', licence = '', has_scripts = NULL, vectors = 0,
     paged = 0, mark_epoch = NULL,
     judgements = '',
     pointer_epoch = CASE WHEN seq > 0 THEN :epoch ELSE pointer_epoch END
@@ -84,15 +86,13 @@ FROM skills WHERE source_id = :source_id ORDER BY skill_id;
 
 -- name: list_entries
 FROM skills WHERE skill_id > :after AND skill_id < :end
-    AND (:language IS NULL OR language = :language) AND (:licence IS NULL OR licence = :licence)
-    AND (:safety_level IS NULL OR safety_level >= :safety_level)
+    $$conditions
 ORDER BY skill_id LIMIT :limit;
 
 -- name: list_entries_in_state
 FROM skills INDEXED BY skills_by_state
 WHERE state = :state AND skill_id > :after AND skill_id < :end
-    AND (:language IS NULL OR language = :language) AND (:licence IS NULL OR licence = :licence)
-    AND (:safety_level IS NULL OR safety_level >= :safety_level)
+    $$conditions
 ORDER BY skill_id LIMIT :limit;
 
 -- name: list_entries_above_level
@@ -101,19 +101,29 @@ WHERE state = 'published' AND skill_id > :after AND skill_id < :end
     AND (safety_level > :level OR judgements != '')
 ORDER BY skill_id LIMIT :limit;
 
+-- name: list_judged_entries
+FROM skills INDEXED BY skills_judged
+WHERE judgements != '' AND state = 'published' AND skill_id > :after AND skill_id < :end
+ORDER BY skill_id LIMIT :limit;
+
+-- name: list_entries_of_rule
+FROM finding_rules CROSS JOIN skills USING (skill_id)
+WHERE rule = :rule AND skill_id > :after AND skill_id < :end AND +state = 'published'
+    AND (safety_level > :level OR judgements != '')
+ORDER BY skill_id LIMIT :limit;
+
 -- name: list_entries_by_name
 FROM skills INDEXED BY skills_by_name
 WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end
     AND (:state IS NULL OR state = :state)
-    AND (:language IS NULL OR language = :language) AND (:licence IS NULL OR licence = :licence)
-    AND (:safety_level IS NULL OR safety_level >= :safety_level)
+    $$conditions
 ORDER BY +skill_id LIMIT :limit;
 
 -- name: count_entries
--- One key to sort by takes a sixth of the time of five.
-SELECT source_id, state, language, licence, safety_level, count(*) FROM skills
+-- One key to sort by takes a sixth of the time of several.
+SELECT source_id, state, language, licence, safety_level, has_scripts, paged, count(*) FROM skills
 GROUP BY source_id || char(0) || state || char(0) || language || char(0) || licence || char(0)
-    || safety_level;
+    || safety_level || paged || coalesce(has_scripts, 2);
 
 -- name: count_states_by_source
 SELECT asked.value, known.value, (
@@ -133,7 +143,14 @@ SELECT skill_id, seq FROM skills WHERE seq > 0 AND paged = 0
 ORDER BY uses DESC, skill_id LIMIT ?;
 
 -- name: scanned_before
-SELECT skill_id, seq FROM skills WHERE seq > 0 AND scanner < ? ORDER BY skill_id LIMIT ?;
+SELECT skill_id, seq FROM skills
+WHERE seq > 0 AND (scanner < :scanner OR (scanner = :scanner AND has_scripts IS NULL))
+ORDER BY skill_id LIMIT :limit;
+
+-- name: save_scan
+UPDATE skills SET safety_level = :safety_level, has_scripts = :has_scripts, scanner = :scanner
+WHERE skill_id = :skill_id AND seq = :seq AND seq > 0
+    AND (scanner < :scanner OR (scanner = :scanner AND has_scripts IS NULL));
 
 -- name: judgements
 SELECT id, judgements FROM skills WHERE skill_id = ? AND seq > 0 AND content_hash = ?;

@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from graph.entry_filter import EntryCount
 from graph.feature_codec import unpack_mentions, unpack_vector
 from graph.records import (
     Adjacency,
     CatalogEntry,
-    EntryCount,
     Link,
     LinkFeatures,
     LinkType,
@@ -26,8 +26,19 @@ LinkEnd = tuple[float, str, int, str]
 
 ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, content_hash,
     wanted_seq, reason, warnings, safety_level, tokens, language, licence, vectors, paged,
-    updated, scanner, judgements"""
+    updated, scanner, judgements, has_scripts"""
 """The columns that `entry_from_row` reads."""
+
+ENTRY_CONDITIONS = {
+    "language": "language = :language",
+    "licence": "licence = :licence",
+    "safety_level": "safety_level >= :safety_level",
+    "embedded": "paged = :embedded",
+    "has_scripts": "has_scripts = :has_scripts",
+    "scripts_unknown": "has_scripts IS NULL",
+}
+"""By name, the conditions of an `EntryFilter`. A statement has only those that are set: the others
+would cost time with each row."""
 
 _LINK_TYPES = {kind.value: kind for kind in LinkType}
 _CONFLICT = LinkType.CONFLICT.value
@@ -45,12 +56,20 @@ def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
     values[3] = SkillState(values[3])
     values[15], values[16] = bool(values[15]), bool(values[16])
     values[19] = judgements_from_json(values[19])
+    values[20] = _optional_bool(values[20])
     return CatalogEntry(*values)
 
 
 def count_from_row(row: tuple[Any, ...]) -> EntryCount:
     """A row of the statement `count_entries`."""
-    return EntryCount(row[0], SkillState(row[1]), *row[2:])
+    values = list(row)
+    values[1] = SkillState(values[1])
+    values[5], values[6] = _optional_bool(values[5]), bool(values[6])
+    return EntryCount(*values)
+
+
+def _optional_bool(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
 
 
 def link_from_row(row: Iterable[Any]) -> Link:

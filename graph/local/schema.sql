@@ -38,7 +38,8 @@ CREATE TABLE cursor (
 -- normalised name of a published skill. pointer_epoch, row_epoch: epoch of the last change of the
 -- pointer, and of the links. mark_epoch: epoch at which linking was requested, NULL when it is done.
 -- vectors: the skill vectors are stored. paged: the sections have vectors. scanner: version of the scanner that computed safety_level.
--- judgements: second opinions about this content as JSON, '' without one.
+-- judgements: second opinions about this content as JSON, '' without one. has_scripts: NULL while
+-- neither this nor the rules of findings are known.
 CREATE TABLE skills (
     id INTEGER PRIMARY KEY,
     skill_id TEXT NOT NULL UNIQUE,
@@ -66,17 +67,29 @@ CREATE TABLE skills (
     mark_epoch INTEGER,
     scanner INTEGER NOT NULL DEFAULT 0,
     judgements TEXT NOT NULL DEFAULT '',
-    vectors INTEGER NOT NULL DEFAULT 0
+    vectors INTEGER NOT NULL DEFAULT 0,
+    has_scripts INTEGER
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
 CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
-CREATE INDEX skills_by_state ON skills (state, skill_id);
+-- With the values that lists are filtered by: a list passes over skills without reading their rows.
+CREATE INDEX skills_by_state ON skills (
+    state, skill_id, has_scripts, paged, safety_level, language, licence);
 CREATE INDEX skills_by_pointer_epoch ON skills (pointer_epoch);
 CREATE INDEX skills_by_row_epoch ON skills (row_epoch);
 CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS NOT NULL;
 CREATE INDEX skills_waiting ON skills (wanted_seq) WHERE wanted_seq > served_seq;
 CREATE INDEX skills_without_vectors ON skills (uses DESC, skill_id) WHERE seq > 0 AND vectors = 0;
 CREATE INDEX skills_unpaged ON skills (uses DESC, skill_id) WHERE seq > 0 AND paged = 0;
+CREATE INDEX skills_judged ON skills (skill_id) WHERE judgements != '';
+
+-- The rules by which a published skill has findings.
+CREATE TABLE finding_rules (
+    rule TEXT NOT NULL,
+    skill_id TEXT NOT NULL,
+    PRIMARY KEY (rule, skill_id)
+) WITHOUT ROWID;
+CREATE INDEX finding_rules_by_skill ON finding_rules (skill_id);
 
 -- Link features of a published skill. Vectors are packed (term i64, weight f32) pairs.
 CREATE TABLE facts (

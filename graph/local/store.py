@@ -12,29 +12,37 @@ from typing_extensions import override
 
 from config.errors import UsageError
 from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
+from graph.entry_filter import EntryCount, EntryFilter
 from graph.local.database import Database
 from graph.local.link_reader import SqliteLinkReader, read_changes
 from graph.local.link_state import SqliteLinkState
-from graph.local.publish import Transaction, publish, replace_links, save_judgements, withdraw
+from graph.local.publish import (
+    Transaction,
+    publish,
+    replace_links,
+    save_judgements,
+    save_scan,
+    withdraw,
+)
 from graph.local.rows import (
     ENTRY_COLUMNS,
+    ENTRY_CONDITIONS,
     count_from_row,
     entry_from_row,
     features_from_row,
     link_from_row,
 )
 from graph.local.sources import SqliteSources
-from graph.named_statements import load_statements
+from graph.named_statements import add_conditions, load_statements
 from graph.protocol import SkillGraph
 from graph.records import (
     CatalogChanges,
     CatalogEntry,
-    EntryCount,
-    EntryFilter,
     Link,
     LinkFeatures,
     LinkType,
     Publication,
+    RevisionScan,
     SafetyRecord,
     SkillState,
     complete_counts,
@@ -89,8 +97,8 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         if skill_ids is None:
-            return self._entries("all_entries", ())
-        return self._entries("entries", (json.dumps(list(skill_ids)),))
+            return self._entries(self._sql["all_entries"], ())
+        return self._entries(self._sql["entries"], (json.dumps(list(skill_ids)),))
 
     @override
     def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
@@ -104,17 +112,13 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:
         name = "entries_under" if path else "entries_of_source"
-        return self._entries(name, {"source_id": source_id, "path": path})
+        return self._entries(self._sql[name], {"source_id": source_id, "path": path})
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        wanted = selection.to_parameters(after, limit)
-        if selection.name is not None:
-            return self._entries("list_entries_by_name", wanted)
-        if selection.above_level is not None:
-            return self._entries("list_entries_above_level", wanted)
-        name = "list_entries" if selection.state is None else "list_entries_in_state"
-        return self._entries(name, wanted)
+        chosen = [ENTRY_CONDITIONS[name] for name in selection.conditions]
+        listing = add_conditions(self._sql[selection.statement], chosen)
+        return self._entries(listing, selection.to_parameters(after, limit))
 
     @override
     def count_entries(self) -> list[EntryCount]:
@@ -190,7 +194,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
-        return self._entries("awaiting_ingest", (limit,))
+        return self._entries(self._sql["awaiting_ingest"], (limit,))
 
     @override
     def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
@@ -223,17 +227,26 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
         with self._database.read() as db:
-            rows = db.execute(self._sql["scanned_before"], (scanner_version, limit))
-            return [RevisionKey(*row) for row in rows]
+            asked = {"scanner": scanner_version, "limit": limit}
+            return [RevisionKey(*row) for row in db.execute(self._sql["scanned_before"], asked)]
 
     @override
-    def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
+    def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
         with self._database.write() as db:
-            db.executemany(
-                "UPDATE skills SET safety_level = ?, scanner = ?"
-                " WHERE skill_id = ? AND seq = ? AND seq > 0 AND scanner < ?",
-                [(level, scanner_version, *key, scanner_version) for key, level in levels.items()],
-            )
+            transaction = Transaction(db, self._sql)
+            for key, scan in scans.items():
+                save_scan(transaction, key, scan, scanner_version)
+
+    @override
+    def get_rules_version(self) -> int:
+        with self._database.read() as db:
+            row = db.execute("SELECT value FROM meta WHERE key = 'rules_version'").fetchone()
+        return int(row[0])
+
+    @override
+    def set_rules_version(self, scanner_version: int) -> None:
+        with self._database.write() as db:
+            db.execute("UPDATE meta SET value = ? WHERE key = 'rules_version'", (scanner_version,))
 
     @override
     def save_judgements(
@@ -337,8 +350,8 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
         self._database.close()
 
     def _entries(
-        self, statement: str, arguments: tuple[object, ...] | Mapping[str, object]
+        self, selection: str, arguments: tuple[object, ...] | Mapping[str, object]
     ) -> list[CatalogEntry]:
         with self._database.read() as db:
-            cursor = db.execute(f"SELECT {ENTRY_COLUMNS} {self._sql[statement]}", arguments)
+            cursor = db.execute(f"SELECT {ENTRY_COLUMNS} {selection}", arguments)
             return [entry_from_row(row) for row in cursor]

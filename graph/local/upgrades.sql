@@ -42,3 +42,18 @@ CREATE TABLE source_groups (
     source_id TEXT PRIMARY KEY,
     groups TEXT NOT NULL
 ) WITHOUT ROWID;
+
+-- name: 9
+-- The reconciler fills in scripts and rules of what is published.
+INSERT INTO meta VALUES ('rules_version', 0);
+ALTER TABLE skills ADD COLUMN has_scripts INTEGER;
+DROP INDEX skills_by_state;
+CREATE INDEX skills_by_state ON skills (
+    state, skill_id, has_scripts, paged, safety_level, language, licence);
+CREATE INDEX skills_judged ON skills (skill_id) WHERE judgements != '';
+CREATE TABLE finding_rules (
+    rule TEXT NOT NULL,
+    skill_id TEXT NOT NULL,
+    PRIMARY KEY (rule, skill_id)
+) WITHOUT ROWID;
+CREATE INDEX finding_rules_by_skill ON finding_rules (skill_id);

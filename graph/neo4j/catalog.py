@@ -11,17 +11,23 @@ from functools import partial
 from typing_extensions import override
 
 from config.errors import UsageError
+from graph.entry_filter import EntryCount, EntryFilter
+from graph.named_statements import add_conditions
 from graph.neo4j import publish
 from graph.neo4j.publish import Withdrawal
-from graph.neo4j.rows import entries_from_rows, is_complete, source_from_row
+from graph.neo4j.rows import (
+    ENTRY_CONDITIONS,
+    entries_from_rows,
+    is_complete,
+    source_from_row,
+)
 from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches
 from graph.protocol import Catalog
 from graph.records import (
     CatalogChanges,
     CatalogEntry,
-    EntryCount,
-    EntryFilter,
     Publication,
+    RevisionScan,
     SafetyRecord,
     SkillState,
     Source,
@@ -145,15 +151,10 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        wanted = selection.to_parameters(after, limit)
-        if selection.name is not None:
-            rows = self._read("list_entries_by_name", **wanted)
-        elif selection.above_level is not None:
-            rows = self._read("list_entries_above_level", **wanted)
-        else:
-            rows = self._read(
-                "list_entries" if selection.state is None else "list_entries_in_state", **wanted
-            )
+        self._check_schema()
+        chosen = [ENTRY_CONDITIONS[name] for name in selection.conditions]
+        listing = add_conditions(self._statements[selection.statement], chosen)
+        rows = self._server.read(listing, **selection.to_parameters(after, limit))
         return entries_from_rows(rows[0][0])
 
     @override
@@ -236,9 +237,19 @@ class Neo4jCatalog(StatementRunner, Catalog):
         return [RevisionKey(*pair) for pair in zip(*found, strict=True)]
 
     @override
-    def update_safety_levels(self, levels: Mapping[RevisionKey, int], scanner_version: int) -> None:
-        for rows in batches(sorted([*key, level or None] for key, level in levels.items())):
-            self._write("update_safety_levels", rows=list(rows), scanner=scanner_version)
+    def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
+        for given in batches(sorted(scans.items())):
+            self._transact(
+                partial(publish.save_scans, scans=given, scanner_version=scanner_version)
+            )
+
+    @override
+    def get_rules_version(self) -> int:
+        return int(self._read("rules_version")[0][0])
+
+    @override
+    def set_rules_version(self, scanner_version: int) -> None:
+        self._write("set_rules_version", scanner=scanner_version)
 
     @override
     def save_judgements(

@@ -22,6 +22,7 @@ NODE_KEYS = {
     "Skill": ("skill_id",),
     "Facts": ("skill_id",),
     "Mention": ("key", "source_id", "skill_id"),
+    "FindingRule": ("rule", "skill_id"),
     "DismissedLink": ("source", "target", "type"),
     "Passage": ("skill_id", "seq", "place"),
 }

@@ -24,6 +24,7 @@ from graph.records import (
     LinkPlace,
     LinkType,
     Publication,
+    RevisionScan,
     SkillState,
     merge_duplicate_links,
     place_of,
@@ -118,6 +119,7 @@ def withdraw(
         touched = {end for ends in run("delete_links_of", ids=pointed) for end in ends}
         run("drop_facts", ids=pointed)
         run("drop_mentions", ids=pointed)
+        _write_rules(run, {one.key: () for one in going})
         epoch = run("next_epoch")[0][0]
         run("mark_for_linking", ids=sorted(marked), epoch=epoch)
         run("set_row_epochs", ids=sorted(touched), epoch=epoch)
@@ -200,6 +202,20 @@ def save_judgements(
         run("save_judgements", rows=sorted(changed, key=lambda row: row[0] or ""))
         epoch = run("next_epoch")[0][0]
         run("set_row_epochs", ids=sorted(row[0] or "" for row in changed), epoch=epoch)
+
+
+def save_scans(
+    run: RunNamed,
+    retried: bool,
+    scans: Sequence[tuple[RevisionKey, RevisionScan]],
+    scanner_version: int,
+) -> None:
+    """Save scans, ordered by skill_id. An attempt that was committed changes nothing when it is
+    repeated."""
+    del retried
+    rows = [[*key, scan.safety_level or None, scan.has_scripts] for key, scan in scans]
+    saved = {skill_id for (skill_id,) in run("save_scans", rows=rows, scanner=scanner_version)}
+    _write_rules(run, {key: scan.rules for key, scan in scans if key.skill_id in saved})
 
 
 def mark_for_linking(run: RunNamed, retried: bool, skill_ids: Sequence[str]) -> None:
@@ -288,6 +304,8 @@ def _published_properties(one: Publication) -> dict[str, Any]:
         "tokens": one.tokens or None,
         "language": one.language or None,
         "licence": one.licence or None,
+        "has_scripts": one.has_scripts,
+        "scanned_seq": None if one.has_scripts is None else one.key.seq,
         "updated": time.time(),
     }
     return {
@@ -302,7 +320,7 @@ _WITHDRAWN_PROPERTIES = dict.fromkeys(
     (
         "name", "name_key", "description", "content_hash", "warnings", "safety_level", "scanner",
         "tokens", "language", "licence", "without_vectors", "paged", "unpaged", "mark_epoch",
-        "judgements",
+        "judgements", "has_scripts", "scanned_seq",
     )
 )  # fmt: skip
 """Properties that are removed with the pointer."""
@@ -342,6 +360,16 @@ def _write_facts(run: RunNamed, moved: Sequence[Publication]) -> None:
     )
     if mentioned:
         run("put_mentions", rows=[list(row) for row in mentioned])
+    _write_rules(run, {one.key: one.rules for one in moved})
+
+
+def _write_rules(run: RunNamed, rules: Mapping[RevisionKey, Sequence[str]]) -> None:
+    """Make the rules of each skill exactly these."""
+    if rules:
+        run("drop_finding_rules", ids=[key.skill_id for key in rules])
+    rows = [[rule, *key] for key, names in rules.items() for rule in names]
+    if rows:
+        run("put_finding_rules", rows=rows)
 
 
 def _link_order(link: Link) -> tuple[str, ...]:

@@ -22,17 +22,32 @@ from graph.records import (
 )
 from skills.judgement import judgements_from_json
 
-ENTRY_COLUMNS = """s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
+HAS_SCRIPTS = "CASE WHEN s.scanned_seq = s.seq THEN s.has_scripts END"
+"""What is known of the scripts of a skill; null while that is nothing."""
+
+ENTRY_COLUMNS = f"""s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
     s.licence, s.seq > 0 AND s.without_vectors IS NULL, s.paged, s.updated, s.scanner,
-    s.judgements"""
+    s.judgements, {HAS_SCRIPTS}"""
 """The values that `entries_from_rows` reads."""
+
+ENTRY_CONDITIONS = {
+    "language": "s.language = $language",
+    "licence": "s.licence = $licence",
+    "safety_level": "s.safety_level >= $safety_level",
+    "embedded": "coalesce(s.paged, false) = $embedded",
+    "has_scripts": "s.has_scripts = $has_scripts AND s.scanned_seq = s.seq",
+    "scripts_unknown": "(s.scanned_seq IS NULL OR s.scanned_seq <> s.seq)",
+}
+"""By name, the conditions of an `EntryFilter`. A statement has only those that are set: the others
+would cost time with each node."""
+
 _SKILL_ID, _STATE = 0, 3
 
 EMPTY_ADJACENCY = Adjacency((), {})
 
 _ENTRY_DEFAULTS: tuple[Any, ...] = (
-    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, False, 0.0, 0, "",
+    "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, False, 0.0, 0, "", None,
 )  # fmt: skip
 _LINK_TYPES = {kind.name: kind for kind in LinkType}
 """By relationship type. A query reads thousands, for which the enum's own lookup is too slow."""

@@ -37,10 +37,22 @@ class VectorCache:
 
     def get(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
         """Return the cached vectors of the keys, each float32 (2, dimension)."""
+        found, taken = self._take(keys)
+        return dict(zip(found, taken, strict=True))
+
+    def cosines(
+        self, keys: Iterable[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        """Return the cosines of a unit vector with both cached vectors of the keys."""
+        found, taken = self._take(keys)
+        return dict(zip(found, map(tuple, np.vecdot(taken, vector).tolist()), strict=True))
+
+    def _take(self, keys: Iterable[RevisionKey]) -> tuple[list[RevisionKey], Vector]:
+        """Those of the keys that are cached, and their vectors, (keys, 2, dimension)."""
         with self._lock:
             found = [(key, place) for key in keys if (place := self._places.get(key)) is not None]
             taken = self._block[[place for _, place in found]].astype(np.float32)
-        return dict(zip((key for key, _ in found), taken, strict=True))
+        return [key for key, _ in found], taken
 
     def put(self, vectors: Mapping[RevisionKey, Vector]) -> None:
         """Add vectors (2, dimension); those of a cached key are not replaced."""

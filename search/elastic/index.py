@@ -230,9 +230,9 @@ class ElasticsearchIndex(SearchIndex):
     def overwrite_deleted(self) -> None:
         """Segments are merged into one without what was deleted, which takes up to half a minute
         until no replica needs it."""
-        with self._write_set() as index_set, self._connection.translate_errors() as client:
+        with self._write_set() as index_set:
             names = [index_set.index_name(kind) for kind in INDEX_KINDS]
-            merge_away_deleted(client, {"index": names})
+            merge_away_deleted(self._connection, {"index": names})
 
     # -- searching
 
@@ -291,6 +291,17 @@ class ElasticsearchIndex(SearchIndex):
             }
             self._vectors.put(fresh)
             found |= fresh
+        return found
+
+    @override
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        found = {} if self._vectors is None else self._vectors.cosines(keys, vector)
+        missing = [key for key in keys if key not in found]
+        if missing and (fresh := self.get_skill_vectors(missing)):
+            pairs = np.vecdot(np.stack(list(fresh.values())), vector).tolist()
+            found |= dict(zip(fresh, map(tuple, pairs), strict=True))
         return found
 
     @override

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from elasticsearch import Elasticsearch
+from search.elastic.connection import ElasticsearchConnection
 
 _MERGE_SECONDS = 3_600.0
 _LEASE_SECONDS = 90.0
@@ -17,7 +16,7 @@ is kept for hours."""
 _POLL_SECONDS = 1.0
 
 
-def merge_away_deleted(client: Elasticsearch, indices: Mapping[str, Any]) -> None:
+def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str, Any]) -> None:
     """Merge each shard of indices into one segment without deleted documents.
 
     Elasticsearch keeps what was deleted for copies of a shard that might still need it; a lease of
@@ -25,21 +24,22 @@ def merge_away_deleted(client: Elasticsearch, indices: Mapping[str, Any]) -> Non
 
     indices: as arguments of the calls, such as {"index": names}.
     """
-    client.indices.refresh(**indices)
-    client.indices.flush(**indices)
-    last = {shard: last for shard, last, _ in _read_shards(client, indices)}
-    end = time.monotonic() + _LEASE_SECONDS
-    while time.monotonic() < end and any(
-        needed <= last.get(shard, -1) for shard, _, needed in _read_shards(client, indices)
-    ):
-        time.sleep(_POLL_SECONDS)
-    patient = client.options(request_timeout=_MERGE_SECONDS)
-    patient.indices.forcemerge(**indices, max_num_segments=1)
-    client.indices.flush(**indices)
+    with connection.translate_errors() as client:
+        client.indices.refresh(**indices)
+        client.indices.flush(**indices)
+        last = {shard: last for shard, last, _ in _read_shards(client, indices)}
+        end = time.monotonic() + _LEASE_SECONDS
+        while time.monotonic() < end and any(
+            needed <= last.get(shard, -1) for shard, _, needed in _read_shards(client, indices)
+        ):
+            time.sleep(_POLL_SECONDS)
+        patient = client.options(request_timeout=_MERGE_SECONDS)
+        patient.indices.forcemerge(**indices, max_num_segments=1)
+        client.indices.flush(**indices)
 
 
 def _read_shards(
-    client: Elasticsearch, indices: Mapping[str, Any]
+    client: Any, indices: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, str], int, int]]:
     """Index and number of each shard, its last operation, and the first that a copy may need."""
     asked = client.options(ignore_status=404)  # an index may not be there

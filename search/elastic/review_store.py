@@ -158,8 +158,7 @@ class ElasticsearchReviewStore(ReviewStore):
 
     @override
     def overwrite_deleted(self) -> None:
-        with self._connection.translate_errors() as client:
-            merge_away_deleted(client, self._if_there)
+        merge_away_deleted(self._connection, self._if_there)
 
     # -- reading
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +61,9 @@ SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}"
 _MAX_UNPACKED = 1_000
 """Rows that the pack may lack, which every process that answers queries reads for itself."""
 
+_SECTION_THREADS = 2
+"""Threads that compare sections, for all queries of a process."""
+
 _MIN_PACKED = 100
 """Rows that are packed when the index is closed; fewer are not worth writing some files."""
 
@@ -89,6 +93,7 @@ class LocalSearchIndex(SearchIndex):
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._path = folder / "revisions.sqlite"
         self._packs = folder / "packs"
+        self._threads = ThreadPoolExecutor(_SECTION_THREADS, "section-search")
         self._keys = RowKeys(self._store, self._packs)
         self._matrix = VectorMatrix(self._store, self._packs, dimension)
         self._sections = SectionMatrix(self._store, self._packs, dimension)
@@ -213,7 +218,17 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
-        return [self._search(one) for one in searches]
+        # Sections take as long as all others together: they are compared meanwhile.
+        waiting = [
+            self._threads.submit(self._search, one) if isinstance(one, SectionSearch) else None
+            for one in searches
+        ]
+        found = [
+            [] if waits else self._search(one) for one, waits in zip(searches, waiting, strict=True)
+        ]
+        return [
+            waits.result() if waits else hits for hits, waits in zip(found, waiting, strict=True)
+        ]
 
     def _search(self, one: Search) -> list[Hit]:
         if isinstance(one, VectorSearch):
@@ -253,6 +268,13 @@ class LocalSearchIndex(SearchIndex):
     def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
         self._matrix.refresh()
         return self._matrix.vectors(keys)
+
+    @override
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        self._matrix.refresh()
+        return self._matrix.cosines(keys, vector)
 
     @override
     def load_skill_vectors(self, keys: Sequence[RevisionKey]) -> None:
@@ -319,6 +341,7 @@ class LocalSearchIndex(SearchIndex):
                 if writable:  # not when it is closed again
                     self._write_packs(_MIN_PACKED)
             finally:
+                self._threads.shutdown()
                 self._engine.close()
                 self._completed.close()
                 self._store.close()

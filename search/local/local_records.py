@@ -12,19 +12,13 @@ from typing_extensions import override
 
 from search.batches import batches
 from search.blob_codec import unpack_forward
-from search.completed_terms import use_completed
 from search.local.packs.column_pack import PackRecord, map_pack, read_record
 from search.local.packs.forward_pack import ForwardPack, forward_format
 from search.local.revision_store import RevisionStore
 from search.local.store_follower import StoreFollower
-from search.packed_records import (
-    PackedRecords,
-    RecordView,
-    join_records,
-    pack_views,
-    view_record,
-)
-from search.scoring.record_source import BATCH_RECORDS, KeptViews, RecordSource
+from search.packed_records import PackedRecords, join_records
+from search.scoring.kept_records import KeptRecords
+from search.scoring.record_source import BATCH_RECORDS, RecordSource, pack_completed
 from skills.record import RevisionKey
 
 
@@ -33,7 +27,7 @@ class LocalRecords(StoreFollower, RecordSource):
 
     In memory are only those that the pack lacks: of rows that were added since it was written, and
     those with completions in use. Without a pack that can be used these are all. keep_seconds: as
-    of `KeptViews`.
+    of `KeptRecords`.
     """
 
     def __init__(
@@ -46,7 +40,7 @@ class LocalRecords(StoreFollower, RecordSource):
         super().__init__(store)
         self._packs = packs
         self._origins = frozenset(origins)
-        self._kept = KeptViews(keep_seconds)
+        self._kept = KeptRecords(keep_seconds)
         self._record: PackRecord | None = None
         self._pack: ForwardPack | None = None
 
@@ -64,34 +58,27 @@ class LocalRecords(StoreFollower, RecordSource):
 
     @override
     def pack(self, keys: Sequence[RevisionKey]) -> PackedRecords:
-        packed, views = self._find(keys)
-        return join_records([packed, pack_views(self._kept.complete(views))])
+        self.refresh()
+        pack = self._pack
+        places = self._find_packed(pack, keys)
+        rest = [keys[at] for at in np.flatnonzero(places < 0).tolist()]
+        if missing := [key for key in rest if key not in self._kept]:
+            rows = self._store.columns(missing, ("forward",))
+            records = {key: unpack_forward(blob) for key, (blob,) in rows.items()}
+            self._kept.keep(pack_completed(records, self._origins))
+        parts = [self._kept.pack(rest)] if rest else []
+        if pack is not None:
+            inside = np.flatnonzero(places >= 0)
+            parts.insert(0, pack.pack([keys[at] for at in inside.tolist()], places[inside]))
+        return join_records(parts)
 
     @override
     def read(self, keys: Sequence[RevisionKey]) -> Iterator[PackedRecords]:
-        for batch in batches(keys, BATCH_RECORDS):
-            packed, views = self._find(batch)
-            yield join_records([packed, pack_views(views)])
+        yield from map(self.pack, batches(keys, BATCH_RECORDS))
 
     @override
     def release(self, keys: Sequence[RevisionKey]) -> None:
         self._kept.release(keys)
-
-    def _find(self, keys: Sequence[RevisionKey]) -> tuple[PackedRecords, list[RecordView]]:
-        """Return the records of those of the revisions that are there: of the pack, and others."""
-        self.refresh()
-        pack = self._pack
-        places = self._find_packed(pack, keys)
-        if pack is None:
-            packed = pack_views(())
-        else:
-            inside = np.flatnonzero(places >= 0)
-            packed = pack.pack([keys[at] for at in inside.tolist()], places[inside])
-        rest = [keys[at] for at in np.flatnonzero(places < 0).tolist()]
-        found = {key: view for key in rest if (view := self._kept.get(key)) is not None}
-        if missing := [key for key in rest if key not in found]:
-            found |= self._read_store(missing)
-        return packed, [found[key] for key in rest if key in found]
 
     def _find_packed(
         self, pack: ForwardPack | None, keys: Sequence[RevisionKey]
@@ -104,12 +91,3 @@ class LocalRecords(StoreFollower, RecordSource):
             inside = np.flatnonzero(places >= 0)
             places[inside[pack.is_completed(places[inside])]] = -1
         return places
-
-    def _read_store(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, RecordView]:
-        rows = self._store.columns(keys, ("forward",))
-        views = {
-            key: view_record(key, use_completed(unpack_forward(blob), self._origins))
-            for key, (blob,) in rows.items()
-        }
-        self._kept.keep(views.values())
-        return views

@@ -26,9 +26,8 @@ from search.local.vector_rows import RevisionVectors, read_removed, read_skill_v
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
-EXACT_ROWS = 4096
-"""Revisions of the pack whose cosines are computed in a search, at least. Of 12,148 they hold .999
-of the nearest 150."""
+EXACT_ROWS = 1536
+"""Revisions of the pack whose cosines are computed in a search, at least."""
 
 _ROWS_PER_HIT = 10
 _GROWTH = 1.25
@@ -106,6 +105,18 @@ class VectorMatrix(StoreFollower):
             if place < table.size:
                 found[key] = table.vectors[:, place]
         return found
+
+    def cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        """Return the cosines of a unit vector with both vectors of each revision that has them."""
+        pack, table = self._view
+        vector = np.asarray(vector, dtype=np.float32)
+        found = {} if pack is None else pack.pair_cosines(keys, vector)
+        recent = [key for key in keys if table.places.get(key, table.size) < table.size]
+        places = [table.places[key] for key in recent]
+        pairs = np.vecdot(table.vectors[:, places], vector).tolist()
+        return found | dict(zip(recent, zip(*pairs, strict=True), strict=True))
 
     def find_nearest(
         self, vector: Vector, vector_field: int, limit: int, filters: Filters

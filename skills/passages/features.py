@@ -103,8 +103,8 @@ def compute_features(scores: PassageScores, margins: Floats, skill: PassageInput
         "shared_terms": _shared_terms(scores, skill),
         **dict(zip(_HEADINGS, headings[owner].T, strict=True)),
         "before_headings": above[owner],
-        "points_elsewhere": [any(sign in text for sign in _ELSEWHERE) for text in openings],
-        "gives_reasons": [any(sign in text for sign in _REASONS) for text in openings],
+        "points_elsewhere": [any(map(text.__contains__, _ELSEWHERE)) for text in openings],
+        "gives_reasons": [any(map(text.__contains__, _REASONS)) for text in openings],
     }
     return np.column_stack([columns[name] for name in FEATURES]).astype(np.float32)
 

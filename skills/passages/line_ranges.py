@@ -31,12 +31,13 @@ def _merge_ranges(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tup
     """Join ranges that touch or are separated by blank lines only."""
     merged: list[tuple[int, int]] = []
     for first, last in spans:
-        if merged and _is_blank(parsed.lines[merged[-1][1] : first - 1]):
-            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        end = merged[-1][1] if merged else 0
+        if merged and (first <= end + 1 or _is_blank(parsed.lines[end : first - 1])):
+            merged[-1] = (merged[-1][0], max(end, last))
         else:
             merged.append((first, last))
     return merged
 
 
 def _is_blank(lines: Iterable[str]) -> bool:
-    return not any(line.strip() for line in lines)
+    return not any(map(str.strip, lines))

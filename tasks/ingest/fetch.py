@@ -241,6 +241,7 @@ class _FetchRun:
         services, batch = self._services, one.batch
         with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("fetch events"):
             ended: TaskOutcome = "failed"
+            failure: Exception | None = None
             try:
                 commit = transferred.result()
                 if self._retry_if_not_pushed(one, commit):
@@ -251,16 +252,18 @@ class _FetchRun:
             except PermanentError as error:
                 if isinstance(error, RefNotFoundError) and self._retry_if_not_pushed(one, ""):
                     return
+                failure = error
                 _record_failure(services, one, str(error))
                 self._fail(batch, f"{one.source.source_id}: {error}")
             except Exception as error:  # of one fetch, and the others are carried out all the same
+                failure = error
                 log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
                 fail_events(services, batch.event_ids, error)
             else:
                 record_outcome(services, batch, outcome)
                 log.info("event carried out", events=len(batch.event_ids), **outcome)
                 ended = "done"
-            record_batch(services, FETCH, batch, one.started, ended)
+            record_batch(services, FETCH, batch, one.started, ended, failure)
             self._done += len(batch.event_ids)
 
     def _fail(self, batch: EventBatch, reason: str) -> None:

@@ -18,6 +18,7 @@ from search.revision_history import KeptRevision
 from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
 from skills.record import ParsedSkill, RevisionKey
+from skills.review import collect_rule_ids
 from tasks.history.keep import keep_superseded, withdraw
 from tasks.ingest.held.pinned import Pins, hold_back, read_pins
 from tasks.ingest.held.reviewed import HELD_REASON, hold_for_review, keep_reviewed
@@ -346,6 +347,8 @@ def _build_publication(work: _SkillWork, has_vectors: bool) -> Publication:
         body_terms=work.prepared.body_terms,
         description_terms=work.prepared.description_terms,
         has_vectors=has_vectors,
+        rules=collect_rule_ids(record.safety),
+        has_scripts=record.has_scripts,
     )
 
 

@@ -11,10 +11,11 @@ from structlog.contextvars import bound_contextvars
 
 from config import tracing
 from config.errors import PermanentError
-from graph.records import CatalogEntry
+from graph.records import CatalogEntry, RevisionScan
 from search.batches import batches
 from skills.events import get_trace_context
-from skills.record import RevisionKey
+from skills.record import ParsedSkill, RevisionKey
+from skills.review import collect_rule_ids
 from skills.scanner import SCANNER_VERSION, rescan
 from tasks.history.keep import keep_orphans
 from tasks.ingest.held.reviewed import request_decided
@@ -104,21 +105,31 @@ def _delete_ended_jobs(services: Services) -> dict[str, object]:
 
 
 def rescan_outdated(services: Services) -> int:
-    """Update the safety levels of skills that an older scanner has scanned; returns how many.
+    """Update what the catalog keeps of scans by an older scanner, or by a version of skillbus that
+    kept less; returns of how many skills.
 
     At most 1,000 per call, so that other maintenance is not delayed. Revisions and vectors stay.
     Skills that are read before their turn are scanned by the reader.
     """
-    keys = services.graph.list_scanned_before(SCANNER_VERSION, _MAX_RESCANNED)
-    levels: dict[RevisionKey, int] = {}
+    graph = services.graph
+    keys = graph.list_scanned_before(SCANNER_VERSION, _MAX_RESCANNED)
+    scans: dict[RevisionKey, RevisionScan] = {}
     for start in range(0, len(keys), _BATCH_SKILLS):
         services.coordinator.yield_to_queries()
         found = services.index.get_revisions(keys[start : start + _BATCH_SKILLS])
-        levels |= {key: rescan(one.parsed).record.safety_level for key, one in found.items()}
-    if levels:
-        services.graph.update_safety_levels(levels, SCANNER_VERSION)
-        log.info("rescanned by a newer scanner", skills=len(levels))
-    return len(levels)
+        scans |= {key: _scan(one.parsed) for key, one in found.items()}
+    if scans:
+        graph.save_scans(scans, SCANNER_VERSION)
+        log.info("scanned again", skills=len(scans))
+    rules_version = 0 if keys else SCANNER_VERSION
+    if graph.get_rules_version() != rules_version:
+        graph.set_rules_version(rules_version)
+    return len(scans)
+
+
+def _scan(parsed: ParsedSkill) -> RevisionScan:
+    record = rescan(parsed).record
+    return RevisionScan(record.safety_level, collect_rule_ids(record.safety), record.has_scripts)
 
 
 def resend_stalled_tasks(services: Services) -> int:

@@ -78,21 +78,20 @@ def _process_with_trace(
     """`_process_batch`, logged and traced under the trace id of the batch's first event."""
     started = time.time()
     with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("plan events"):
-        error, outcome = _process_batch(services, deadline, batch)
-        record_batch(services, PLAN, batch, started, outcome)
-    return error
+        outcome, error = _process_batch(services, deadline, batch)
+        record_batch(services, PLAN, batch, started, outcome, error)
+    return error if isinstance(error, TransientError) else None
 
 
 def _process_batch(
     services: Services, deadline: Deadline, batch: EventBatch
-) -> tuple[TransientError | None, TaskOutcome]:
-    """Carry out a batch and record its events; returns an error that is to be retried, and how it
-    went."""
+) -> tuple[TaskOutcome, Exception | None]:
+    """Carry out a batch and record its events; returns how it went, and its error."""
     content = batch.content
     try:
         if needs_fetch(content, services.graph.list_sources):
             send_fetch(services, batch.event_ids)  # in a task of its own, since hosts are slow
-            return None, "passing"
+            return "passing", None
         if isinstance(content, SourceChanged):
             outcome = _apply_source_change(services, deadline, content, batch)
         elif isinstance(content, SkillRemoved):
@@ -104,20 +103,18 @@ def _process_batch(
         else:
             raise PermanentError(f"{type(content).__name__} does not change the library")
     except TransientError as error:
-        return error, "passing"
+        return "passing", error
     except PermanentError as error:
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))
         fail_events_with_reason(services, batch.event_ids, str(error))
+        return "failed", error
     except Exception as error:  # of one batch, and the others are carried out all the same
         log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
         fail_events(services, batch.event_ids, error)
-    else:
-        record_outcome(services, batch, outcome)
-        log.info(
-            "event carried out", events=len(batch.event_ids), **outcome, **_other_traces(batch)
-        )
-        return None, "done"
-    return None, "failed"
+        return "failed", error
+    record_outcome(services, batch, outcome)
+    log.info("event carried out", events=len(batch.event_ids), **outcome, **_other_traces(batch))
+    return "done", None
 
 
 def _other_traces(batch: EventBatch) -> dict[str, object]:

@@ -23,6 +23,9 @@ JobKind = Literal["event", "query", "outcome"]
 MAX_BODY_CHARACTERS = 16_384
 """Characters kept of an unreadable message."""
 
+MAX_ASKED = 20
+"""Queries of an owner that are listed."""
+
 MAX_DEAD_LETTERS = 10_000
 """Dead letters kept, so that a flood of unreadable messages cannot fill the journal."""
 
@@ -44,6 +47,16 @@ class Job:
     reason: str
     accepted: float
     expires_in_seconds: float | None
+
+
+class AskedQuery(NamedTuple):
+    """A query in a list. task: in words, "" for that of the session. accepted: seconds since the
+    epoch."""
+
+    id: str
+    task: str
+    state: str
+    accepted: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,11 +157,16 @@ class JobStore(Protocol):
         """Ids of jobs that ended as `done` at or after a time, in the order in which they ended."""
         ...
 
+    def list_asked(self, owner: str) -> list[AskedQuery]:
+        """The newest queries of an owner, newest first, at most `MAX_ASKED`."""
+        ...
+
     def forget_skill(self, skill_id: str) -> int:
         """Cancel open events that bring a skill, and delete every ended job that names it in its
         event or outcome; returns how many were deleted.
 
-        Their senders get no replies any more.
+        Their senders get no replies any more. Runs of tasks that have a reason are deleted too,
+        since it may quote the skill.
         """
         ...
 
@@ -205,8 +223,20 @@ class DeadLetterStore(Protocol):
         ...
 
 
-class Journal(JobStore, Outbox, DeadLetterStore, WorkRecords, Protocol):
-    """The four stores as one, for the code that opens and closes them.
+class EndedSessions(Protocol):
+    """Sessions of the console that were logged out. The cookies have all else of a session."""
+
+    def end_session(self, session_id: str, seconds: float) -> None:
+        """Record durably that a session ended. seconds: how long its cookies could be used."""
+        ...
+
+    def is_session_ended(self, session_id: str) -> bool:
+        """Whether a session was ended, and its cookies could still be used."""
+        ...
+
+
+class Journal(JobStore, Outbox, DeadLetterStore, WorkRecords, EndedSessions, Protocol):
+    """The five stores as one, for the code that opens and closes them.
 
     The threads and processes of a deployment share one journal.
     """

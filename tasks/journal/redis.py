@@ -20,6 +20,8 @@ from search.batches import batches
 from skills.events import SKILL_UPSERTED, Event, parse_event
 from tasks.broker.redis_connection import PREFIX, rewrite_log
 from tasks.journal.protocol import (
+    MAX_ASKED,
+    AskedQuery,
     EndedJobs,
     Job,
     JobKind,
@@ -35,10 +37,15 @@ _OPEN = PREFIX + "open:"
 _ENDED = PREFIX + "ended:"
 _FAILED = PREFIX + "failed"
 _OUTBOX = PREFIX + "outbox"
+_ASKED = PREFIX + "asked:"
+"""By owner: a set of its newest queries by time. Those that are deleted stay in it until others
+take their place or nothing was asked for `_ASKED_SECONDS`."""
+_ENDED_SESSION = PREFIX + "ended-session:"
 _BELL = PREFIX + "outbox:bell"
 """A list of at most one item, pushed when a job enters the outbox: wakes a blocked reader."""
 _STATE_KEYS = (_OPEN, _ENDED, _FAILED, _OUTBOX, _BELL)
 _BATCH_SIZE = 500
+_ASKED_SECONDS = 30 * 86_400
 
 _NOW = """
 local time = redis.call('TIME')
@@ -53,6 +60,11 @@ if ARGV[4] ~= '' then expires = string.format('%.6f', now + ARGV[4]) end
 redis.call('HSET', KEYS[1], 'kind', ARGV[2], 'payload', ARGV[3], 'state', 'accepted',
     'reason', '', 'accepted', string.format('%.6f', now), 'expires', expires, 'owed', ARGV[5])
 redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1])
+if ARGV[2] == 'query' then
+    redis.call('ZADD', KEYS[3], string.format('%.6f', now), ARGV[1])
+    redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -1 - {MAX_ASKED})
+    redis.call('EXPIRE', KEYS[3], {_ASKED_SECONDS})
+end
 return 1
 """
 
@@ -152,8 +164,9 @@ class RedisJournal(RedisWorkRecords, Journal):
         ttl = "" if ttl_seconds is None else repr(ttl_seconds)
         reply = "1" if wants_reply(event) else "0"
         values = [own_id, kind, event.model_dump_json(), ttl, reply]
+        keys = [_JOB + own_id, _OPEN + kind, _ASKED + event.owner]
         with self._connected():
-            return bool(self._add_job(keys=[_JOB + own_id, _OPEN + kind], args=values))
+            return bool(self._add_job(keys=keys, args=values))
 
     @override
     def finish_job(self, job_id: str, outcome: dict[str, Any] | None = None) -> bool:
@@ -238,6 +251,30 @@ class RedisJournal(RedisWorkRecords, Journal):
         return EndedJobs(done, seconds + micros / 1e6)
 
     @override
+    def list_asked(self, owner: str) -> list[AskedQuery]:
+        with self._connected() as client:
+            ids = client.zrevrange(_ASKED + owner, 0, -1)
+            with client.pipeline(transaction=False) as pipeline:
+                for one in ids:
+                    pipeline.hmget(_JOB + one, "payload", "state", "accepted")
+                found = zip(ids, pipeline.execute(), strict=True)
+        return [
+            AskedQuery(one, json.loads(payload)["data"].get("task", ""), state, float(accepted))
+            for one, (payload, state, accepted) in found
+            if payload
+        ]
+
+    @override
+    def end_session(self, session_id: str, seconds: float) -> None:
+        with self._connected() as client:
+            client.set(_ENDED_SESSION + session_id, "", px=int(seconds * 1_000))
+
+    @override
+    def is_session_ended(self, session_id: str) -> bool:
+        with self._connected() as client:
+            return bool(client.exists(_ENDED_SESSION + session_id))
+
+    @override
     def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
         deleted = 0
         with self._connected() as client:
@@ -252,6 +289,7 @@ class RedisJournal(RedisWorkRecords, Journal):
 
     @override
     def forget_skill(self, skill_id: str) -> int:
+        self._delete_reasons()
         named, upserted = quote_skill(skill_id), quote_skill(SKILL_UPSERTED)
         for job in self.list_open_jobs("event"):
             payload = self._read_hashes([_JOB + job])[0].get("payload", "")

@@ -23,7 +23,7 @@ from tasks.journal.work_records import (
     count_run,
 )
 
-_RUNS = PREFIX + "runs:"
+_RUNS = PREFIX + "task-runs:"
 _MINUTE = PREFIX + "minute:"
 
 
@@ -46,6 +46,14 @@ class RedisWorkRecords(RedisDeadLetters, WorkRecords):
         with self._connected() as client:
             found = client.lrange(_RUNS + trace_id, 0, -1)
         return sorted((TaskRun(**json.loads(text)) for text in found), key=lambda one: one.ended)
+
+    def _delete_reasons(self) -> None:
+        """Delete the runs that have a reason."""
+        with self._connected() as client:
+            for key in client.scan_iter(_RUNS + "*", count=1_000):
+                for text in client.lrange(key, 0, -1):
+                    if json.loads(text)["reason"]:
+                        client.lrem(key, 0, text)
 
     @override
     def count_work(self, counts: Mapping[tuple[CountKind, str], int]) -> None:

@@ -14,6 +14,8 @@ from typing_extensions import override
 from config.errors import NotFoundError
 from skills.events import SKILL_UPSERTED, Event, parse_event
 from tasks.journal.protocol import (
+    MAX_ASKED,
+    AskedQuery,
     EndedJobs,
     Job,
     JobKind,
@@ -185,6 +187,36 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
         return EndedJobs(tuple(row[0] for row in rows), until)
 
     @override
+    def list_asked(self, owner: str) -> list[AskedQuery]:
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT id, coalesce(json_extract(payload, '$.data.task'), ''), state, accepted "
+                "FROM jobs WHERE kind = 'query' "
+                "AND coalesce(json_extract(payload, '$.owner'), '') = ? "
+                "ORDER BY number DESC LIMIT ?",
+                (owner, MAX_ASKED),
+            ).fetchall()
+        return [AskedQuery(*row) for row in rows]
+
+    @override
+    def end_session(self, session_id: str, seconds: float) -> None:
+        now = time.time()
+        with self._database.transaction(durable=True) as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO ended_sessions VALUES (?, ?)", (session_id, now + seconds)
+            )
+            connection.execute("DELETE FROM ended_sessions WHERE expires < ?", (now,))
+
+    @override
+    def is_session_ended(self, session_id: str) -> bool:
+        with self._database.reading() as connection:
+            row = connection.execute(
+                "SELECT 1 FROM ended_sessions WHERE id = ? AND expires >= ?",
+                (session_id, time.time()),
+            ).fetchone()
+        return row is not None
+
+    @override
     def delete_ended_jobs(self, kind: JobKind, age_seconds: float) -> int:
         with self._database.transaction() as connection:
             return connection.execute(
@@ -196,6 +228,7 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
     def forget_skill(self, skill_id: str) -> int:
         named = quote_skill(skill_id)
         with self._database.transaction(durable=True) as connection:
+            connection.execute("DELETE FROM runs WHERE reason != ''")
             connection.execute(
                 "UPDATE jobs SET state = 'cancelled', finished = ?1, owed = 0 WHERE kind = 'event' "
                 "AND state = 'accepted' AND instr(payload, ?2) AND instr(payload, ?3)",

@@ -32,23 +32,31 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (kind, number) WHERE state = 'accepted';
 CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
-CREATE TABLE IF NOT EXISTS task_runs (
+DROP TABLE IF EXISTS task_runs;
+CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY,
     trace_id TEXT NOT NULL,
     task TEXT NOT NULL,
     started REAL NOT NULL,
     ended REAL NOT NULL,
     outcome TEXT NOT NULL,
-    items INTEGER NOT NULL
+    items INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    reason TEXT NOT NULL
 );
-CREATE INDEX IF NOT EXISTS task_runs_trace ON task_runs (trace_id);
-CREATE INDEX IF NOT EXISTS task_runs_ended ON task_runs (ended);
+CREATE INDEX IF NOT EXISTS runs_trace ON runs (trace_id);
+CREATE INDEX IF NOT EXISTS runs_ended ON runs (ended);
 CREATE TABLE IF NOT EXISTS work_minutes (
     minute INTEGER NOT NULL,
     kind TEXT NOT NULL,
     name TEXT NOT NULL,
     count INTEGER NOT NULL,
     PRIMARY KEY (minute, kind, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ended_sessions (
+    id TEXT PRIMARY KEY,
+    expires REAL NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS letters (
     id TEXT PRIMARY KEY,
@@ -65,6 +73,8 @@ CREATE TABLE IF NOT EXISTS letters (
 _LATER_INDEXES = (
     "CREATE INDEX IF NOT EXISTS jobs_owed ON jobs (finished) WHERE owed AND state != 'accepted'",
     "CREATE INDEX IF NOT EXISTS jobs_failed ON jobs (number) WHERE state = 'failed'",
+    "CREATE INDEX IF NOT EXISTS jobs_asked ON jobs "
+    "(coalesce(json_extract(payload, '$.owner'), ''), number) WHERE kind = 'query'",
 )
 
 _OLDER_COLUMNS = {1: ", 0", 2: ""}
@@ -79,6 +89,7 @@ def _migration(version: int) -> tuple[str, ...]:
         "DROP INDEX IF EXISTS jobs_id",
         "DROP INDEX IF EXISTS jobs_owed",
         "DROP INDEX IF EXISTS jobs_failed",
+        "DROP INDEX IF EXISTS jobs_asked",
         "ALTER TABLE jobs RENAME TO jobs_before",
         *(statement for statement in _SCHEMA.split(";") if statement.strip()),
         f"INSERT INTO jobs SELECT *{_OLDER_COLUMNS[version]} FROM jobs_before",  # noqa: S608 - constants

@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 
 from typing_extensions import override
 
@@ -24,9 +25,9 @@ from tasks.journal.work_records import (
 _DELETE_SECONDS = 60.0
 
 _ADD_RUN = """
-INSERT INTO task_runs (trace_id, task, started, ended, outcome, items)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6
-WHERE (SELECT count(*) FROM task_runs WHERE trace_id = ?1) < ?7
+INSERT INTO runs (trace_id, task, started, ended, outcome, items, attempts, error, reason)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9
+WHERE (SELECT count(*) FROM runs WHERE trace_id = ?1) < ?10
 """
 
 _COUNT = """
@@ -36,7 +37,7 @@ ON CONFLICT DO UPDATE SET count = count + excluded.count
 
 
 class SqliteWorkRecords(WorkRecords):
-    """Records of work in the tables `task_runs` and `work_minutes`."""
+    """Records of work in the tables `runs` and `work_minutes`."""
 
     def __init__(self, database: JournalDatabase) -> None:
         self._database = database
@@ -44,8 +45,7 @@ class SqliteWorkRecords(WorkRecords):
 
     @override
     def add_task_run(self, run: TaskRun, trace_ids: Sequence[str]) -> None:
-        values = (run.task, run.started, run.ended, run.outcome, run.items, MAX_RUNS)
-        rows = [(one, *values) for one in dict.fromkeys(trace_ids)]
+        rows = [(one, *astuple(run), MAX_RUNS) for one in dict.fromkeys(trace_ids)]
         with self._database.transaction() as connection:
             connection.executemany(_ADD_RUN, rows)
             self._count(connection, count_run(run))
@@ -54,7 +54,7 @@ class SqliteWorkRecords(WorkRecords):
     def list_task_runs(self, trace_id: str) -> list[TaskRun]:
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT task, started, ended, outcome, items FROM task_runs "
+                "SELECT task, started, ended, outcome, items, attempts, error, reason FROM runs "
                 "WHERE trace_id = ? ORDER BY ended, number",
                 (trace_id,),
             ).fetchall()
@@ -75,7 +75,7 @@ class SqliteWorkRecords(WorkRecords):
         if now - self._deleted_at > _DELETE_SECONDS:
             self._deleted_at = now
             oldest = now - KEPT_SECONDS
-            connection.execute("DELETE FROM task_runs WHERE ended < ?", (oldest,))
+            connection.execute("DELETE FROM runs WHERE ended < ?", (oldest,))
             connection.execute("DELETE FROM work_minutes WHERE minute < ?", (oldest,))
 
     @override

@@ -20,6 +20,8 @@ KEPT_SECONDS = 86_400
 MAX_RUNS = 200
 """Runs kept of one trace, the first ones: a large sync has hundreds of ingest tasks."""
 
+MAX_REASON_CHARACTERS = 1_000
+
 CountKind = Literal["task", "event", "searchable"]
 
 _RANGES_PER_DOUBLING = 4
@@ -31,7 +33,8 @@ class TaskRun:
     """One run of a task for an event, with its retries.
 
     task: its name. started, ended: seconds since the epoch, of the worker's clock. items: how many
-    events or skills it worked on. It names none, so that nothing of a purged skill is in it.
+    events or skills it worked on. attempts: how often it was tried. error, reason: class and
+    message of the last error, "" without one; the message may name skills.
     """
 
     task: str
@@ -39,6 +42,9 @@ class TaskRun:
     ended: float
     outcome: TaskOutcome
     items: int
+    attempts: int = 1
+    error: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

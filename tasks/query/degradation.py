@@ -124,10 +124,12 @@ class DegradingIndex:
         """Revisions as stored."""
         return self._breaker.call(lambda: self._index.get_revisions(keys))
 
-    def get_skill_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Skill vectors; none if the index does not answer."""
+    def get_skill_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        """Cosines with skill vectors; none if the index does not answer."""
         try:
-            return self._breaker.call(lambda: self._index.get_skill_vectors(keys))
+            return self._breaker.call(lambda: self._index.get_skill_cosines(keys, vector))
         except TransientError as error:
             self._degradations.add(_NO_SKILL_VECTORS, error)
             return {}

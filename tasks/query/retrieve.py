@@ -103,11 +103,11 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
         searches += _vector_searches(query, settings, share, filters)
     found = context.services.index.search_many(searches)
     # A superseded revision that is still in the index counts as a hit of its skill.
-    ids = dict.fromkeys(hit.key.skill_id for hits in found for hit in hits)
+    ids = {hit.key.skill_id: hit.key for hits in found for hit in hits}
     return [
-        RevisionKey(skill_id, snapshot.pointers[skill_id])
-        for skill_id in ids
-        if skill_id in snapshot.pointers
+        key if key.seq == seq else RevisionKey(skill_id, seq)
+        for skill_id, key in ids.items()
+        if (seq := snapshot.pointers.get(skill_id))
     ]
 
 
@@ -227,17 +227,10 @@ def _read_cosines(
     """The cosines of the task with both vectors of each skill that has them."""
     if query.vector is None:
         return {}
-    vectors = context.services.index.get_skill_vectors(keys)
-    context.degradations.add_missing_vectors(len(keys) - len(vectors), len(keys))
-    if not vectors:
-        return {}
-    pairs = np.vecdot(np.stack(list(vectors.values())), query.vector).tolist()
-    # Zero vectors are those of a language that the encoder does not know.
-    return {
-        key: (description, head)
-        for key, (description, head) in zip(vectors, pairs, strict=True)
-        if description or head
-    }
+    cosines = context.services.index.get_skill_cosines(keys, query.vector)
+    context.degradations.add_missing_vectors(len(keys) - len(cosines), len(keys))
+    # Those of zero vectors are of a language that the encoder does not know.
+    return {key: pair for key, pair in cosines.items() if any(pair)}
 
 
 def _withheld_hits(

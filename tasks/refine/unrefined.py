@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from graph.entry_filter import EntryFilter
 from graph.protocol import Catalog
-from graph.records import CatalogEntry, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from tasks.ingest.next_tasks import send_refine
 from tasks.language_model.answer_store import AnswerStore, RefinementKind
 from tasks.policies import REFINE

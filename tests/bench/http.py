@@ -245,11 +245,11 @@ def _quantiles(values: list[float]) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def served(home: Path, address: tuple[str, int]) -> Iterator[psutil.Process]:
+def served(home: Path, address: tuple[str, int], **environment: str) -> Iterator[psutil.Process]:
     """`skillbus serve` on the port, warm."""
     listen = f"{address[0]}:{address[1]}"
     command = skillbus_command(["--home", str(home), "serve"])
-    environment = {**clean_environment(), "SKILLBUS_LOG_LEVEL": "error"}
+    environment = {**clean_environment(), "SKILLBUS_LOG_LEVEL": "error", **environment}
     process = subprocess.Popen([*command, "--listen", listen], env=environment)
     try:
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(home / "serve.sock"))) as client:

@@ -28,6 +28,7 @@ from search.protocol import (
 from search.skill_analysis import SkillAnalysis, analyse_skill, body_terms, description_terms
 from search.text.background_frequencies import load_background
 from skills.record import RevisionKey
+from skills.review import collect_rule_ids
 from tasks.sources.uploads.store import UPLOAD_KIND
 
 AT_ONCE = 200
@@ -208,6 +209,8 @@ def make_skill(front: Original, body: Original, turn: int, seq: int) -> MadeSkil
         body_terms=body.body_terms,
         description_terms=front.description_terms,
         has_vectors=True,
+        rules=collect_rule_ids(parsed.record.safety),
+        has_scripts=parsed.record.has_scripts,
     )
     sections = None if body.sections is None else with_noise(body.sections, seq)
     return MadeSkill(document, publication, sections)

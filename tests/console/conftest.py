@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
+from config.settings import Settings
 from deploy.stack.ports import free_port
+from tests.support.program.browser import browser, find_overflow, log_in
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.hostile_pages import (
+    ATTACKS,
     Places,
     change_hostile_library,
     write_hostile_library,
 )
 from tests.support.samples.library import write_skill, write_topics
+from workers.console.pages import PREFIX
+from workers.console.sessions import open_console_sessions
+
+__all__ = ["browser", "find_overflow", "log_in"]
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 TASK = "fire stoneware in an electric kiln"
-WIDTHS = (360, 1280, 2560)
-
 _AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 
 
@@ -38,6 +44,12 @@ class Served:
     root: Path
     places: Places
     _revoked: int = field(default=0)
+
+    def request(self, scope: str, method: str, path: str, **options: Any) -> httpx.Response:
+        """The response to a request of the HTTP API with a token of a scope."""
+        headers = {"Authorization": f"Bearer {self.secrets[scope]}", "Prefer": "wait=30"}
+        url = f"{self.url}{path}"
+        return httpx.request(method, url, headers=headers, timeout=60, **options)
 
     def add_token(self, scope: str, *options: str) -> tuple[str, str]:
         """The name and secret of another token."""
@@ -75,6 +87,23 @@ def served(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) ->
         yield Served(skillbus, f"http://127.0.0.1:{port}", secrets, root, places)
 
 
+def make_evaluations(served: Served) -> tuple[str, str]:
+    """The ids of two evaluations of tasks that attack, the older one first."""
+    tasks = served.root.parent / "tasks.jsonl"
+    if not tasks.exists():
+        rows = [{"task_id": "kiln", "instruction": TASK, "gt_skill_ids": ["crafts:kiln-firing"]}]
+        rows += [
+            {"task_id": f"h{n}", "instruction": f"{attack} {n}", "gt_skill_ids": [f"x:{attack}"]}
+            for n, attack in enumerate(ATTACKS)
+        ]
+        tasks.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        for options in ((), ("--without", "bigrams")):
+            served.skillbus("eval", "routing", str(tasks), *options)
+    found = served.request("admin", "GET", "/v1/evaluations").json()["evaluations"]
+    after, before = [one["evaluation_id"] for one in found if one["name"] == tasks.name][:2]
+    return before, after
+
+
 def dismiss_a_link(skillbus: Skillbus, reason: str) -> None:
     """Dismiss the first link of a hostile skill."""
     link = skillbus("skills", "show", "hostile:hostile-0", "--json").data["links"][0]
@@ -82,21 +111,6 @@ def dismiss_a_link(skillbus: Skillbus, reason: str) -> None:
         *("links", "dismiss", link["source"], link["target"], link["type"]),
         *("--reason", reason),
     )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium; tests are skipped without it, and fail with `CI=true`."""
-    path = shutil.which("chromium")
-    if path is None:
-        reason = "chromium is not installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @dataclass
@@ -155,37 +169,37 @@ def open_context(
 
 @pytest.fixture
 def open_page(open_context: Callable[..., BrowserContext], served: Served) -> Callable[..., Page]:
-    """Opens a page, logged in with a token of a scope."""
+    """Opens a page in a session with a token of a scope, as a log-in begins it."""
+    sessions = open_console_sessions(Settings(home=served.skillbus.home))
 
     def open_one(scope: str, **options: object) -> Page:
-        page = open_context(**options).new_page()
-        log_in(page, served.secrets[scope])
-        return page
+        context = open_context(**options)
+        cookie = sessions.seal(sessions.begin(served.secrets[scope]))
+        context.add_cookies(
+            [
+                {
+                    "name": sessions.cookie_name,
+                    "value": cookie,
+                    "domain": str(urlsplit(served.url).hostname),
+                    "path": PREFIX,
+                    "httpOnly": True,
+                    "sameSite": "Strict",
+                }
+            ]
+        )
+        return context.new_page()
 
     return open_one
 
 
-def log_in(page: Page, secret: str, path: str = "/console/login") -> None:
-    """Log in on the page that a path leads to."""
-    page.goto(path)
-    page.get_by_label("Token").fill(secret)
-    page.get_by_role("main").get_by_role("button", name="Log in").click()
-    page.wait_for_url(lambda url: "/login" not in url)
-
-
-def find_overflow(page: Page) -> int:
-    """Pixels by which a page is wider than its window."""
-    width: int = page.evaluate(
-        "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    )
-    return width
-
-
 def find_violations(page: Page) -> list[str]:
-    """What axe finds of WCAG 2.2 AA: rule, and where."""
+    """What axe finds of WCAG 2.2 AA: rule, and where. What is folded is opened before."""
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("tags => axe.run(document, {runOnly: tags})", _AXE_TAGS)
+    found = page.evaluate(
+        "tags => axe.run(document, {runOnly: tags, resultTypes: ['violations']})", _AXE_TAGS
+    )
     return [
         f"{one['id']}: {node['target']} {node['failureSummary']}"
         for one in found["violations"]

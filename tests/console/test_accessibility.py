@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from tests.console.conftest import TASK, WIDTHS, Served, Trouble, find_overflow, find_violations
-
-VIEWS = (
-    "/console/ask",
-    "/console/library",
-    "/console/graph",
-    "/console/review",
-    "/console/use",
-    "/console/work",
-    "/console/sources",
-    "/console/settings",
+from tests.console.conftest import (
+    TASK,
+    Served,
+    Trouble,
+    find_overflow,
+    find_violations,
+    make_evaluations,
 )
+from tests.support.program.console_routes import list_console_routes
+
 PAGES = (
+    "/console/login",
     "/console/ask",
     "/console/library",
     "/console/library?q=kiln",
@@ -34,10 +34,12 @@ PAGES = (
     "/console/skills/crafts:kiln-firing?tab=history",
     "/console/skills/crafts:broken",
     "/console/graph",
+    "/console/graph?find=kiln",
     "/console/graph?skill=crafts:kiln-firing",
     "/console/graph?skill=hostile:hostile-0&depth=2",
     "/console/skills/crafts:kiln-firing?tab=use",
     "/console/review",
+    "/console/review/hostile:hostile-0",
     "/console/use",
     "/console/use?tab=unanswered",
     "/console/use?tab=unused",
@@ -49,61 +51,81 @@ PAGES = (
     "/console/settings",
     "/console/none",
 )
+NO_PAGES = {"/", "/ask/{query_id}/events", "/use/export", "/static/{digest}/{name}"}
+"""Routes that redirect, stream, or return a file."""
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
-def test_axe_finds_no_violation(
-    served: Served, open_page: Callable[..., Page], trouble: Trouble, theme: str, width: int
+@pytest.fixture(scope="module")
+def pages(served: Served) -> tuple[str, ...]:
+    """The paths of all pages: `PAGES`, and those of an answer, an event and evaluations."""
+    body = {"task": TASK, "explain": True}
+    asked = served.request("admin", "POST", "/v1/queries", json=body)
+    answer = asked.json()["id"]
+    before, after = make_evaluations(served)
+    event = served.request("admin", "GET", "/v1/events").json()["events"][0]["id"]
+    return (
+        *PAGES,
+        f"/console/ask/{answer}",
+        f"/console/graph?query={answer}",
+        f"/console/graph?query={answer}&show=walk",
+        f"/console/work/events/{event}",
+        f"/console/quality/runs/{after}",
+        f"/console/quality/compare?before={before}&after={after}",
+    )
+
+
+def test_no_page_of_the_router_is_forgotten(pages: tuple[str, ...]) -> None:
+    paths = [urlsplit(one).path.removeprefix("/console") for one in pages]
+    forgotten = [
+        route.path
+        for route in list_console_routes()
+        if "GET" in route.methods
+        and route.path not in NO_PAGES
+        and not any(route.path_regex.fullmatch(path) for path in paths)
+    ]
+    assert not forgotten
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360), ("dark", 2560)])
+def test_every_page_is_for_everybody(
+    pages: tuple[str, ...],
+    open_page: Callable[..., Page],
+    trouble: Trouble,
+    theme: str,
+    width: int,
 ) -> None:
     trouble.expected.append("404")
     page = open_page("admin", color_scheme=theme, viewport={"width": width, "height": 900})
-    found: dict[str, list[str]] = {}
-    for path in (*PAGES, ask(page)):
-        page.goto(path)
-        found[path] = find_violations(page)
-    page.get_by_role("button", name="Log out").click()
-    found["login"] = find_violations(page)
-    assert not {place: one for place, one in found.items() if one}
+    wrong: dict[str, object] = {}
+    titles: dict[str, str] = {}
+    for path in pages:
+        response = page.goto(path)
+        assert response is not None
+        assert response.status == (404 if path == "/console/none" else 200), path
+        if width < 2_560 and (found := find_violations(page)):
+            wrong[path] = found
+        if overflow := find_overflow(page):
+            wrong[path] = f"{overflow} px too wide"
+        if page.locator("main").count() != 1 or not has_ordered_headings(page):
+            wrong[path] = "headings"
+        titles.setdefault(urlsplit(path).path, page.title())
+    assert not wrong
+    assert len(set(titles.values())) == len(titles)
+
+
+def has_ordered_headings(page: Page) -> bool:
+    """Whether a page has one heading of the first level, and leaves out no level."""
+    levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(one => +one.tagName[1])")
+    return levels.count(1) == 1 and all(after - before <= 1 for before, after in pairwise(levels))
 
 
 def ask(page: Page) -> str:
-    """The path of an answer, with all that is folded opened."""
+    """The path of an answer."""
     page.goto("/console/ask")
     page.get_by_label("Task").fill(TASK)
     page.get_by_role("button", name="Ask").click()
     page.get_by_role("heading", name="Bundle", exact=True).wait_for()
     return page.url
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_no_page_is_wider_than_its_window(
-    served: Served, open_page: Callable[..., Page], trouble: Trouble, width: int
-) -> None:
-    trouble.expected.append("404")
-    page = open_page("admin", viewport={"width": width, "height": 900})
-    wide = []
-    for path in (*PAGES, ask(page)):
-        page.goto(path)
-        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-        if find_overflow(page):
-            wide.append(path)
-    assert not wide
-
-
-def test_every_page_has_one_heading_and_a_title_of_its_own(
-    served: Served, open_page: Callable[..., Page], trouble: Trouble
-) -> None:
-    trouble.expected.append("404")
-    page = open_page("admin")
-    titles = set()
-    for path in VIEWS:
-        page.goto(path)
-        expect(page.get_by_role("heading", level=1)).to_have_count(1)
-        expect(page.get_by_role("main")).to_have_count(1)
-        titles.add(page.title())
-        levels = page.locator("h1, h2, h3").evaluate_all("all => all.map(one => +one.tagName[1])")
-        assert all(after - before <= 1 for before, after in pairwise(levels))
-    assert len(titles) == len(VIEWS)
 
 
 def test_a_task_is_asked_with_the_keyboard_alone(
@@ -154,7 +176,7 @@ def test_pages_are_read_without_scripts(
 ) -> None:
     page = open_page("admin", java_script_enabled=False)
     for path in PAGES[:-1]:
-        page.goto(path)
+        page.goto(path, wait_until="commit")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
     page.get_by_label("Theme").select_option("dark")
     page.get_by_role("button", name="Set").click()

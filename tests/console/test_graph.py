@@ -119,7 +119,13 @@ def test_it_is_read_without_scripts(open_page: Open) -> None:
 def test_nothing_asked_says_what_to_do(open_page: Open) -> None:
     page = open_page("read")
     page.goto("/console/graph")
-    expect(page.locator(".empty")).to_contain_text("See the graph")
+    page.get_by_role("searchbox").fill("zzzzzz")
+    page.get_by_role("button", name="Search").click()
+    expect(page.locator(".empty")).to_contain_text("Use fewer or other words")
+    page.get_by_role("searchbox").fill("stoneware")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("link", name="crafts:kiln-firing").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Graph of kiln-firing")
 
 
 def test_a_hidden_neighbour_is_not_shown(served: Served, open_page: Open) -> None:

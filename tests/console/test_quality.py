@@ -9,8 +9,14 @@ from collections.abc import Callable
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import TASK, Served, Trouble, find_overflow, find_violations
-from tests.support.samples.hostile_pages import ATTACKS
+from tests.console.conftest import (
+    TASK,
+    Served,
+    Trouble,
+    find_overflow,
+    find_violations,
+    make_evaluations,
+)
 
 Open = Callable[..., Page]
 
@@ -65,41 +71,37 @@ def test_a_skill_that_is_no_candidate_is_labelled_and_explained(
 ) -> None:
     page = open_page("write")
     ask(page)
-    page.get_by_label("Id or words").fill("crafts:kiln-firing")
-    page.get_by_role("button", name="Look up").click()
-    others = page.get_by_role("region", name="Another skill")
-    others.get_by_role("button", name=re.compile("Why is it not chosen")).click()
-    page.get_by_role("heading", name="Why", exact=True).wait_for()
-    expect(page.get_by_role("region", name="Why")).to_contain_text("in the bundle")
-    page.get_by_label("Id or words").fill("crafts:none")
-    page.get_by_role("button", name="Look up").click()
-    others.get_by_role("button", name=re.compile("Why is it not chosen")).click()
-    page.get_by_role("heading", name="Why", exact=True).wait_for()
-    expect(page.get_by_role("region", name="Why")).to_contain_text("the library has no such skill")
-    page.goto("/console/ask")
+    why = page.get_by_role("region", name="Why was a skill not chosen?")
+    # It follows the bundle, before all that explains the other candidates.
+    headings = page.locator("main h2").all_inner_texts()
+    assert headings[:2] == ["Bundle", "Why was a skill not chosen?"]
+    page.get_by_role("link", name="Why was a skill not chosen?").click()
+    expect(why.get_by_role("textbox")).to_be_in_viewport()
+    why.get_by_role("textbox").fill("crafts:kiln-firing")
+    why.get_by_role("button", name="Look up").click()
+    expect(why.get_by_role("row").last).to_contain_text("candidate 1")
+    why.get_by_role("button", name="Why? crafts:kiln-firing").click()
+    explained = why.locator("article")
+    expect(explained).to_contain_text("in the bundle")
+    expect(explained).to_be_in_viewport()
+    why.get_by_role("textbox").fill("crafts:none")
+    why.get_by_role("button", name="Look up").click()
+    why.get_by_role("button", name="Why? crafts:none").click()
+    expect(explained).to_contain_text("the library has no such skill")
+    page.goto("/console/skills/crafts:kiln-firing")
+    page.get_by_role("link", name="Why is it not chosen for a task?").click()
     page.get_by_label("Task").fill(TASK)
     page.get_by_text("Limits, filters and stages").click()
-    page.get_by_label("Why is this skill not chosen?").fill("crafts:kiln-firing")
     page.get_by_label("Sources").fill("hostile")
     page.get_by_role("button", name="Ask").click()
-    page.get_by_role("heading", name="Why", exact=True).wait_for()
-    expect(page.get_by_role("region", name="Why")).to_contain_text(
-        "the filter source leaves it out"
-    )
+    expect(explained).to_contain_text("the filter source leaves it out")
 
 
 def test_two_evaluations_are_compared(served: Served, open_page: Open) -> None:
-    rows = [{"task_id": "kiln", "instruction": TASK, "gt_skill_ids": ["crafts:kiln-firing"]}]
-    rows += [
-        {"task_id": f"h{n}", "instruction": f"{attack} {n}", "gt_skill_ids": [f"x:{attack}"]}
-        for n, attack in enumerate(ATTACKS)
-    ]
-    tasks = served.root.parent / "tasks.jsonl"
-    tasks.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    for options in ((), ("--without", "bigrams")):
-        served.skillbus("eval", "routing", str(tasks), *options)
+    make_evaluations(served)
     page = open_page("admin", viewport={"width": 360, "height": 800})
     page.goto("/console/quality")
+    # The newest two that can be compared are chosen, whatever was evaluated after them.
     page.get_by_role("button", name="Compare").click()
     expect(page.get_by_role("heading", name="Two evaluations")).to_be_visible()
     expect(page.get_by_role("row").filter(has_text="without")).to_contain_text("bigrams")
@@ -117,8 +119,21 @@ def test_two_evaluations_are_compared(served: Served, open_page: Open) -> None:
     page.get_by_role("link", name="All evaluations").click()
     page.get_by_role("link", name="routing of tasks.jsonl").first.click()
     page.get_by_text("Remove…").click()
+    expect(page.get_by_role("button", name="Remove this run")).to_be_visible()
+
+
+def test_an_evaluation_is_removed(served: Served, open_page: Open) -> None:
+    tasks = served.root.parent / "passing.jsonl"
+    row = {"task_id": "kiln", "instruction": TASK, "gt_skill_ids": ["crafts:kiln-firing"]}
+    tasks.write_text(json.dumps(row), encoding="utf-8")
+    served.skillbus("eval", "routing", str(tasks))
+    page = open_page("admin")
+    page.goto("/console/quality")
+    page.get_by_role("link", name="routing of passing.jsonl").click()
+    page.get_by_text("Remove…").click()
     page.get_by_role("button", name="Remove this run").click()
     expect(page.get_by_role("heading", name="Quality")).to_be_visible()
+    expect(page.get_by_role("link", name="routing of passing.jsonl")).to_have_count(0)
 
 
 def test_evaluations_are_read_over_http(served: Served) -> None:

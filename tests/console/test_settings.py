@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -13,17 +12,6 @@ from tests.console.conftest import Served, Trouble, log_in
 from tests.support.samples.hostile_pages import ATTACKS
 
 Open = Callable[..., Page]
-
-
-def call(served: Served, scope: str, method: str, path: str, **options: object) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {served.secrets[scope]}"}
-    return httpx.request(
-        method,
-        f"{served.url}{path}",
-        headers=headers,
-        timeout=60,
-        **options,  # type: ignore[arg-type]
-    )
 
 
 def test_a_token_is_added_used_and_revoked(
@@ -67,20 +55,20 @@ def test_a_token_is_added_used_and_revoked(
 
 
 def test_a_secret_is_on_no_page_that_is_kept(served: Served) -> None:
-    added = call(served, "admin", "POST", "/v1/tokens", json={"name": "brief"})
+    added = served.request("admin", "POST", "/v1/tokens", json={"name": "brief"})
     try:
         assert added.status_code == 201
         assert added.headers["cache-control"] == "no-store"
         secret = added.json()["token"]
-        listed = call(served, "admin", "GET", "/v1/tokens").text
+        listed = served.request("admin", "GET", "/v1/tokens").text
         assert secret not in listed
         assert '"brief"' in listed
-        again = call(served, "admin", "POST", "/v1/tokens", json={"name": "brief"})
+        again = served.request("admin", "POST", "/v1/tokens", json={"name": "brief"})
         assert again.status_code == 400
         assert "exists already" in again.json()["detail"]
     finally:
-        assert call(served, "admin", "DELETE", "/v1/tokens/brief").status_code == 204
-    assert call(served, "admin", "DELETE", "/v1/tokens/brief").status_code == 404
+        assert served.request("admin", "DELETE", "/v1/tokens/brief").status_code == 204
+    assert served.request("admin", "DELETE", "/v1/tokens/brief").status_code == 404
 
 
 @pytest.mark.parametrize("attack", [*ATTACKS[:6], "a b", "anonymous"])
@@ -114,7 +102,7 @@ def test_it_is_for_admins(served: Served, open_page: Open, trouble: Trouble, sco
         ("GET", "/v1/checks"),
     ):
         options = {"json": {"name": "mine", "scope": "admin"}} if method == "POST" else {}
-        assert call(served, scope, method, path, **options).status_code == 403
+        assert served.request(scope, method, path, **options).status_code == 403
 
 
 def test_settings_say_where_they_come_from(served: Served, open_page: Open) -> None:

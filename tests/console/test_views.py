@@ -54,6 +54,23 @@ class TestLibrary:
         page.get_by_role("link", name="clear").click()
         assert read_query(page) == {}
 
+    def test_skills_with_scripts_and_with_embedded_sections(self, open_page: Open) -> None:
+        page = open_page("read")
+        page.goto("/console/library?source=crafts")
+        page.get_by_role("link", name=re.compile(r"^without")).click()
+        rows = page.locator("#results tbody tr")
+        expect(rows).to_have_count(10)
+        expect(page.get_by_role("link", name=re.compile(r"^without"))).to_have_attribute(
+            "aria-current", "true"
+        )
+        page.get_by_role("link", name=re.compile(r"^embedded")).click()
+        assert read_query(page) == {
+            "source": ["crafts"],
+            "has_scripts": ["false"],
+            "embedded": ["true"],
+        }
+        expect(rows).to_have_count(10)
+
     def test_it_is_read_without_scripts(self, open_page: Open) -> None:
         page = open_page("read", java_script_enabled=False)
         page.goto("/console/library")

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
+from contextlib import closing
 
-import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from deploy.stack.ports import free_port
-from tests.console.conftest import Served, Trouble, log_in
+from tasks.journal.protocol import DeadLetter, new_dead_letter_id
+from tasks.journal.sqlite import SqliteJournal
+from tasks.journal.work_records import TaskRun
+from tasks.policies import INGEST, LINK
+from tests.console.conftest import Served, Trouble, find_overflow, log_in
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_skill, write_topics
 
 Open = Callable[..., Page]
-
-
-def call(served: Served, scope: str, path: str, **parameters: int) -> httpx.Response:
-    headers = {"Authorization": f"Bearer {served.secrets[scope]}"}
-    return httpx.get(f"{served.url}{path}", params=parameters, headers=headers, timeout=60)
 
 
 def test_an_event_is_followed_through_its_tasks(served: Served, open_page: Open) -> None:
@@ -35,11 +35,58 @@ def test_an_event_is_followed_through_its_tasks(served: Served, open_page: Open)
         page.reload()
     expect(rows.first).to_contain_text("plan")
     event_id = page.url.rpartition("/")[2]
-    event = call(served, "admin", f"/v1/events/{event_id}").json()
+    event = served.request("admin", "GET", f"/v1/events/{event_id}").json()
     assert event["trace_id"] in page.locator("dl.facts").inner_text()
     assert {"skillbus.plan", "skillbus.ingest"} <= {one["task"] for one in event["tasks"]}
     assert all(event["accepted"] <= one["ended"] for one in event["tasks"])
-    assert call(served, "read", f"/v1/events/{event_id}").status_code == 404
+    assert served.request("read", "GET", f"/v1/events/{event_id}").status_code == 404
+
+
+def fail_a_task(served: Served, trace_id: str) -> None:
+    """Record a failed run of a trace as a worker does, with its dead letter, and a retried one."""
+    now = time.time()
+    failed = TaskRun(LINK.name, now - 2, now - 1, "failed", 1, 1, "ZeroDivisionError", "by zero")
+    retried = TaskRun(INGEST.name, now - 3, now - 2, "done", 1, 2, "TransientError", "was busy")
+    letter = DeadLetter(
+        *(
+            new_dead_letter_id(now),
+            LINK.name,
+            (),
+            "ZeroDivisionError: by zero",
+            1,
+            trace_id,
+            "",
+            now,
+        )
+    )
+    with closing(SqliteJournal(served.skillbus.home / "journal.db")) as journal:
+        for run in (retried, failed):
+            journal.add_task_run(run, [trace_id])
+        journal.add_dead_letter(letter)
+
+
+def test_a_failed_task_says_why_and_is_retried(served: Served, open_page: Open) -> None:
+    event_id = served.request("admin", "POST", "/v1/sources/crafts").json()["id"]
+    event = served.request("admin", "GET", f"/v1/events/{event_id}").json()
+    fail_a_task(served, event["trace_id"])
+    page = open_page("admin")
+    page.goto("/console/work")
+    letter = page.locator("article", has_text="by zero")
+    letter.get_by_role("link", name="Its event and tasks").click()
+    rows = page.get_by_role("region", name="Tasks of the event").locator("tbody tr")
+    expect(rows.filter(has_text="failed")).to_contain_text("ZeroDivisionError by zero")
+    expect(rows.filter(has_text="after 2 attempts")).to_contain_text("TransientError was busy")
+    assert not find_overflow(page)
+    page.get_by_role("link", name="Dead letter").click()
+    expect(page.locator("article:target")).to_contain_text("ZeroDivisionError: by zero")
+    page.get_by_role("button", name="Retry").click()
+    page.wait_for_url(f"**/work/events/{event_id}")
+    expect(page.locator("article", has_text="by zero")).to_have_count(0)
+    done = rows.filter(has=page.get_by_role("rowheader", name="link")).filter(has_text="done")
+    while not done.count():
+        page.reload()
+    tasks = served.request("admin", "GET", f"/v1/events/{event_id}").json()["tasks"]
+    assert {(one["error"], one["reason"]) for one in tasks} >= {("ZeroDivisionError", "by zero")}
 
 
 def test_queues_and_workers_are_shown_while_work_is_done(served: Served, open_page: Open) -> None:
@@ -58,7 +105,7 @@ def test_queues_and_workers_are_shown_while_work_is_done(served: Served, open_pa
     expect(page.get_by_role("img", name="Time from event to searchable")).to_be_visible()
     expect(page.get_by_text("half of the skills were found within")).to_be_visible()
     assert page.evaluate("window.isSamePage")
-    report = call(served, "admin", "/v1/work", hours=1).json()
+    report = served.request("admin", "GET", "/v1/work", params={"hours": 1}).json()
     assert {one["queue"] for one in report["queues"]} >= {"skillbus.plan", "skillbus.query"}
     assert sum(point["skills"] for point in report["points"]) >= 12
     assert 0 < report["p50"] <= report["p95"]
@@ -75,7 +122,7 @@ def test_work_is_not_for_those_who_may_not_see_all_sources(
         page.goto("/console/work")
         expect(page.get_by_text("Counts of all work are shown to tokens")).to_be_visible()
         expect(page.get_by_role("heading", name="Queues")).to_have_count(0)
-        assert call(served, "read", "/v1/work").status_code == 403
+        assert served.request("read", "GET", "/v1/work").status_code == 403
     finally:
         served.skillbus("sources", "groups", "hostile", "--default")
 
@@ -85,7 +132,7 @@ def test_another_range_is_refused(
     served: Served, open_page: Open, trouble: Trouble, hours: int
 ) -> None:
     trouble.expected.append("400")
-    assert call(served, "admin", "/v1/work", hours=hours).status_code == 422
+    assert served.request("admin", "GET", "/v1/work", params={"hours": hours}).status_code == 422
     page = open_page("admin")
     page.goto(f"/console/work?hours={hours}")
     expect(page.get_by_role("alert")).to_contain_text("Hours: choose one of 1, 6, 24")

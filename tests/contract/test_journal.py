@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from skills.events import (
 )
 from tasks.broker.redis_connection import connect
 from tasks.journal.protocol import (
+    MAX_ASKED,
     MAX_BODY_CHARACTERS,
     DeadLetter,
     Journal,
@@ -71,6 +73,11 @@ def changed(root: str = "/skills") -> Event:
 
 def asked() -> Event:
     return new_event(QueryAsked(task="x"), "skillbus/test")
+
+
+def asked_by(owner: str, task: str) -> Event:
+    event = new_event(QueryAsked(task=task), "skillbus/test")
+    return replace_origin(event, owner, UNRESTRICTED)
 
 
 def letter(number: int = 0, **values: object) -> DeadLetter:
@@ -527,13 +534,70 @@ def test_a_forgotten_skill_is_named_by_no_letter(journal: Journal) -> None:
     assert journal.list_dead_letters() == [kept]
 
 
+class TestAsked:
+    def test_the_newest_queries_of_an_owner_are_listed(
+        self, journal: Journal, place: Place, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ours = [asked_by("ana", f"task {number}") for number in range(3)]
+        for one in (*ours, asked_by("ben", "other"), asked()):
+            journal.add_job(one, "query")
+            journal.add_job(one, "query")
+        journal.add_job(replace_origin(changed(), "ana", UNRESTRICTED), "event")
+        journal.finish_job(ours[1].id, {"skills": []})
+        with closing(open_at(place)) as other_gateway:
+            found = other_gateway.list_asked("ana")
+        assert [(one.id, one.task, one.state) for one in found] == [
+            (ours[2].id, "task 2", "accepted"),
+            (ours[1].id, "task 1", "done"),
+            (ours[0].id, "task 0", "accepted"),
+        ]
+        assert all(abs(one.accepted - time.time()) < 60 for one in found)
+        assert [one.task for one in journal.list_asked("")] == ["x"]
+        assert journal.list_asked("none") == []
+
+    def test_what_is_deleted_is_not_listed(self, journal: Journal) -> None:
+        gone, kept = asked_by("ana", "gone"), asked_by("ana", "kept")
+        for one in (gone, kept):
+            journal.add_job(one, "query")
+        journal.finish_job(gone.id)
+        journal.delete_ended_jobs("query", -60)
+        assert [one.id for one in journal.list_asked("ana")] == [kept.id]
+
+    def test_so_many_are_listed_and_no_more(self, journal: Journal) -> None:
+        queries = [asked_by("ana", str(number)) for number in range(MAX_ASKED + 2)]
+        for one in queries:
+            journal.add_job(one, "query")
+        listed = [one.id for one in journal.list_asked("ana")]
+        assert listed == [one.id for one in queries[:1:-1]]
+
+
+class TestEndedSessions:
+    def test_an_ended_session_is_known_to_other_gateways(
+        self, journal: Journal, place: Place
+    ) -> None:
+        with closing(open_at(place)) as other_gateway:
+            assert not other_gateway.is_session_ended("a")
+            journal.end_session("a", 60)
+            journal.end_session("a", 60)
+            assert other_gateway.is_session_ended("a")
+            assert not other_gateway.is_session_ended("b")
+
+    def test_it_is_forgotten_once_its_cookies_have_expired(self, journal: Journal) -> None:
+        journal.end_session("a", 0.001)
+        while journal.is_session_ended("a"):
+            time.sleep(0.001)
+        journal.end_session("b", 60)
+        assert not journal.is_session_ended("a")
+        assert journal.is_session_ended("b")
+
+
 class TestWorkRecords:
     def test_runs_are_read_by_trace_in_the_order_in_which_they_ended(
         self, journal: Journal
     ) -> None:
         now = time.time()
         linked = TaskRun("skillbus.link", now - 1, now, "done", 3)
-        planned = TaskRun("skillbus.plan", now - 3, now - 2, "failed", 2)
+        planned = TaskRun("skillbus.plan", now - 3, now - 2, "failed", 2, 3, "OSError", "Gerät ü")
         journal.add_task_run(linked, ["a"])
         journal.add_task_run(planned, ["a", "b", "a"])
         assert journal.list_task_runs("a") == [planned, linked]
@@ -550,6 +614,15 @@ class TestWorkRecords:
         for run in runs:
             journal.add_task_run(run, ["a"])
         assert journal.list_task_runs("a") == runs[:2]
+
+    def test_a_forgotten_skill_is_in_no_reason(self, journal: Journal) -> None:
+        now = time.time()
+        quoting = TaskRun("skillbus.ingest", now, now, "failed", 1, 1, "OSError", "team:a: no")
+        kept = TaskRun("skillbus.plan", now, now + 1, "done", 1)
+        for run in (quoting, kept):
+            journal.add_task_run(run, ["a", "b"])
+        journal.forget_skill("team:a")
+        assert journal.list_task_runs("a") == journal.list_task_runs("b") == [kept]
 
     def test_work_is_counted_by_minute(self, journal: Journal) -> None:
         since = time.time() - 120

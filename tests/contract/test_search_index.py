@@ -289,7 +289,7 @@ class TestSearching:
         assert index.search_vectors(unknown.vectors[0], 0, 5, ANY) == []
 
     def test_vectors_may_come_later(self, index: SearchIndex) -> None:
-        first, second = document("loom"), document("kiln")
+        first, second, unknown = document("loom"), document("kiln"), document("lathe")
         index.add([replace(first, vectors=None), second])
         assert search(index, "loom") == ["home:loom"], "found by words at once"
         assert index.complete_keys([first.key]) == {first.key}
@@ -303,6 +303,11 @@ class TestSearching:
         wait_for(lambda: first.key in index.get_skill_vectors([first.key]))
         stored = index.get_skill_vectors([first.key])[first.key]
         assert np.allclose(stored, vectors_of(first), atol=2e-3)
+        task = vectors_of(second)[0]
+        cosines = index.get_skill_cosines([second.key, unknown.key, first.key], task)
+        assert set(cosines) == {first.key, second.key}
+        expected = np.vecdot([vectors_of(first), vectors_of(second)], task)
+        assert np.allclose([cosines[first.key], cosines[second.key]], expected, atol=2e-3)
         near = index.search_vectors(vectors_of(first)[0], 0, 10, Filters(source=("home",)))
         assert near[0].key == first.key
         texts = skill_text_hashes(MODEL, first.parsed)
@@ -572,7 +577,7 @@ class TestVisible:
         keys = [home.key, *(one.key for one in away)]
         visible = VisibleIndex(index, frozenset({"home"}))
         assert visible.get_revisions(keys).keys() == {home.key}
-        assert visible.get_skill_vectors(keys).keys() == {home.key}
+        assert visible.get_skill_cosines(keys, unit(7, 1)[0]).keys() == {home.key}
         assert visible.get_section_vectors(keys).keys() == {home.key}
         assert set(visible.get_section_cosines(keys, unit(7, 1)[0])) <= {home.key}
         assert visible.get_revisions(keys[1:]) == {}

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from config.errors import UsageError
+from graph.entry_filter import EntryCount, EntryFilter, HasScripts
 from graph.protocol import SkillGraph
 from graph.records import (
-    EntryCount,
-    EntryFilter,
     Link,
     LinkType,
     Mention,
     Neighbour,
     Publication,
+    RevisionScan,
     SafetyRecord,
     SkillState,
     Source,
 )
-from skills.judgement import Judgement
+from skills.judgement import JUDGEMENT_RULE, Judgement
 from skills.record import RevisionKey
 from tests.support.samples.reopened import reopening_neo4j_graph, reopening_sqlite_graph
 
@@ -186,16 +186,16 @@ class SkillGraphContract:
     # -- pointers
     def test_a_newer_scanner_marks_what_is_published(self, graph: SkillGraph) -> None:
         for name, seq, level in (("a", 1, 0), ("b", 2, 3), ("c", 3, 1)):
-            graph.publish([publication(name, seq, safety_level=level, scanner_version=1)])
-        graph.publish([publication("d", 4, scanner_version=2)])
+            scanned = {"safety_level": level, "scanner_version": 1, "has_scripts": False}
+            graph.publish([publication(name, seq, **scanned)])
+        graph.publish([publication("d", 4, scanner_version=2, has_scripts=False)])
         graph.remove([key("c", 5)])
         assert graph.list_scanned_before(1, 10) == []
         assert graph.list_scanned_before(2, 10) == [key("a", 1), key("b", 2)]
         assert graph.list_scanned_before(2, 1) == [key("a", 1)]
         epoch = graph.get_changes_since(0).epoch
-        graph.update_safety_levels(
-            {key("a", 1): 2, key("b", 1): 1, key("c", 3): 2, key("d", 4): 3}, 2
-        )
+        levels = {key("a", 1): 2, key("b", 1): 1, key("c", 3): 2, key("d", 4): 3}
+        graph.save_scans({one: RevisionScan(levels[one], (), False) for one in levels}, 2)
         entries = {entry.path: entry for entry in graph.get_entries()}
         assert (entries["a"].safety_level, entries["a"].scanner_version, entries["a"].seq) == (
             2,
@@ -205,9 +205,41 @@ class SkillGraphContract:
         assert (entries["b"].safety_level, entries["b"].scanner_version) == (3, 1)
         assert (entries["c"].safety_level, entries["d"].safety_level) == (0, 0)
         assert graph.list_scanned_before(2, 10) == [key("b", 2)]
-        graph.update_safety_levels({key("b", 2): 0}, 2)
+        graph.save_scans({key("b", 2): RevisionScan(0, (), False)}, 2)
         assert graph.get_entries(["lib:b"])[0].safety_level == 0
         assert graph.get_changes_since(epoch).pointers == {}
+
+    def test_scripts_and_rules_of_a_former_version_are_filled_in(self, graph: SkillGraph) -> None:
+        """It published without them; a scan that is as new replaces them once."""
+        level = {"safety_level": 2, "scanner_version": 2}
+        graph.publish([publication("a", 1, **level), publication("b", 2, **level)])
+        graph.publish([publication("c", 3, **level, has_scripts=True, rules=("r",))])
+        of_rule = EntryFilter(above_level=0, rule="r")
+        assert [entry.has_scripts for entry in graph.get_entries()] == [None, None, True]
+        assert walked(graph, of_rule, 1) == ["lib:c"]
+        assert graph.list_scanned_before(2, 10) == [key("a", 1), key("b", 2)]
+        assert graph.list_scanned_before(1, 10) == [], "left to the newer scanner"
+        graph.save_scans({key("a", 1): RevisionScan(0, ("r",), True)}, 1)
+        assert graph.get_entries(["lib:a"])[0].scanner_version == 2
+
+        epoch = graph.get_changes_since(0).epoch
+        scans = {name: RevisionScan(3, ("r", "s"), True) for name in map(key, "abc", (1, 2, 3))}
+        graph.save_scans(scans, 2)
+        entries = graph.get_entries()
+        assert [entry.has_scripts for entry in entries] == [True, True, True]
+        assert [entry.safety_level for entry in entries] == [3, 3, 2], "c was known"
+        assert walked(graph, of_rule, 1) == ["lib:a", "lib:b", "lib:c"]
+        assert walked(graph, EntryFilter(above_level=0, rule="s"), 1) == ["lib:a", "lib:b"]
+        assert graph.list_scanned_before(2, 10) == []
+        graph.save_scans({key("a", 1): RevisionScan(0, (), False)}, 2)
+        assert graph.get_entries(["lib:a"]) == entries[:1]
+        assert graph.get_changes_since(epoch).pointers == {}
+
+    def test_whether_all_rules_are_known_is_stored(self, graph: SkillGraph, reopen: Reopen) -> None:
+        assert graph.get_rules_version() == 0
+        for version in (7, 0):
+            graph.set_rules_version(version)
+            assert reopen().get_rules_version() == version
 
     def test_a_judgement_belongs_to_the_content(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
@@ -457,6 +489,71 @@ class SkillGraphContract:
         assert walked(graph, EntryFilter("lib", above_level=2), 1) == ["lib:d", "lib:e"]
         assert walked(graph, EntryFilter("other", above_level=0), 1) == []
 
+    def test_entries_by_the_rule_of_a_finding(self, graph: SkillGraph) -> None:
+        """Those of the published revision count, and no others."""
+        rules = {"a": ("r",), "b": ("r", "s"), "c": ("s",), "d": ("r",), "e": ("r",), "f": ()}
+        graph.publish(
+            [publication(path, 1, safety_level=2, rules=names) for path, names in rules.items()]
+        )
+        graph.publish([publication("a", 1, source="li", safety_level=1, rules=("r",))])
+        assert walked(graph, EntryFilter(above_level=1, rule="r"), 1) == [
+            *("lib:a", "lib:b", "lib:d", "lib:e"),
+        ]
+        assert walked(graph, EntryFilter("li", above_level=0, rule="r"), 2) == ["li:a"]
+        assert walked(graph, EntryFilter("l", above_level=0, rule="r"), 2) == []
+        graph.publish([publication("a", 2, safety_level=2, rules=("s",))])
+        graph.publish([publication("a", 1, safety_level=2, rules=("r",))])  # late
+        graph.publish([publication("b", 2, safety_level=1, rules=("r",))])
+        graph.remove([key("d", 2)])
+        graph.record_failures([(key("e", 2), "lib", "e", "no text")])
+        assert walked(graph, EntryFilter(above_level=1, rule="r"), 2) == []
+        assert walked(graph, EntryFilter(above_level=1, rule="s"), 2) == ["lib:a", "lib:c"]
+        assert walked(graph, EntryFilter(above_level=0, rule="r"), 2) == ["li:a", "lib:b"]
+        about = {"lib:f": ("hash-1", JUDGEMENT), "lib:b": ("hash-2", JUDGEMENT)}
+        graph.save_judgements(JUDGEMENT.model, about)
+        assert walked(graph, EntryFilter(above_level=1, rule="r"), 2) == ["lib:b"]
+        judged = EntryFilter(above_level=2, rule=JUDGEMENT_RULE)
+        assert walked(graph, judged, 1) == ["lib:b", "lib:f"]
+        graph.save_judgements(JUDGEMENT.model, {"lib:b": ("hash-2", None)})
+        graph.remove([key("f", 3)])
+        assert walked(graph, judged, 1) == []
+
+    def test_entries_by_scripts_and_embedded_sections(self, graph: SkillGraph) -> None:
+        scripts = {"a": True, "b": False, "c": None, "d": True}
+        graph.publish([publication(path, 1, has_scripts=has) for path, has in scripts.items()])
+        graph.publish([publication("d", 2, has_scripts=False)])
+        graph.record_failures([(key("e", 2), "lib", "e", "no text")])
+        graph.mark_embedded([key("a", 1), key("b", 1)])
+        assert [entry.has_scripts for entry in graph.get_entries()] == [
+            *(True, False, None, False, None),
+        ]
+        found = {value: walked(graph, EntryFilter(has_scripts=value), 1) for value in HasScripts}
+        assert found == {
+            HasScripts.TRUE: ["lib:a"],
+            HasScripts.FALSE: ["lib:b", "lib:d"],
+            HasScripts.UNKNOWN: ["lib:c", "lib:e"],
+        }
+        published = EntryFilter(state=SkillState.PUBLISHED, has_scripts=HasScripts.UNKNOWN)
+        assert walked(graph, published, 2) == ["lib:c"]
+        assert walked(graph, EntryFilter(name="b", has_scripts=HasScripts.TRUE), 2) == []
+        assert walked(graph, EntryFilter(embedded=True), 1) == ["lib:a", "lib:b"]
+        assert walked(graph, EntryFilter(embedded=False), 2) == ["lib:c", "lib:d", "lib:e"]
+        both = EntryFilter(embedded=True, has_scripts=HasScripts.FALSE)
+        assert walked(graph, both, 2) == ["lib:b"]
+        counted = {
+            (one.state.value, one.has_scripts, one.embedded): one.entries
+            for one in graph.count_entries()
+        }
+        assert counted == {
+            ("published", True, True): 1,
+            ("published", False, True): 1,
+            ("published", None, False): 1,
+            ("published", False, False): 1,
+            ("failed", None, False): 1,
+        }
+        graph.remove([key("a", 3)])
+        assert graph.get_entries(["lib:a"])[0].has_scripts is None
+
     def test_entries_by_language_licence_and_level(self, graph: SkillGraph) -> None:
         kinds = [("a", "en", "MIT", 0), ("b", "zh", "MIT", 2), ("c", "en", "", 3)]
         graph.publish(
@@ -475,10 +572,10 @@ class SkillGraphContract:
         assert walked(graph, risky, 1) == ["lib:b", "lib:c"]
         assert sorted(graph.count_entries()) == sorted(
             [
-                EntryCount("lib", SkillState.PUBLISHED, "en", "MIT", 0, 1),
-                EntryCount("lib", SkillState.PUBLISHED, "zh", "MIT", 2, 1),
-                EntryCount("lib", SkillState.PUBLISHED, "en", "", 3, 1),
-                EntryCount("lib", SkillState.FAILED, "", "", 0, 1),
+                EntryCount("lib", SkillState.PUBLISHED, "en", "MIT", 0, None, False, 1),
+                EntryCount("lib", SkillState.PUBLISHED, "zh", "MIT", 2, None, False, 1),
+                EntryCount("lib", SkillState.PUBLISHED, "en", "", 3, None, False, 1),
+                EntryCount("lib", SkillState.FAILED, "", "", 0, None, False, 1),
             ]
         )
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from graph.entry_filter import EntryFilter
 from graph.protocol import SkillGraph
 from graph.records import (
     Adjacency,
     DismissedLink,
-    EntryFilter,
     Link,
     LinkType,
     Neighbour,

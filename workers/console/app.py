@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -49,7 +50,7 @@ def create_console(
     console.add_exception_handler(RequestValidationError, _handle_validation_error)
     console.add_exception_handler(HTTPException, _handle_http_exception)
     console.add_exception_handler(Exception, _handle_unexpected_error)
-    console.include_router(login_views(access, pages))
+    console.include_router(login_views(access, pages, backend.journal))
     console.include_router(ask_views(backend, pages, services.queries))
     console.include_router(outcome_views(backend))
     console.include_router(quality_views(backend, pages, services.quality))
@@ -78,7 +79,10 @@ async def _handle_validation_error(request: Request, error: Any) -> Response:
 
 
 async def _handle_http_exception(request: Request, error: Any) -> Response:
-    return _render(request, error.status_code, str(error.detail))
+    detail = str(error.detail)
+    if detail in (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase):
+        detail = "there is no such page; its address may be incomplete"
+    return _render(request, error.status_code, detail)
 
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> Response:

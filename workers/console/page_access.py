@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
+import structlog
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
 from typing_extensions import override
 
+from config.errors import SkillbusError
+from tasks.journal.protocol import EndedSessions
 from workers.console.pages import (
     LOGIN_PATH,
     OPENING,
@@ -22,12 +26,15 @@ from workers.console.pages import (
 from workers.console.static_files import PREFIX as STATIC_PREFIX
 from workers.http.access import PageAccess
 
+log = structlog.get_logger()
+
 
 class ConsoleAccess(PageAccess):
-    """Authenticates the pages of the console by their cookie."""
+    """Authenticates the pages of the console by their cookie, unless its session was ended."""
 
-    def __init__(self, pages: Pages) -> None:
+    def __init__(self, pages: Pages, ended_sessions: EndedSessions) -> None:
         self._pages = pages
+        self._ended_sessions = ended_sessions
 
     @override
     def covers(self, path: str) -> bool:
@@ -38,9 +45,16 @@ class ConsoleAccess(PageAccess):
         return path == LOGIN_PATH or path.startswith(STATIC_PREFIX)
 
     @override
-    def get_bearer(self, headers: Mapping[str, str]) -> str:
+    async def get_bearer(self, headers: Mapping[str, str]) -> str:
         session = self._pages.sessions.open(headers)
-        return "" if session is None else session.secret
+        if session is None or not session.secret:
+            return ""
+        try:
+            ended = await run_in_threadpool(self._ended_sessions.is_session_ended, session.id)
+        except SkillbusError as error:
+            log.warning("sessions cannot be checked", reason=str(error))
+            raise HTTPException(503, "sessions cannot be checked at present") from None
+        return "" if ended else session.secret
 
     @override
     def refuse(self, scope: Scope, error: HTTPException) -> Response:

@@ -84,6 +84,18 @@ class Pages:
             self.set_session(request, response, session)
         return response
 
+    def render_part(self, template: str, **context: Any) -> Markup:
+        """Return a part of a page, which has nothing of a request or a session."""
+        return Markup(self._environment.get_template(template).render(**context))  # noqa: S704 - escaped by it
+
+    def respond_part(self, request: Request, html: Markup) -> HTMLResponse:
+        """Return a part of a page to a page that asks for it."""
+        session, is_new = self._find_session(request)
+        response = HTMLResponse(html.encode("utf-8", "replace"), headers=_HEADERS)
+        if is_new:
+            self.set_session(request, response, session)
+        return response
+
     def get_session(self, request: Request) -> Session | None:
         """Return the session of a request, None without one."""
         return self.sessions.open(request.headers)

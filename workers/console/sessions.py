@@ -2,7 +2,7 @@
 
 The server keeps no sessions: each request is authenticated with the token in its cookie, as if it
 had sent it in the `Authorization` header. A revoked or expired token so ends its sessions at once,
-on every gateway that has the key.
+on every gateway that has the key. Of a session that was logged out the journal has the id.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ RENEW_SECONDS = 600
 MAX_SECONDS = 7 * 86_400
 """A session ends so long after its log-in, however much it is used."""
 
+ENDED_SECONDS = IDLE_SECONDS + RENEW_SECONDS
+"""Time for which a log-out is kept: another request may renew the cookie meanwhile."""
+
 MAX_TOKEN_BYTES = 2_600
 """Longest bearer token: browsers drop cookies above 4,096 bytes."""
 
 _NONCE_BYTES = 16
-_MAX_ENDED = 10_000
 
 
 class Session(NamedTuple):
@@ -65,8 +67,6 @@ class ConsoleSessions:
         self._csrf_key = hashlib.sha256(b"csrf\0" + key).digest()
         # Browsers send cookies to all ports of a host: two consoles on one must not share a name.
         self.cookie_name = f"skillbus_{hashlib.sha256(b'name' + key).hexdigest()[:8]}"
-        self._ended: dict[str, float] = {}
-        self._lock = threading.Lock()
 
     def begin(self, secret: str = "") -> Session:
         """Return a new session. Raises UsageError for a token that is too long for a cookie."""
@@ -99,23 +99,12 @@ class ConsoleSessions:
             session = Session(session_id, secret, begun, self._fernet.extract_timestamp(sealed))
         except (InvalidToken, ValueError):
             return None
-        if now > session.begun + MAX_SECONDS or session.id in self._ended:
-            return None
-        return session
+        return session if now <= session.begun + MAX_SECONDS else None
 
     def renew(self, session: Session) -> Session | None:
         """Return the session to seal anew, None while its cookie is recent."""
         now = time.time()
         return session._replace(sealed=now) if now > session.sealed + RENEW_SECONDS else None
-
-    def end(self, session: Session) -> None:
-        """Refuse a session from now on, in this process; its browser forgets the cookie."""
-        now = time.time()
-        with self._lock:
-            self._ended[session.id] = now
-            if len(self._ended) > _MAX_ENDED:
-                oldest = now - IDLE_SECONDS
-                self._ended = {one: at for one, at in self._ended.items() if at > oldest}
 
     def create_csrf_token(self, session: Session) -> str:
         """Return a CSRF token of a session; each call gives another, so that compressed pages do

@@ -103,8 +103,11 @@ class PageAccess(Protocol):
         """Return whether a page, such as the one to log in, needs no token."""
         ...
 
-    def get_bearer(self, headers: Mapping[str, str]) -> str:
-        """Return the bearer token in the cookie of a request, "" without one."""
+    async def get_bearer(self, headers: Mapping[str, str]) -> str:
+        """Return the bearer token in the cookie of a request, "" without one.
+
+        Raises HTTPException (503) while it cannot be checked.
+        """
         ...
 
     def refuse(self, scope: Scope, error: HTTPException) -> Response:
@@ -278,7 +281,7 @@ class AccessMiddleware:
     async def _authenticate(self, path: str, headers: Mapping[str, str]) -> Caller:
         if self._access.tokens is not None and self._is_public(path):
             return ANONYMOUS_CALLER
-        headers = self._add_session(path, headers)
+        headers = await self._add_session(path, headers)
         caller = await self._access.find_caller(headers)
         if caller is None:
             known = "authorization" in headers
@@ -291,12 +294,12 @@ class AccessMiddleware:
         pages = self._pages
         return pages is not None and pages.covers(path) and pages.is_public(path)
 
-    def _add_session(self, path: str, headers: Mapping[str, str]) -> Mapping[str, str]:
+    async def _add_session(self, path: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         """Return the headers as if a page's request had sent the token of its cookie in one."""
         pages = self._pages
         if pages is None or not pages.covers(path) or "authorization" in headers:
             return headers
-        secret = pages.get_bearer(headers)
+        secret = await pages.get_bearer(headers)
         return {"authorization": f"Bearer {secret}"} if secret else headers
 
 

@@ -82,7 +82,7 @@ def create_gateway(
     page_access = None
     if backend.settings.gateway.console and access.tokens is not None:
         pages = Pages(open_console_sessions(backend.settings))
-        page_access = ConsoleAccess(pages)
+        page_access = ConsoleAccess(pages, backend.journal)
         api.add_route(CONSOLE_PREFIX, lambda _: RedirectResponse(f"{CONSOLE_PREFIX}/", 303))
         console = create_console(backend, access, pages, services)
         api.mount(CONSOLE_PREFIX, console)

@@ -6,8 +6,9 @@ import time
 
 from config.errors import NotFoundError, UsageError
 from config.settings import Settings
+from graph.entry_filter import EntryFilter
 from graph.protocol import SkillGraph
-from graph.records import CatalogEntry, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from search.revision_history import Pin, RevisionHistory
 from workers.library.link_dismissals import MAX_REASON_CHARACTERS
 from workers.library.revisions import Revision, RevisionReader, not_pinned

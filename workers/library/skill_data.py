@@ -9,14 +9,9 @@ from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink
 from graph.records import CatalogEntry, DismissedLink, Link
 from search.protocol import StoredRevision
+from skills.judgement import JUDGEMENT_RULE
 from skills.record import SafetyFinding, SkillRecord
-from skills.review import (
-    JUDGEMENT_RULE,
-    CountedFindings,
-    Exemption,
-    ReviewRecord,
-    get_rule_id,
-)
+from skills.review import CountedFindings, Exemption, ReviewRecord, get_rule_id
 from skills.scanner import find_rule, get_quote
 from workers.library.entry_policy import Standing
 
@@ -48,6 +43,7 @@ def entry_data(
         "language": entry.language,
         "licence": entry.licence,
         "has_vectors": entry.has_vectors,
+        "has_scripts": entry.has_scripts,
         "embedded": entry.embedded,
         "paged": entry.embedded,  # the name before 0.2; remove it after that version
         "withheld": withheld,

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, cast
 
 from config.errors import NotFoundError, PermanentError, TransientError
 from config.settings import Settings
+from graph.entry_filter import EntryFilter
 from graph.links.passage_links import link_passages
 from graph.protocol import Catalog, SkillGraph
-from graph.records import CatalogChanges, CatalogEntry, EntryFilter, Link, SkillState, Source
+from graph.records import CatalogChanges, CatalogEntry, Link, SkillState, Source
 from graph.visible_graph import VisibleGraph, find_visible_sources
 from search.protocol import SearchIndex, StoredRevision
 from search.visible_index import VisibleIndex
@@ -38,6 +39,7 @@ from workers.library.skill_data import (
 )
 
 _MAX_ATTEMPTS = 3
+_FIRST_BATCH_SIZE = 32
 _BATCH_SIZE = 2_000
 _READ_AT_ONCE = 200
 
@@ -334,10 +336,15 @@ def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
 def iterate_entries(
     graph: Catalog, selection: EntryFilter, after_id: str = ""
 ) -> Iterator[CatalogEntry]:
-    """All entries of a selection whose ids are after `after_id`, in the order of their ids."""
-    while batch := graph.list_entries(selection, after_id, _BATCH_SIZE):
+    """All entries of a selection whose ids are after `after_id`, in the order of their ids.
+
+    The first batches are small, so that a caller that needs only a page does not read much more.
+    """
+    size = _FIRST_BATCH_SIZE
+    while batch := graph.list_entries(selection, after_id, size):
         yield from batch
         after_id = batch[-1].skill_id
+        size = min(2 * size, _BATCH_SIZE)
 
 
 def _require_published(entry: CatalogEntry) -> CatalogEntry:

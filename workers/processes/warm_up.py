@@ -8,7 +8,8 @@ from collections.abc import Collection
 import structlog
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
-from graph.records import EntryFilter, SkillState
+from graph.entry_filter import EntryFilter
+from graph.records import SkillState
 from search.batches import batches
 from search.protocol import Filters, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import measure_cosine_scale

@@ -2,7 +2,8 @@
 // order and cannot deadlock. A property that is set and removed again locks a node without changing
 // it; values to compare are read after that. Every statement that writes to a skill begins so,
 // because setting a property to a value computed from it takes two locks, in another order.
-// `$$entry` is replaced by the columns of an entry. The statements that read a page return a row for
+// `$$entry` is replaced by the columns of an entry, `$$has_scripts` by what is known of its scripts,
+// and `$$conditions` by those of an `EntryFilter`. The statements that read a page return a row for
 // each node up to the limit, also for one that the caller leaves out: a shorter page is the last.
 
 // name: allocate_sequence
@@ -167,17 +168,13 @@ WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries
 MATCH (s:Skill) WHERE s.skill_id > $after AND s.skill_id < $end
-    AND ($language IS NULL OR s.language = $language)
-    AND ($licence IS NULL OR s.licence = $licence)
-    AND ($safety_level IS NULL OR s.safety_level >= $safety_level)
+    $$conditions
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_in_state
 MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
 WHERE s.state = $state AND s.skill_id > $after AND s.skill_id < $end
-    AND ($language IS NULL OR s.language = $language)
-    AND ($licence IS NULL OR s.licence = $licence)
-    AND ($safety_level IS NULL OR s.safety_level >= $safety_level)
+    $$conditions
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_above_level
@@ -186,19 +183,30 @@ WHERE s.state = 'published' AND s.skill_id > $after AND s.skill_id < $end
     AND (coalesce(s.safety_level, 0) > $level OR s.judgements IS NOT NULL)
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
+// name: list_judged_entries
+MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+WHERE s.state = 'published' AND s.skill_id > $after AND s.skill_id < $end
+    AND s.judgements IS NOT NULL
+WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
+
+// name: list_entries_of_rule
+MATCH (f:FindingRule) USING INDEX f:FindingRule(rule, skill_id)
+WHERE f.rule = $rule AND f.skill_id > $after AND f.skill_id < $end
+MATCH (s:Skill {skill_id: f.skill_id})
+WHERE s.seq = f.seq AND (coalesce(s.safety_level, 0) > $level OR s.judgements IS NOT NULL)
+WITH s, f ORDER BY f.rule, f.skill_id LIMIT $limit RETURN collect([$$entry])
+
 // name: list_entries_by_name
 MATCH (s:Skill) USING INDEX s:Skill(name_key, source_id)
 WHERE s.name_key = $name_key AND s.source_id IS NOT NULL
     AND s.skill_id > $after AND s.skill_id < $end AND ($state IS NULL OR s.state = $state)
-    AND ($language IS NULL OR s.language = $language)
-    AND ($licence IS NULL OR s.licence = $licence)
-    AND ($safety_level IS NULL OR s.safety_level >= $safety_level)
+    $$conditions
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: count_entries
 MATCH (s:Skill) WHERE s.skill_id IS NOT NULL
 RETURN s.source_id, s.state, coalesce(s.language, ''), coalesce(s.licence, ''),
-    coalesce(s.safety_level, 0), count(*)
+    coalesce(s.safety_level, 0), $$has_scripts, coalesce(s.paged, false), count(*)
 
 // name: count_states_by_source
 UNWIND $source_ids AS source_id UNWIND $states AS state
@@ -237,15 +245,31 @@ SET s.paged = true REMOVE s.unpaged
 
 // name: scanned_before
 MATCH (s:Skill) WHERE s.state = 'published' AND s.skill_id IS NOT NULL
-    AND coalesce(s.scanner, 0) < $scanner
+    AND (coalesce(s.scanner, 0) < $scanner
+        OR (s.scanner = $scanner AND $$has_scripts IS NULL))
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit
 RETURN collect(s.skill_id), collect(s.seq)
 
-// name: update_safety_levels
+// name: save_scans
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]})
 SET s.locked = true REMOVE s.locked
-WITH s, row WHERE s.seq = row[1] AND s.seq > 0 AND coalesce(s.scanner, 0) < $scanner
-SET s.safety_level = row[2], s.scanner = $scanner
+WITH s, row WHERE s.seq = row[1] AND s.seq > 0
+    AND (coalesce(s.scanner, 0) < $scanner
+        OR (s.scanner = $scanner AND $$has_scripts IS NULL))
+SET s.safety_level = row[2], s.scanner = $scanner, s.has_scripts = row[3], s.scanned_seq = row[1]
+RETURN s.skill_id
+
+// name: drop_finding_rules
+UNWIND $ids AS id MATCH (f:FindingRule {skill_id: id}) DELETE f
+
+// name: put_finding_rules
+UNWIND $rows AS row CREATE (:FindingRule {rule: row[0], skill_id: row[1], seq: row[2]})
+
+// name: rules_version
+MATCH (m:Meta {key: 'rules_version'}) RETURN m.value
+
+// name: set_rules_version
+MATCH (m:Meta {key: 'rules_version'}) SET m.value = $scanner
 
 // name: save_judgements
 UNWIND $rows AS row MATCH (s:Skill {skill_id: row[0]}) SET s.judgements = row[1]

@@ -15,7 +15,7 @@ from search.blob_codec import unpack_forward
 from search.local.packs.column_pack import NewRows, PackFormat
 from search.local.packs.key_index import KEY_COLUMNS, KeyIndex, key_block
 from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
-from search.packed_records import HashLists, PackedRecords, pack_views, view_record
+from search.packed_records import Entries, HashLists, PackedRecords, pack_records
 from search.protocol import TEXT_FIELDS, ForwardRecord
 from search.scoring.hubness import BACKGROUND_MEAN_LENGTHS, compute_hubness
 from search.scoring.weights import ScoringWeights
@@ -69,7 +69,7 @@ def read_rows(connection: sqlite3.Connection, after: int) -> Iterator[NewRows]:
 
 def _to_block(numbers: Sequence[int], records: dict[RevisionKey, ForwardRecord]) -> Block:
     keys = key_block(list(records))
-    packed = pack_views([view_record(key, record) for key, record in records.items()])
+    packed = pack_records(records)
     excluded = [[len(use) for use in record.excluded] for record in records.values()]
     return Block(
         len(records),
@@ -152,8 +152,5 @@ class ForwardPack:
 
     def _gather(self, lists: str, places: Array) -> tuple[HashLists, Array]:
         """Return the lists of rows, of the column of that name, and where their entries are."""
-        starts, ends = self._columns.bounds(lists, places)
-        sizes = ends - starts
-        behind = np.cumsum(sizes, dtype=np.intp)
-        entries = np.repeat(starts - behind + sizes, sizes) + np.arange(int(sizes.sum()))
-        return HashLists(self._columns.values[lists][entries], behind), entries
+        entries = Entries.between(*self._columns.bounds(lists, places))
+        return HashLists(self._columns.values[lists][entries.places], entries.ends), entries.places

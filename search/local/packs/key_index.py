@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.local.packs.mapped_columns import Array, Block, Column, MappedColumns
+from search.packed_records import Entries
 from skills.record import RevisionKey
 
 KEY_COLUMNS = (
@@ -48,6 +49,10 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _decode(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
+
+
 class KeyIndex:
     """Rows by key, and keys by row. Threads may share it.
 
@@ -76,8 +81,13 @@ class KeyIndex:
 
     def keys(self, places: Array) -> Iterator[RevisionKey]:
         """Yield the keys of rows."""
-        names, sequence = self._columns.values["skill_id"], self._columns.values["seq"][places]
-        bounds = (edges.tolist() for edges in self._columns.bounds("skill_id", places))
-        for start, end, seq in zip(*bounds, sequence.tolist(), strict=True):
-            name = names[start:end].tobytes().decode("utf-8", "surrogatepass")
+        values = self._columns.values
+        letters, ends = Entries.between(*self._columns.bounds("skill_id", places))
+        names = values["skill_id"][letters].tobytes()
+        # One string of all is sliced faster than each is decoded; in ASCII a byte is a letter.
+        text = names.decode() if names.isascii() else None
+        start = 0
+        for end, seq in zip(ends.tolist(), values["seq"][places].tolist(), strict=True):
+            name = text[start:end] if text is not None else _decode(names[start:end])
             yield RevisionKey(name, seq)
+            start = end

@@ -22,7 +22,7 @@ from skills.record import RevisionKey
 _FORMAT = 3
 _FIELDS = ("described", "head")
 _SAMPLED_REVISIONS = 1_000
-_MAX_PASS_GROWTH = 6
+_MAX_PASS_GROWTH = 16
 """Up to this many times the rows to return, a pass over all takes no longer than to gather them."""
 
 _MAX_GROWTH = 2.0
@@ -86,6 +86,15 @@ class VectorPack(PackedRevisions):
         found, places = self.find(keys)
         pairs = np.stack([vectors[places] for vectors in self._vectors], axis=1)
         return dict(zip(found, pairs, strict=True))
+
+    def pair_cosines(
+        self, keys: Sequence[RevisionKey], vector: Vector
+    ) -> dict[RevisionKey, tuple[float, float]]:
+        """Return the cosines of a unit vector with both vectors of those of the revisions that are
+        there."""
+        found, places = self.find(keys)
+        pairs = (np.vecdot(vectors[places], vector).tolist() for vectors in self._vectors)
+        return dict(zip(found, zip(*pairs, strict=True), strict=True))
 
     def cosines(
         self, vector: Vector, vector_field: int, count: int, filters: Filters

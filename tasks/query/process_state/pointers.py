@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 from typing_extensions import override
 
@@ -43,6 +44,18 @@ class Pointers(Mapping[str, int]):
         if not seq:
             raise KeyError(skill_id)
         return seq
+
+    @override
+    def get(self, skill_id: str, default: Any = None) -> Any:
+        """Return a skill's seq. Queries ask for a thousand: not by way of an exception."""
+        seq = self._changes.get(skill_id)
+        if seq is None:
+            return self._base.get(skill_id, default)
+        return seq or default
+
+    @override
+    def __contains__(self, skill_id: object) -> bool:
+        return self.get(cast(str, skill_id)) is not None
 
     @override
     def __iter__(self) -> Iterator[str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
+from contextlib import closing
 from pathlib import Path
 
+from graph.local.store import SqliteSkillGraph
 from tests.support.program.program import Skillbus, run_installed
+from tests.support.samples.former_catalog import forget_scans
 from tests.support.samples.library import TOPICS, write_skill
 
 LISTED = {"skill_id", "name", "seq", "content_hash", "state", "reason"}
@@ -36,6 +39,31 @@ def test_skills_are_listed(library: Skillbus) -> None:
     assert failed[0]["seq"] is None
     assert library("skills", "list", "--source", "elsewhere", "--json").data == []
     assert "crafts:kiln-firing" in library("skills", "list").out
+    scripts = {row["skill_id"]: row["has_scripts"] for row in rows}
+    assert scripts.pop("crafts:broken") is None
+    assert set(scripts.values()) == {False}
+    unknown = library("skills", "list", "--has-scripts", "unknown", "--json").data
+    assert [row["skill_id"] for row in unknown] == ["crafts:broken"]
+    assert library("skills", "list", "--has-scripts", "true", "--json").data == []
+    assert len(library("skills", "list", "--has-scripts", "false", "--json").data) == 10
+    library("skills", "list", "--has-scripts", "maybe", code=2)
+
+
+def test_a_list_by_scripts_says_what_is_not_known(skillbus: Skillbus, folder: Path) -> None:
+    skillbus("sync", str(folder))
+    by_scripts = ("skills", "list", "--has-scripts", "false", "--json")
+    listed = skillbus(*by_scripts)
+    assert len(listed.data) == 10
+    assert "not known yet" not in listed.err
+    with closing(SqliteSkillGraph(skillbus.home / "graph.db", writable=True)) as graph:
+        forget_scans(graph)
+    listed = skillbus(*by_scripts)
+    assert listed.data == []
+    assert "not known yet" in listed.err
+    unknown = skillbus(
+        "skills", "list", "--has-scripts", "unknown", "--state", "published", "--json"
+    )
+    assert len(unknown.data) == 10
 
 
 def test_a_skill_is_shown_with_its_passages(library: Skillbus) -> None:

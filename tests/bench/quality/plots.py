@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
-
-import matplotlib as mpl
-from matplotlib.figure import Figure as Canvas
+from typing import TYPE_CHECKING, Any
 
 from tests.bench.quality.figures import TITLES, Figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
 
 STYLE: Mapping[str, Any] = {
     "svg.hashsalt": "skillbus",
@@ -65,7 +66,7 @@ def draw_curves(
 
     log: a logarithmic axis of x; bars need it.
     """
-    with mpl.rc_context(dict(STYLE)):
+    with _styled():
         canvas, axes = _canvas(x, y)
         names = list(dict.fromkeys(curve.name for curve in curves))
         for number, curve in enumerate(curves):
@@ -100,7 +101,7 @@ def draw_curves(
 
 def draw_bars(series: Sequence[Series], categories: Sequence[str], x: str, y: str) -> bytes:
     """Points with intervals over categories; hollow for dev."""
-    with mpl.rc_context(dict(STYLE)):
+    with _styled():
         canvas, axes = _canvas(x, y)
         names = list(dict.fromkeys(one.name for one in series))
         for number, one in enumerate(series):
@@ -129,7 +130,7 @@ def draw_bars(series: Sequence[Series], categories: Sequence[str], x: str, y: st
 
 def draw_reliability(bins: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes:
     """Share that came true against predicted probability, by column; the area is the number."""
-    with mpl.rc_context(dict(STYLE)):
+    with _styled():
         canvas, axes = _canvas("predicted probability", "share that was right")
         axes.plot([0, 1], [0, 1], color="#999999", linewidth=1)
         for number, (column, rows) in enumerate(bins.items()):
@@ -154,7 +155,15 @@ def draw_reliability(bins: Mapping[str, Sequence[Mapping[str, float]]]) -> bytes
         return _svg(canvas)
 
 
+def _styled() -> AbstractContextManager[None]:
+    import matplotlib as mpl  # here and below: it takes half a second, and few need it
+
+    return mpl.rc_context(dict(STYLE))
+
+
 def _canvas(x: str, y: str) -> tuple[Canvas, Any]:
+    from matplotlib.figure import Figure as Canvas
+
     canvas = Canvas(figsize=SIZE, layout="constrained")
     axes = canvas.subplots()
     axes.set_xlabel(x)

@@ -15,7 +15,7 @@ import pytest
 from config.errors import PermanentError
 from config.language_model_settings import LanguageModelSettings
 from config.settings import PolicySettings
-from graph.records import EntryFilter
+from graph.entry_filter import EntryFilter
 from search.protocol import StoredRevision
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +23,21 @@ from neo4j.exceptions import ServiceUnavailable
 from config.errors import MisconfiguredError, SkillbusError, TransientError, UsageError
 from config.server_settings import ServerSettings
 from config.settings import DiffusionSettings
+from graph.entry_filter import EntryFilter
 from graph.links.passage_links import link_passages
 from graph.local.store import SqliteSkillGraph
+from graph.named_statements import add_conditions
 from graph.neo4j import catalog, client, statements
 from graph.neo4j.migrations import migrations
+from graph.neo4j.rows import ENTRY_CONDITIONS
 from graph.neo4j.store import Neo4jSkillGraph
 from graph.pagerank import personalised_pagerank
 from graph.protocol import SkillGraph
-from graph.records import Link, LinkType, Mention, Publication, Source
+from graph.records import Link, LinkType, Mention, Publication, RevisionScan, Source
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.bench.fill import copy_graph
+from tests.support.program.former_version import acting_former, former_migrations
 from tests.support.program.secrecy import made_up
 from tests.support.samples.catalog import (
     catalog_settings,
@@ -323,6 +328,62 @@ def test_sources_of_the_second_schema_are_brought_up(settings: ServerSettings) -
     graph.close()
 
 
+def test_a_writer_of_the_former_version_is_noticed(
+    settings: ServerSettings, graph: Neo4jSkillGraph
+) -> None:
+    """It knows nothing of rules and scripts, and leaves those of what it replaces as they are."""
+
+    def rule_nodes() -> list[list[object]]:
+        return run_cypher(settings, "MATCH (f:FindingRule) RETURN f.skill_id, f.seq ORDER BY f.seq")
+
+    def publish(name: str, seq: int, **more: Any) -> None:
+        known = {"safety_level": 2, "scanner_version": 7, **more}
+        graph.publish([replace(publication(name, seq), **known)])
+
+    of_rule = EntryFilter(above_level=0, rule="r")
+    for seq, name in enumerate("abcd", 1):
+        publish(name, seq, has_scripts=True, rules=("r",))
+    with acting_former():
+        publish("b", 12)
+        graph.remove([RevisionKey("lib:c", 13)])
+        graph.remove([RevisionKey("lib:d", 14)])
+        publish("d", 15)
+        publish("e", 16)
+    assert [one.skill_id for one in graph.list_entries(of_rule, "", 9)] == ["lib:a"]
+    scripts = {one.skill_id: one.has_scripts for one in graph.get_entries()}
+    assert scripts == {"lib:a": True} | {f"lib:{name}": None for name in "bcde"}
+    outdated = graph.list_scanned_before(7, 9)
+    assert outdated == [RevisionKey("lib:b", 12), *map(RevisionKey, ("lib:d", "lib:e"), (15, 16))]
+    assert rule_nodes() == [[f"lib:{name}", seq] for seq, name in enumerate("abcd", 1)]
+
+    graph.save_scans(dict.fromkeys(outdated, RevisionScan(3, ("r",), False)), 7)
+    found = {one.skill_id: one.has_scripts for one in graph.list_entries(of_rule, "", 9)}
+    assert found == {"lib:a": True, "lib:b": False, "lib:d": False, "lib:e": False}
+    publish("c", 17, has_scripts=False, rules=())
+    assert rule_nodes() == [["lib:a", 1], ["lib:b", 12], ["lib:d", 15], ["lib:e", 16]]
+
+
+def test_a_catalog_of_the_former_version_is_brought_up(settings: ServerSettings) -> None:
+    run_cypher(
+        settings,
+        "DROP CONSTRAINT finding_rule IF EXISTS",
+        "DROP INDEX finding_rule_skill IF EXISTS",
+        "MATCH (m:Meta {key: 'rules_version'}) DELETE m",
+        f"MATCH (m:Meta {{key: 'schema'}}) SET m.value = {max(former_migrations())}",
+    )
+    with acting_former():
+        former = open_catalog(settings)
+        former.publish([replace(publication("a", 1), scanner_version=7)])
+        former.close()
+    graph = open_catalog(settings)
+    assert graph.get_rules_version() == 0
+    assert graph.get_entries()[0].has_scripts is None
+    assert graph.list_scanned_before(7, 9) == [RevisionKey("lib:a", 1)]
+    graph.save_scans({RevisionKey("lib:a", 1): RevisionScan(1, ("r",), True)}, 7)
+    assert graph.list_entries(EntryFilter(above_level=0, rule="r"), "", 9)[0].has_scripts
+    graph.close()
+
+
 def test_a_reader_may_not_write(settings: ServerSettings) -> None:
     reader = open_catalog(settings, writable=False)
     with pytest.raises(UsageError, match="reading only"):
@@ -477,7 +538,8 @@ def test_no_statement_walks_the_whole_database(graph: Neo4jSkillGraph) -> None:
     """Not even one that was planned when there was nothing: most plans are never made again."""
     (driver, _), plans = graph._server._connected(), {}
     with driver.session() as session:
-        for name, statement in graph._statements.items():
+        for name, text in graph._statements.items():
+            statement = add_conditions(text, ENTRY_CONDITIONS.values())
             values = {one: _VALUES.get(one, 1) for one in re.findall(r"\$(\w+)", statement)}
             explained = f"EXPLAIN {statement.removeprefix('CYPHER replan=skip')}"
             plans[name] = operators(session.run(explained, values).consume().plan)

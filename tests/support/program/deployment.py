@@ -23,6 +23,9 @@ KUBERNETES = DEPLOY / "kubernetes"
 OVERLAYS = tuple(sorted(path.parent.name for path in KUBERNETES.glob("overlays/*/*.yaml")))
 
 Join = Callable[[list[Any], list[Any]], list[Any]]
+_LOADER = yaml.CSafeLoader
+"""Several times faster than the loader in Python."""
+
 _VARIABLE = re.compile(r"\$\{([A-Z_]+)(?::-([^}]*))?\}")
 
 
@@ -35,7 +38,7 @@ def read_compose(*names: str) -> dict[str, Any]:
     for name in names:
         text = (DEPLOY / name).read_text(encoding="utf-8")
         text = _VARIABLE.sub(lambda found: found[2] or "", text)
-        merged = _merge(merged, yaml.safe_load(text), _appended)
+        merged = _merge(merged, yaml.load(text, _LOADER), _appended)
     return merged
 
 
@@ -67,7 +70,7 @@ def _patched(below: list[Any], above: list[Any]) -> list[Any]:
 def read_manifests(name: str) -> list[dict[str, Any]]:
     """The documents of one file of `deploy/kubernetes/base`."""
     text = (KUBERNETES / "base" / name).read_text(encoding="utf-8")
-    return [document for document in yaml.safe_load_all(text) if document]
+    return [document for document in yaml.load_all(text, _LOADER) if document]
 
 
 def read_deployments() -> dict[str, dict[str, Any]]:
@@ -96,8 +99,7 @@ def _kustomize(folder: Path) -> list[dict[str, Any]]:
                 [path, *words, str(folder)], capture_output=True, text=True, check=False
             )
             assert done.returncode == 0, done.stderr
-            # Several times faster than the loader in Python.
-            documents = yaml.load_all(done.stdout, yaml.CSafeLoader)
+            documents = yaml.load_all(done.stdout, _LOADER)
             return [document for document in documents if document]
     reason = "neither kubectl nor kustomize is installed"
     if os.environ.get("CI") == "true":

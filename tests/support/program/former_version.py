@@ -1,6 +1,7 @@
 """Makes this process one of the version of the data before the present one.
 
-Its catalog lacks the last migration. Its index has the schema before, whose records had neither
+Its catalog lacks the last migration: neither rules of findings nor whether skills have scripts are
+stored. Its index has the schema before, whose records had neither
 examples nor exclusions. What it writes, it writes as that version did; the rest of its code is the
 present one.
 """
@@ -10,18 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from graph.neo4j import migrations
+from graph.neo4j import migrations, publish
+from graph.records import Publication
 from search.blob_codec import pack_forward
 from search.elastic import document_codec, health, index, index_sets, replacement
 from search.protocol import ForwardRecord
+from tasks.ingest import maintain
 
 SCHEMA = "1.2.1"
 """Of the index before records had examples."""
 
 _present = migrations.migrations
+_make_properties = publish._published_properties
+_withdrawn = publish._WITHDRAWN_PROPERTIES
 _for_good = ExitStack()
 
 
@@ -41,10 +47,27 @@ def acting_former() -> Iterator[None]:
     """Change it for the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "migrations", former_migrations)
+        patch.setattr(publish, "_published_properties", _make_former_properties)
+        patch.setattr(publish, "_write_rules", lambda run, rules: None)
+        patch.setattr(publish, "_WITHDRAWN_PROPERTIES", _without_scans(_withdrawn))
+        patch.setattr(maintain, "rescan_outdated", lambda services: 0)
         for module in (index_sets, index, health, replacement):
             patch.setattr(module, "SCHEMA", SCHEMA)
         patch.setattr(document_codec, "pack_forward", _pack_former_forward)
         yield
+
+
+def _make_former_properties(one: Publication) -> dict[str, Any]:
+    row = _make_properties(one)
+    return row | {"shown": _without_scans(row["shown"])}
+
+
+def _without_scans(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        for name, value in properties.items()
+        if name not in ("has_scripts", "scanned_seq")
+    }
 
 
 def _pack_former_forward(record: ForwardRecord) -> bytes:

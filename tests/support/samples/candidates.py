@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from search.packed_records import pack_records, pack_views, view_record
+from search.packed_records import pack_records
 from search.protocol import ForwardRecord
 from search.scoring.library_statistics import LibraryStatistics
-from search.scoring.record_source import add_hubness
+from search.scoring.record_source import pack_completed
 from search.scoring.score_candidates import ScoredCandidates, score_candidates
 from search.text.query_understanding import Understanding
 from skills.record import RevisionKey
@@ -42,7 +42,7 @@ def score(
     **options: Any,
 ) -> ScoredCandidates:
     """Score candidates; further arguments as of `score_candidates`."""
-    records = pack_views(add_hubness([view_record(one.key, one.forward) for one in candidates]))
+    records = pack_completed({one.key: one.forward for one in candidates}, ())
     pairs = [one.cosines or (np.nan, np.nan) for one in candidates]
     cosines = np.array(pairs, dtype=np.float64).reshape(-1, 2)
     return score_candidates(understanding, records, statistics, *args, cosines=cosines, **options)

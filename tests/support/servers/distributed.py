@@ -200,8 +200,9 @@ class Distributed:
 
         The process is there to be looked at.
         """
-        address = f"127.0.0.1:{free_port(set())}"
-        secret = self.skillbus("tokens", "add", "ops", "--scope", "admin").out.strip()
+        port = free_port(set())
+        address = f"127.0.0.1:{port}"
+        secret = self.skillbus("tokens", "add", f"ops-{port}", "--scope", "admin").out.strip()
         program = Skillbus(self._server, self.folder / "home", **(self.env | env))
         process = program.start("gateway", "--listen", address)
         headers = {"Authorization": f"Bearer {secret}"}

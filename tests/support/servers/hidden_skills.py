@@ -69,9 +69,9 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
     "licence": (f"{MARK}-licence",),
 }
 INERT = {
-    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "depth", "from",
-    "hours", "if-none-match", "language", "level", "limit", "offset", "owner", "prefer", "rule",
-    "state", "to", "type",
+    "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "depth",
+    "embedded", "from", "has_scripts", "hours", "if-none-match", "language", "level", "limit",
+    "offset", "owner", "prefer", "rule", "state", "to", "type",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 
@@ -443,6 +443,7 @@ def walk_http(walked: Walked) -> None:
 
 CONSOLE_PAGES = (
     *("/console/ask", "/console/library?state=any", "/console/library?q=ledger+kiln"),
+    *("/console/library?has_scripts=true", "/console/library?embedded=true"),
     *("/console/use", "/console/use?tab=unanswered", "/console/use?tab=unused"),
     *("/console/use?tab=copies", "/console/use/export?tab=unused", "/console/work"),
     "/console/sources",

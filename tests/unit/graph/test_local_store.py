@@ -102,6 +102,10 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         DROP INDEX skills_by_state;
         DROP INDEX skills_by_name;
         CREATE INDEX skills_by_name ON skills (source_id, name_key) WHERE name_key IS NOT NULL;
+        DROP INDEX skills_judged;
+        DROP TABLE finding_rules;
+        DELETE FROM meta WHERE key = 'rules_version';
+        ALTER TABLE skills DROP COLUMN has_scripts;
         ALTER TABLE skills DROP COLUMN scanner;
         ALTER TABLE skills DROP COLUMN judgements;
         DROP INDEX skills_without_vectors;
@@ -121,6 +125,8 @@ def test_a_file_of_the_first_schema_is_brought_up(tmp_path: Path) -> None:
         assert graph.list_scanned_before(1, 10) == [RevisionKey("team:a", 1)]
         assert graph.get_entries(["team:a"])[0].judgements == ()
         assert graph.get_entries(["team:a"])[0].has_vectors, "stored when it was published"
+        assert graph.get_entries(["team:a"])[0].has_scripts is None
+        assert graph.get_rules_version() == 0
         graph.close()
 
 

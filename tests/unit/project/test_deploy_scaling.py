@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 import kubernetes_validate
 import pytest
-from cloudcoil.models.keda.v1alpha1 import ScaledObject, TriggerAuthentication
 
 from config.load_settings import load_settings
 from tasks.policies import POLICIES
@@ -24,8 +23,6 @@ from workers.queue.protocol import QUEUE
 
 KUBERNETES_VERSIONS = ("1.30", kubernetes_validate.latest_version())
 """The oldest that has every field in use without a feature gate, and the newest known."""
-
-KEDA_MODELS = {"ScaledObject": ScaledObject, "TriggerAuthentication": TriggerAuthentication}
 
 TRIGGERS = {
     "redis": ({"address", "listName", "listLength"}, {"databaseIndex", "enableTLS"}),
@@ -40,6 +37,15 @@ KEDA_OVERLAYS = [name for name in OVERLAYS if name.startswith("keda")]
 SINGLE = {"skillbus-watcher", "skillbus-worker-fetch", "skillbus-worker-link"}
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _schemas_are_read_once() -> Iterator[None]:
+    """The library reads all definitions of a version, several megabytes, for each object."""
+    read = kubernetes_validate.utils.schema_contents
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kubernetes_validate.utils, "schema_contents", cache(read))
+        yield
+
+
 def of_kind(overlay: str, kind: str) -> dict[str, dict[str, Any]]:
     return {one["metadata"]["name"]: one for one in render_objects(overlay) if one["kind"] == kind}
 
@@ -51,9 +57,10 @@ def check_schema(text: str) -> None:
     Overlays share most objects, which are checked once.
     """
     document = json.loads(text)
-    model = KEDA_MODELS.get(document["kind"])
-    if model is not None:
-        read = model.model_validate(document)
+    if document["apiVersion"].startswith("keda.sh/"):
+        from cloudcoil.models.keda import v1alpha1  # it takes a second
+
+        read = getattr(v1alpha1, document["kind"]).model_validate(document)
         # The models leave out what they do not know.
         assert read.model_dump(mode="json", by_alias=True, exclude_unset=True) == document
         return

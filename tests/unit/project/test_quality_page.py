@@ -26,6 +26,7 @@ from tests.bench.quality.figures import (
 )
 from tests.bench.quality.page import (
     DOCS,
+    PLOTS,
     RESULTS,
     TEMPLATE,
     find_stale,
@@ -40,8 +41,9 @@ from workers.evaluation.intervals import bootstrap_groups, bootstrap_interval
 @pytest.fixture
 def docs(tmp_path: Path) -> Path:
     """A copy of the results, page and plots."""
-    shutil.copy(DOCS / RESULTS, tmp_path)
-    write_files(tmp_path)
+    for name in (RESULTS, "quality.md"):
+        shutil.copy(DOCS / name, tmp_path)
+    shutil.copytree(DOCS / PLOTS, tmp_path / PLOTS)
     return tmp_path
 
 
@@ -50,7 +52,6 @@ def test_page_and_plots_are_fresh() -> None:
 
 
 def test_a_changed_figure_makes_the_page_stale(docs: Path) -> None:
-    assert find_stale(docs) == []
     results = read_results(docs)
     results["sections"]["links"]["dependency"]["dev"]["value"] = 0.123
     write_results(results, docs)

@@ -228,7 +228,7 @@ def test_a_pack_that_cannot_be_used_is_made_again(
     PackWriter(store, packs, forward_format()).write_if_due(1)
     assert folders(packs) != [folder.name]
     assert LocalRecords(store, packs).pack(KEYS).keys == tuple(KEYS)
-    with mock.patch.object(LocalRecords, "_read_store", side_effect=AssertionError):
+    with mock.patch.object(RevisionStore, "columns", side_effect=AssertionError):
         LocalRecords(store, packs).pack(KEYS)
 
 

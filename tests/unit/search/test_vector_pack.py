@@ -66,6 +66,9 @@ def check(index: LocalSearchIndex, present: Sequence[RevisionKey]) -> None:
     stored = index.get_skill_vectors(KEYS)
     assert set(stored) == set(present)
     assert all(np.array_equal(stored[key], VECTORS[key]) for key in present)
+    pairs = index.get_skill_cosines(KEYS, unit(99)[0])
+    assert set(pairs) == set(present)
+    assert all(np.allclose(pairs[key], VECTORS[key] @ unit(99)[0], atol=1e-6) for key in present)
     for field in (0, 1):
         for filters in (Filters(), Filters(source=("team",))):
             asked = unit(99)[field]

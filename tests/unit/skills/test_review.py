@@ -17,11 +17,10 @@ from config.settings import Settings
 from graph.records import SafetyRecord
 from search.protocol import PassageTerms, StoredRevision
 from search.review_store import ReviewStore
-from skills.judgement import Judgement
+from skills.judgement import JUDGEMENT_RULE, Judgement
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey, SafetyFinding, SkillRecord
 from skills.review import (
-    JUDGEMENT_RULE,
     ReviewKind,
     ReviewRecord,
     Reviews,

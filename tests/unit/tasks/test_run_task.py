@@ -84,6 +84,12 @@ def define(monkeypatch: pytest.MonkeyPatch, *outcomes: BaseException | dict[str,
     monkeypatch.setitem(module.TASK_DEFINITIONS, INGEST.name, definition)
 
 
+def read_run(services: Any) -> tuple[str, int, str, str]:
+    """How the only recorded run ended, its attempts and its last error."""
+    [run] = services.journal.list_task_runs("id")
+    return run.outcome, run.attempts, run.error, run.reason
+
+
 def test_a_transient_error_is_retried(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     define(monkeypatch, TransientError("busy"), TransientError("busy"), {"published": 1})
     assert run_task(services, FAST, "id", ["a"]) == {"published": 1}
@@ -91,6 +97,7 @@ def test_a_transient_error_is_retried(services: Any, monkeypatch: pytest.MonkeyP
     assert services.metrics.outcomes == ["done"]
     assert services.coordinator.count_pending(INGEST.name) == 2, "counted again before each retry"
     assert services.coordinator.finished == 1
+    assert read_run(services) == ("done", 3, "TransientError", "busy")
 
 
 def test_retries_end_with_the_last_error(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,12 +124,14 @@ def test_other_errors_are_not_retried(
         run_task(services, FAST, "id", ["a"])
     assert services.metrics.retries == 0
     assert services.metrics.outcomes == [outcome]
+    assert read_run(services) == (outcome, 1, type(error).__name__, str(error))
 
 
 def test_stale_work_is_a_result(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     define(monkeypatch, StaleError("newer"))
     assert run_task(services, FAST, "id", ["a"]) == {"stale": "newer"}
     assert services.metrics.outcomes == ["stale"]
+    assert read_run(services) == ("stale", 1, "StaleError", "newer")
 
 
 def test_a_stopping_process_does_not_retry(services: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -415,15 +415,13 @@ def test_unpacked_bytes_are_limited(settings: Settings) -> None:
 
 
 def test_a_hundred_thousand_files(settings: Settings) -> None:
-    target = io.BytesIO()
-    with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1) as archive:
-        for number in range(100_000):
-            archive.addfile(tarfile.TarInfo(f"trips/{number}"))
-    refused(settings, target.getvalue(), r"more than 200 files|uploads\.ratio")
+    thousand = b"".join(tarfile.TarInfo(f"trips/{number}").tobuf() for number in range(1_000))
+    tar = thousand * 100 + bytes(2 * tarfile.BLOCKSIZE)
+    refused(settings, gzip.compress(tar, 1), r"more than 200 files|uploads\.ratio")
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as zip_archive:
-        for number in range(100_000):
-            zip_archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
+        zip_archive.writestr(zipfile.ZipInfo("0"), b"")
+        zip_archive.filelist *= 100_000
     wide = settings.model_copy(update={"uploads": UploadSettings(files=200, megabytes=50)})
     tracemalloc.start()
     refused(wide, target.getvalue(), "uploads.files")

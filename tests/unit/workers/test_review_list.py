@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
+from search.protocol import StoredRevision
+from skills.record import RevisionKey
 from tasks.ingest.ingest import ingest
+from tasks.ingest.maintain import rescan_outdated
 from tasks.policies import Deadline
+from tests.support.samples.former_catalog import forget_scans
 from tests.support.samples.library import write_skill
 from tests.support.samples.one_skill import OneSkill, open_skill
 from workers.library.review import review_list
@@ -87,6 +91,33 @@ def test_pages_are_the_list_in_order(lister: ReviewLister, limit: int) -> None:
 def test_pages_are_filtered(lister: ReviewLister, wanted: ReviewFilter, found: list[str]) -> None:
     pages = read_pages(lister, wanted, 2)
     assert names([one for page in pages for one in page]) == found
+
+
+def test_of_a_rule_only_skills_with_findings_of_it_are_read(library: OneSkill) -> None:
+    """Once the catalog knows all rules; before, the list is the same, and all are read."""
+    services, read = library.services, []
+    assert services.review_store is not None
+
+    def read_revisions(keys: Sequence[RevisionKey]) -> Mapping[RevisionKey, StoredRevision]:
+        read.extend(key.skill_id for key in keys)
+        return services.index.get_revisions(keys)
+
+    lister = ReviewLister(services.settings, services.graph, read_revisions, services.review_store)
+
+    def list_read(rule: str) -> tuple[list[str], list[str]]:
+        read.clear()
+        pages = read_pages(lister, ReviewFilter(about="findings", rule=rule), 100)
+        return names([one for page in pages for one in page]), sorted(read)
+
+    everything = [f"lib:{name}" for name in NAMES]
+    forget_scans(services.graph)
+    assert list_read("download-run") == ([*NAMES], everything)
+    assert list_read("reverse-shell") == ([], everything)
+    while rescan_outdated(services):
+        pass
+    assert list_read("reverse-shell") == ([], ["lib:c"]), "a person confirmed it"
+    assert list_read("download-run") == ([*NAMES], everything)
+    assert list_read("judgement") == ([], ["lib:c"])
 
 
 def test_a_page_ends_when_it_has_looked_at_many_skills(

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 import click
 
 from config.settings import Settings
-from graph.records import EntryFilter, SkillState
+from graph.entry_filter import EntryFilter
+from graph.records import SkillState
 from skills.bundle.escaping import escape_terminal_line
 from workers.cli.common import json_option, open_catalog, print_json, read_settings
 from workers.library.entry_policy import Standing

@@ -181,7 +181,8 @@ def _require_library(settings: Settings, source_id: str | None) -> None:
 
 
 def _has_skills(graph: Catalog, source_id: str) -> bool:
-    from graph.records import EntryFilter, SkillState
+    from graph.entry_filter import EntryFilter
+    from graph.records import SkillState
 
     selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
     return bool(graph.list_entries(selection, "", 1))

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from config.settings import Settings
+from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import SkillGraph
-from graph.records import CatalogEntry, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SkillRemoved
 from workers.backend.factory import open_skill_reader
@@ -39,21 +40,39 @@ skills.add_command(purge)
     "--state", type=click.Choice([state.value for state in SkillState]), help="Only this state."
 )
 @click.option("--name", help="Only published skills of this name.")
+@click.option(
+    "--has-scripts",
+    type=click.Choice([value.value for value in HasScripts]),
+    help="Only skills with scripts beside SKILL.md, or without; unknown: not read for them yet.",
+)
 @json_option
 @click.pass_context
 def list_skills(
-    ctx: click.Context, source_id: str | None, state: str | None, name: str | None, as_json: bool
+    ctx: click.Context,
+    source_id: str | None,
+    state: str | None,
+    name: str | None,
+    has_scripts: str | None,
+    as_json: bool,
 ) -> None:
     """List every skill of the catalog with its state, revision and reason.
 
     \b
     Example:
       skillbus skills list --state failed
+      skillbus skills list --has-scripts true
     """
     settings = read_settings(ctx)
-    selection = EntryFilter(source_id, None if state is None else SkillState(state), name)
+    selection = EntryFilter(
+        source_id,
+        None if state is None else SkillState(state),
+        name,
+        has_scripts=None if has_scripts is None else HasScripts(has_scripts),
+    )
     with open_catalog(settings) as graph:
         entries = list(iterate_entries(graph, selection))
+        if selection.has_scripts not in (None, HasScripts.UNKNOWN):
+            _note_unknown_scripts(graph, source_id)
         standings = _judge(settings, graph, entries)
     if as_json:
         print_json([entry_data(entry, standings[entry.skill_id]) for entry in entries])
@@ -71,6 +90,16 @@ def list_skills(
         ],
         ("skill id", "state", "revision", "name", "reason"),
     )
+
+
+def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
+    unknown = EntryFilter(source_id, SkillState.PUBLISHED, has_scripts=HasScripts.UNKNOWN)
+    if graph.list_entries(unknown, "", 1):
+        click.echo(
+            "of some skills it is not known yet: a former version of skillbus published them, and "
+            "`skillbus serve` or a worker reads them; `--has-scripts unknown` lists them",
+            err=True,
+        )
 
 
 def _judge(

@@ -47,11 +47,12 @@ _MAX_OTHERS = 8
 
 
 class AskQuery(BaseModel):
-    """Values that the form begins with."""
+    """Values that the form begins with. why: id of a skill whose fate the answer is to explain."""
 
     model_config = ConfigDict(frozen=True)
 
     task: str = ""
+    why: str = ""
 
 
 class AnswerQuery(BaseModel):
@@ -90,7 +91,7 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
             request,
             "ask/form.html",
             section="Ask",
-            form=_describe_form(QueryRequest(task=query.task)),
+            form=_describe_form({"task": query.task, "explain_skills": [query.why]}),
             stages=OPTIONAL_STAGES,
             sources=list_source_rows(backend, caller),
             budget=backend.settings.choice.budget,
@@ -100,8 +101,8 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
     @router.post("/ask")
     async def ask(caller: CurrentCaller, form: SentForm) -> Response:
         query_id = await query_service.accept(_read_query(form), caller)
-        compare = get_text(form, "compare")
-        return redirect(build_url(f"{PATH}/{query_id}", {"compare": compare}))
+        url = build_url(f"{PATH}/{query_id}", {"compare": get_text(form, "compare")})
+        return redirect(f"{url}#why" if get_text(form, "why") else url)
 
     @router.get("/ask/{query_id}")
     async def show_answer(
@@ -155,9 +156,8 @@ def _read_query(form: FormData) -> QueryRequest:
         raise UsageError(describe_validation_error(error)) from None
 
 
-def _describe_form(asked: Mapping[str, Any] | QueryRequest) -> dict[str, Any]:
-    """Return what the form shows of a query."""
-    data = asked.model_dump(mode="json") if isinstance(asked, BaseModel) else dict(asked)
+def _describe_form(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the form shows of the data of a query."""
     filters = data.get("filters") or {}
     return {
         "task": data.get("task", ""),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
 from graph.neighbourhood import MAX_SKILLS
-from graph.records import LinkType
+from graph.records import LinkType, SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.console.graph_picture import draw_graph
 from workers.console.pages import PREFIX, Pages, build_url
@@ -22,20 +22,24 @@ from workers.http.routes.library.graph import (
     describe_query_walk,
     describe_skill_neighbourhood,
 )
+from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
+from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
 
 PATH = f"{PREFIX}/graph"
 LIMITS = (30, 60, 120, MAX_SKILLS)
 
+_MAX_FOUND = 20
 _LEAST_RADIUS = 3.0
 _ALL_MASS_RADIUS = 34.0
 
 
 class GraphPageQuery(BaseModel):
     """What is shown: the neighbourhood of a skill; or of the answer to a query, or its walk, after
-    so many moves."""
+    so many moves; or without both the skills with the words `find`."""
 
     model_config = ConfigDict(frozen=True)
 
+    find: str = ""
     skill: str = ""
     query: str = ""
     show: str = ""
@@ -57,13 +61,17 @@ class GraphPageQuery(BaseModel):
 def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     """Return the routes of the graph."""
     router = APIRouter()
+    library = open_library(backend)
 
     @router.get("/graph")
     def show_graph(
         request: Request, caller: CurrentCaller, query: Annotated[GraphPageQuery, Query()]
     ) -> Response:
         if not (query.skill or query.query):
-            return pages.render(request, "graph/start.html", section="Graph")
+            skills = _find_skills(backend, library, caller, query.find)
+            return pages.render(
+                request, "graph/start.html", section="Graph", query=query, skills=skills
+            )
         is_walk = query.show == "walk"
         found = _describe(backend, caller, query, is_walk=is_walk)
         move = min(query.move, found["moves"]) if is_walk else 0
@@ -84,6 +92,18 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         )
 
     return router
+
+
+def _find_skills(
+    backend: StoreBackend, library: LibrarySearch, caller: Caller, words: str
+) -> list[dict[str, Any]]:
+    """The published skills that have some of the words, best first."""
+    if not words.strip():
+        return []
+    words = words[:MAX_TEXT_CHARACTERS]
+    query = LibraryQuery(q=words, state=SkillState.PUBLISHED, limit=_MAX_FOUND)
+    skills: list[dict[str, Any]] = find_in_library(backend, library, caller, query)["skills"]
+    return skills
 
 
 def _describe(

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
+from graph.entry_filter import HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.console.pages import PREFIX, Pages, build_url
@@ -25,8 +26,16 @@ _FACETS = (
     ("level", "Safety, at least"),
     ("language", "Language"),
     ("licence", "Licence"),
+    ("has_scripts", "Scripts"),
+    ("embedded", "Sections"),
 )
 _LEVELS = {"1": "1 note", "2": "2 caution", "3": "3 dangerous"}
+_NAMES = {
+    "level": _LEVELS,
+    "has_scripts": {"true": "with scripts", "false": "without", "unknown": "not known yet"},
+    "embedded": {"true": "embedded", "false": "found by words"},
+}
+"""By facet, how its values are shown."""
 
 
 class LibraryPageQuery(BaseModel):
@@ -40,6 +49,8 @@ class LibraryPageQuery(BaseModel):
     language: str = ""
     licence: str = ""
     level: str = ""
+    has_scripts: str = ""
+    embedded: str = ""
     cursor: str = ""
 
     def to_library_query(self) -> LibraryQuery:
@@ -49,6 +60,9 @@ class LibraryPageQuery(BaseModel):
             raise UsageError(f"state: there is no {self.state!r}; choose one in the list")
         if self.level not in ("", *_LEVELS):
             raise UsageError("level: choose 1, 2 or 3")
+        for name in ("has_scripts", "embedded"):
+            if getattr(self, name) not in ("", *_NAMES[name]):
+                raise UsageError(f"{name}: choose one of {', '.join(_NAMES[name])}")
         return LibraryQuery(
             q=self.q[:MAX_TEXT_CHARACTERS],
             source=self.source or None,
@@ -56,6 +70,8 @@ class LibraryPageQuery(BaseModel):
             language=self.language or None,
             licence=self.licence or None,
             level=int(self.level) if self.level else None,
+            has_scripts=HasScripts(self.has_scripts) if self.has_scripts else None,
+            embedded=self.embedded == "true" if self.embedded else None,
             cursor=self.cursor,
         )
 
@@ -86,7 +102,7 @@ def library_views(backend: StoreBackend, pages: Pages) -> APIRouter:
                 (name, title, found["facets"][name], getattr(query, name))
                 for name, title in _FACETS
             ],
-            levels=_LEVELS,
+            value_names=_NAMES,
             next_url=query.url(cursor=next_cursor) if next_cursor else "",
             is_filtered=query != LibraryPageQuery(cursor=query.cursor),
         )

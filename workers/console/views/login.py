@@ -6,14 +6,16 @@ from fastapi import APIRouter, Request, Response
 from starlette.exceptions import HTTPException
 
 from config.errors import UsageError
+from tasks.journal.protocol import EndedSessions
 from workers.console.forms import SentForm, get_text
 from workers.console.pages import LOGIN_PATH, PREFIX, THEMES, Pages, check_local_url, redirect
+from workers.console.sessions import ENDED_SECONDS
 from workers.http.access import AccessRules
 
 _MAX_TOKEN_CHARACTERS = 16_384
 
 
-def login_views(access: AccessRules, pages: Pages) -> APIRouter:
+def login_views(access: AccessRules, pages: Pages, ended_sessions: EndedSessions) -> APIRouter:
     """Return the routes of sessions."""
     router = APIRouter()
 
@@ -48,7 +50,7 @@ def login_views(access: AccessRules, pages: Pages) -> APIRouter:
         del form
         session = pages.get_session(request)
         if session is not None:
-            pages.sessions.end(session)
+            ended_sessions.end_session(session.id, ENDED_SECONDS)
         response = redirect(LOGIN_PATH)
         pages.set_session(request, response, pages.sessions.begin())
         return response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,7 +18,7 @@ from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, build_url, redirect
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.routes.outcomes import forget_outcomes
-from workers.http.routes.quality.models import EvaluationDetails, PageQuery
+from workers.http.routes.quality.models import EvaluationData, EvaluationDetails, PageQuery
 from workers.http.routes.quality.service import QualityService
 from workers.http.tokens import TokenScope
 
@@ -44,12 +45,13 @@ def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) 
 
     @router.get("/quality")
     def show_runs(request: Request, caller: CurrentCaller) -> Response:
-        refusal, runs = "", []
+        refusal = ""
+        runs: list[EvaluationData] = []
         try:
             runs = service.list_evaluations(caller).evaluations
         except HTTPException as error:  # a reader of a part has labelled prompts all the same
             refusal = str(error.detail)
-        earlier = (one for one in runs[1:] if (one.kind, one.name) == (runs[0].kind, runs[0].name))
+        before, after = _choose_pair(runs)
         return pages.render(
             request,
             "quality/runs.html",
@@ -57,7 +59,8 @@ def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) 
             tab="runs",
             runs=runs,
             refusal=refusal,
-            before=next((one.evaluation_id for one in earlier), ""),
+            before=before,
+            after=after,
         )
 
     @router.get("/quality/labels")
@@ -124,6 +127,15 @@ def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) 
         return redirect(PATH)
 
     return router
+
+
+def _choose_pair(runs: Sequence[EvaluationData]) -> tuple[str, str]:
+    """The ids of the newest two runs that can be compared, the earlier one first; "" without."""
+    for place, after in enumerate(runs):
+        for before in runs[place + 1 :]:
+            if (before.kind, before.name) == (after.kind, after.name):
+                return before.evaluation_id, after.evaluation_id
+    return "", runs[0].evaluation_id if runs else ""
 
 
 def _find_next(path: str, following: str | None) -> str:

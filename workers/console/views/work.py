@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
+from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
@@ -18,7 +19,8 @@ from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_time
 from workers.console.forms import SentForm, get_text
-from workers.console.pages import PREFIX, Pages, build_url, redirect
+from workers.console.pages import PREFIX, Pages, build_url, check_local_url, redirect
+from workers.console.shared_fragments import SharedFragments
 from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.jobs import get_visible_job
 from workers.http.routes.operations.dead_letters import discard_letter
@@ -37,6 +39,7 @@ PATH = f"{PREFIX}/work"
 RANGES = (1, 6, 24)
 
 _MAX_LETTERS = 100
+_MAX_SEARCHED_LETTERS = 1_000
 _UNCOUNTED = (QUERY_QUEUE, MAINTAIN_QUEUE)
 
 
@@ -51,18 +54,20 @@ class WorkPageQuery(BaseModel):
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
     """A run of a task on a time line. begun, took: seconds, the first after the event was accepted.
-    left, width: of its bar, in per cent."""
+    left, width: of its bar, in per cent. letter_id: of its dead letter, "" without one."""
 
     run: TaskRunData
     begun: float
     took: float
     left: float
     width: float
+    letter_id: str
 
 
 def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     """Return the routes of events and dead letters."""
     router = APIRouter()
+    fragments = SharedFragments()
 
     @router.get("/work")
     def show_work(
@@ -70,35 +75,40 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     ) -> Response:
         if query.hours not in RANGES:
             raise UsageError(f"hours: choose one of {', '.join(map(str, RANGES))}")
+        is_polled = "hx-request" in request.headers
+        now = fragments.get(
+            caller,
+            ("work", query.hours),
+            lambda: _render_now(backend, pages, caller, query.hours),
+            fresh=not is_polled,
+        )
+        if is_polled:
+            return pages.respond_part(request, now)
         is_admin = caller.scope >= TokenScope.ADMIN
         letters = backend.journal.list_dead_letters(_MAX_LETTERS) if is_admin else []
-        work = _read_work(backend, caller, query.hours)
+        events = backend.journal.get_job_states(list({one.trace_id for one in letters}))
         return pages.render(
             request,
             "work/work.html",
             section="Work",
-            status=describe_status(backend, caller, recent=True),
-            work=work,
-            charts=None if work is None else _plot(work),
-            ended={} if work is None else _count_by_queue(work),
-            hours=query.hours,
-            ranges=RANGES,
-            address=build_url(PATH, {"hours": query.hours if query.hours != 6 else None}),
-            events=list_recent_events(backend, caller),
+            now=now,
             letters=[dead_letters.dead_letter_data(one) for one in letters],
-            now=time.time(),
+            known_events=events,
         )
 
     @router.get("/work/events/{event_id}")
     def show_event(event_id: str, request: Request, caller: CurrentCaller) -> Response:
         job = get_visible_job(backend, caller, event_id, "event", "outcome")
         event = describe_event(job)
+        runs = list_task_runs(backend, caller, event.trace_id)
+        letters = _list_letters(backend, caller, event.trace_id)
         return pages.render(
             request,
             "work/event.html",
             section="Work",
             event=event,
-            timeline=build_timeline(job, list_task_runs(backend, event.trace_id)),
+            timeline=build_timeline(job, runs, letters),
+            letters=letters,
             data=json.dumps(job.event.data, ensure_ascii=False, indent=2),
             outcome=None
             if job.outcome is None
@@ -111,7 +121,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         note_object(request, letter_id)
         check_scope(caller, TokenScope.ADMIN)
         dead_letters.retry_dead_letter(backend, letter_id)
-        return redirect(f"{PATH}#letters")
+        return redirect(check_local_url(get_text(form, "next")))
 
     @router.post("/actions/letters/discard")
     def discard(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
@@ -119,9 +129,27 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         note_object(request, letter_id)
         check_scope(caller, TokenScope.ADMIN)
         discard_letter(backend, letter_id)
-        return redirect(f"{PATH}#letters")
+        return redirect(check_local_url(get_text(form, "next")))
 
     return router
+
+
+def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int) -> Markup:
+    """The part of the page that is renewed while it is open."""
+    work = _read_work(backend, caller, hours)
+    return pages.render_part(
+        "work/now.html",
+        status=describe_status(backend, caller, recent=True),
+        work=work,
+        charts=None if work is None else _plot(work),
+        ended={} if work is None else _count_by_queue(work),
+        hours=hours,
+        ranges=RANGES,
+        address=build_url(PATH, {"hours": hours if hours != 6 else None}),
+        events=list_recent_events(backend, caller),
+        is_admin=caller.scope >= TokenScope.ADMIN,
+        now=time.time(),
+    )
 
 
 def _read_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkReport | None:
@@ -159,9 +187,19 @@ def _plot(work: WorkReport) -> dict[str, LineChart]:
     }
 
 
-def build_timeline(job: Job, runs: Sequence[TaskRunData]) -> dict[str, Any]:
+def _list_letters(backend: StoreBackend, caller: Caller, trace_id: str) -> list[dict[str, Any]]:
+    """The dead letters of a trace, for admins; of many letters among the newest."""
+    if caller.scope < TokenScope.ADMIN:
+        return []
+    letters = backend.journal.list_dead_letters(_MAX_SEARCHED_LETTERS)
+    return [dead_letters.dead_letter_data(one) for one in letters if one.trace_id == trace_id]
+
+
+def build_timeline(
+    job: Job, runs: Sequence[TaskRunData], letters: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """Return the rows of a time line from the acceptance of an event to the end of its last task,
-    and its length in seconds."""
+    its length in seconds, and whether a row has an error. letters: dead letters of its tasks."""
     end = max((run.ended for run in runs), default=job.accepted)
     length = max(end - job.accepted, 0.001)
     rows = []
@@ -169,5 +207,18 @@ def build_timeline(job: Job, runs: Sequence[TaskRunData]) -> dict[str, Any]:
         begun, took = max(0.0, run.started - job.accepted), max(0.0, run.ended - run.started)
         left = min(100 * begun / length, 99.5)
         width = min(max(100 * took / length, 0.5), 100 - left)
-        rows.append(TimelineRow(run, begun, took, round(left, 2), round(width, 2)))
-    return {"rows": rows, "seconds": length}
+        letter_id = _find_letter(run, letters)
+        rows.append(TimelineRow(run, begun, took, round(left, 2), round(width, 2), letter_id))
+    is_any_error = any(run.error for run in runs)
+    return {"rows": rows, "seconds": length, "is_any_error": is_any_error}
+
+
+def _find_letter(run: TaskRunData, letters: Sequence[Mapping[str, Any]]) -> str:
+    """The id of the dead letter that a failed run left, "" if there is none any more."""
+    left = (
+        one
+        for one in letters
+        if one["task"] == run.task and one["failed_at"] >= run.ended and run.reason in one["reason"]
+    )
+    first = min(left, key=lambda one: float(one["failed_at"]), default=None)
+    return str(first["id"]) if first is not None and run.outcome == "failed" else ""

@@ -28,9 +28,9 @@ from workers.http.authentication import Caller, CurrentCaller
 from workers.http.idempotency import IdempotencyKey, record_job
 from workers.http.job_waiter import JobWaiter
 from workers.http.jobs import Accepted, get_visible_job
-from workers.http.routes.asked.recent_queries import RecentQueries
 
 _HEARTBEAT_SECONDS = 15
+_LISTED_CHARACTERS = 200
 _POLL_SECONDS = 0.05
 _PREFER_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
@@ -149,7 +149,7 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
 
     @router.get("/v1/queries")
     def list_queries(caller: CurrentCaller) -> AskedQueries:
-        """List what this caller asked lately at this gateway and is still kept, newest first."""
+        """List what this caller asked lately and is still kept, newest first."""
         return AskedQueries(queries=query_service.list_asked(caller))
 
     @router.get(
@@ -201,7 +201,6 @@ class QueryService:
         self._backend = backend
         self._streams = 0
         self._job_waiter = JobWaiter(backend.journal)
-        self._recent = RecentQueries()
 
     async def accept(
         self,
@@ -220,20 +219,18 @@ class QueryService:
         if "task" in query.model_fields_set and not query.task.strip():
             raise UsageError("the task is empty; leave it out for that of the session")
         asked = QueryAsked.model_construct(**dict(query))
-        query_id = await run_in_threadpool(record_job, self._backend, caller, asked, key, seconds)
-        self._recent.add(caller.name, query_id, query.task)
-        return query_id
+        return await run_in_threadpool(record_job, self._backend, caller, asked, key, seconds)
 
     def list_asked(self, caller: Caller) -> list[AskedQuery]:
-        """Return what a caller asked lately at this gateway and is still kept, newest first."""
-        recent = self._recent.get(caller.name)
-        states = self._backend.journal.get_job_states([one.query_id for one in recent])
+        """Return what a caller asked lately and is still kept, newest first."""
         return [
             AskedQuery(
-                id=one.query_id, task=one.task, asked=one.asked, state=states[one.query_id][0]
+                id=one.id,
+                task=one.task[:_LISTED_CHARACTERS],
+                asked=one.accepted,
+                state=one.state,
             )
-            for one in recent
-            if one.query_id in states
+            for one in self._backend.journal.list_asked(caller.name)
         ]
 
     async def wait_until_ended(self, query_id: str, seconds: float) -> bool:

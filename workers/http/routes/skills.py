@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import Catalog
-from graph.records import CatalogEntry, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from skills.events import SkillRemoved
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
@@ -23,6 +24,10 @@ from workers.library.skill_data import entry_data
 from workers.library.skill_history import read_history
 from workers.library.skill_reader import require_entry
 
+HAS_SCRIPTS_FILTER = (
+    "only skills with scripts beside SKILL.md, or only those without; unknown: failed ones, and "
+    "those of a former version of skillbus until the reconciler has read them"
+)
 _MEDIA_TYPE = "application/json"
 
 
@@ -46,6 +51,9 @@ class _Skill(BaseModel):
     licence: str
     has_vectors: bool = Field(
         description="whether its own vectors are stored; until then it is found by words"
+    )
+    has_scripts: bool | None = Field(
+        description="whether it has scripts beside SKILL.md; null while this is not known"
     )
     embedded: bool = Field(description="whether the vectors of its sections are stored")
     paged: bool = Field(
@@ -118,16 +126,17 @@ class SkillListQuery(BaseModel):
     name: str | None = Field(
         None, description="only published skills of this name; case and separators are ignored"
     )
+    has_scripts: HasScripts | None = Field(None, description=HAS_SCRIPTS_FILTER)
     limit: int = Field(100, ge=1, le=1_000)
     cursor: str = Field("", description="from `next` of the previous page")
 
     def to_selection(self) -> EntryFilter:
         """Return the filter for the catalog."""
-        return EntryFilter(self.source, self.state, self.name)
+        return EntryFilter(self.source, self.state, self.name, has_scripts=self.has_scripts)
 
     def filter_params(self) -> dict[str, str]:
         """Return the filters that are set, by parameter name."""
-        return self.model_dump(mode="json", exclude_none=True, include={"source", "state", "name"})
+        return self.model_dump(mode="json", exclude_none=True, exclude={"limit", "cursor"})
 
 
 def skill_routes(backend: StoreBackend) -> APIRouter:

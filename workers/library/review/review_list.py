@@ -12,13 +12,15 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from config.settings import Settings
+from graph.entry_filter import EntryFilter
 from graph.protocol import Catalog
-from graph.records import CatalogEntry, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from search.protocol import StoredRevision
 from search.review_store import ReviewStore
-from skills.judgement import find_judgement, with_judgement
+from skills.judgement import JUDGEMENT_RULE, find_judgement, with_judgement
 from skills.record import RevisionKey, SafetyFinding
-from skills.review import ReviewKind, ReviewRecord, Reviews, get_rule_id
+from skills.review import ReviewKind, ReviewRecord, Reviews, collect_rule_ids
+from skills.scanner import SCANNER_VERSION
 from skills.skill_policy import SkillPolicy, is_reviewed_source
 from tasks.ingest.held.reviewed import UPDATE_KINDS
 from tasks.query.policy_filter import ReadRevisions, rescan_revision
@@ -174,7 +176,9 @@ class ReviewLister:
         reviews = self._store.get_all()
         first = after or ReviewPlace(_FINDINGS, "")
         if first.about == _FINDINGS and wanted.about in (None, _FINDINGS):
-            yield from self._walk_withheld(reviews, wanted.source_id, None, first.skill_id)
+            yield from self._walk_withheld(
+                reviews, wanted.source_id, None, first.skill_id, wanted.rule
+            )
             first = ReviewPlace(_UPDATE, "")
         if wanted.about in (None, _UPDATE) and wanted.rule is None:
             after_id = first.skill_id if first.about == _UPDATE else ""
@@ -244,10 +248,15 @@ class ReviewLister:
     # -- findings
 
     def _walk_withheld(
-        self, reviews: Reviews, source_id: str | None, skill_id: str | None, after_id: str = ""
+        self,
+        reviews: Reviews,
+        source_id: str | None,
+        skill_id: str | None,
+        after_id: str = "",
+        rule: str | None = None,
     ) -> Iterator[tuple[ReviewPlace, ReviewItem | None]]:
         policy = self._get_policy(reviews)
-        entries = self._find_suspects(policy, reviews, source_id, skill_id, after_id)
+        entries = self._find_suspects(policy, reviews, source_id, skill_id, after_id, rule)
         while batch := list(islice(entries, _READ_AT_ONCE)):
             for entry, item in zip(batch, self._judge(policy, batch), strict=True):
                 yield ReviewPlace(_FINDINGS, entry.skill_id), item
@@ -262,8 +271,12 @@ class ReviewLister:
         source_id: str | None,
         skill_id: str | None,
         after_id: str = "",
+        rule: str | None = None,
     ) -> Iterator[CatalogEntry]:
-        """Published skills that are withheld for their level, or that a person confirmed, by id."""
+        """Published skills that are withheld for their level, or that a person confirmed, by id.
+
+        rule: those that are known to have no finding of this rule may be left out.
+        """
         confirmed = {
             name
             for name, records in reviews.by_skill.items()
@@ -276,7 +289,7 @@ class ReviewLister:
             entries = (one for one in entries if one.state is SkillState.PUBLISHED)
         else:
             highest = policy.policy.highest_level
-            selection = EntryFilter(source_id, above_level=highest)
+            selection = EntryFilter(source_id, above_level=highest, rule=self._known(rule))
             entries = iterate_entries(self._graph, selection, after_id)
         suspects = (
             one
@@ -286,6 +299,12 @@ class ReviewLister:
         found = sorted(self._graph.get_entries(sorted(confirmed)), key=_get_id)
         quarantined = (one for one in found if one.state is SkillState.PUBLISHED)
         return merge(suspects, quarantined, key=_get_id)
+
+    def _known(self, rule: str | None) -> str | None:
+        """The rule, None while the catalog does not know all skills with findings of it."""
+        if rule in (None, JUDGEMENT_RULE):
+            return rule
+        return rule if self._graph.get_rules_version() >= SCANNER_VERSION else None
 
     def _judge(
         self, policy: EntryPolicy, entries: Sequence[CatalogEntry]
@@ -363,7 +382,7 @@ def _judge_revision(
     all_of = with_judgement(record, find_judgement(entry.judgements, policy.judge))
     return ReviewItem(
         *(entry.skill_id, _FINDINGS, state, entry.seq, entry.seq, all_of.safety_level),
-        rules=tuple(sorted({get_rule_id(one) for one in all_of.safety})),
+        rules=collect_rule_ids(all_of.safety),
         decision=decision,
         gravest=max(all_of.safety, key=lambda one: one.level, default=None),
     )

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from graph.entry_filter import EntryCount, EntryFilter, HasScripts
 from graph.protocol import Catalog, SkillGraph
-from graph.records import CatalogEntry, EntryCount, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from graph.visible_graph import VisibleGraph
 from search.protocol import Filters, LexicalSearch, SearchIndex
 from search.text.tokens import tokenize
@@ -26,9 +27,12 @@ MAX_FOUND = 500
 
 MAX_TEXT_CHARACTERS = 500
 
-FACETS = ("source", "state", "language", "licence", "level")
+FACETS = ("source", "state", "language", "licence", "level", "has_scripts", "embedded")
 
 _COUNTS_SECONDS = 5.0
+_COUNTS_REST = 20
+"""Counts of a library that changes are kept this many times as long as counting took, so that it is
+not counted for each page."""
 _EXTRA_HITS = 100
 _MAX_VALUES = 100
 _UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
@@ -45,17 +49,25 @@ class LibraryFilter:
     language: str | None = None
     licence: str | None = None
     level: int | None = None
+    has_scripts: HasScripts | None = None
+    embedded: bool | None = None
 
     def covers(self, one: EntryCount, ignored: str = "") -> bool:
         """Whether entries with these values match; ignored: a filter that does not count."""
         values = one._asdict()
-        values |= {"source": one.source_id, "level": self._meets_level(one.safety_level)}
+        values |= {
+            "source": one.source_id,
+            "level": self._meets_level(one.safety_level),
+            "has_scripts": HasScripts.of(one.has_scripts),
+        }
         wanted = {
             "source": self.source,
             "state": self.state,
             "language": self.language,
             "licence": self.licence,
             "level": None if self.level is None else True,
+            "has_scripts": self.has_scripts,
+            "embedded": self.embedded,
         }
         return all(
             value is None or name == ignored or values[name] == value
@@ -104,7 +116,8 @@ class LibrarySearch:
         self._get_policy = get_policy
         self._lock = threading.Lock()
         self._counts: list[EntryCount] = []
-        self._counted = (-1, -_COUNTS_SECONDS)
+        self._counted_epoch, self._counted_at = -1, -_COUNTS_SECONDS
+        self._count_seconds = 0.0
 
     def find(
         self,
@@ -134,6 +147,8 @@ class LibrarySearch:
             language=wanted.language,
             licence=wanted.licence,
             safety_level=wanted.level,
+            has_scripts=wanted.has_scripts,
+            embedded=wanted.embedded,
         )
         graph, _ = self._get_stores()
         counts = self._count(graph)
@@ -155,10 +170,12 @@ class LibrarySearch:
         fails for the first time changes no epoch."""
         epoch, now = graph.get_epoch(), time.monotonic()
         with self._lock:
-            counted_epoch, counted_at = self._counted
-            if epoch != counted_epoch or now > counted_at + _COUNTS_SECONDS:
+            is_changed = epoch != self._counted_epoch
+            rest = _COUNTS_REST * self._count_seconds if is_changed else _COUNTS_SECONDS
+            if now > self._counted_at + min(rest, _COUNTS_SECONDS):
                 self._counts = graph.count_entries()
-                self._counted = (epoch, now)
+                self._counted_epoch, self._counted_at = epoch, now
+                self._count_seconds = time.monotonic() - now
             return self._counts
 
     def _search(
@@ -234,11 +251,22 @@ def _get_values(one: EntryCount, name: str) -> Sequence[str]:
         return [str(level) for level in range(1, one.safety_level + 1)]
     if name == "source":
         return [one.source_id]
+    if name == "has_scripts":
+        return [HasScripts.of(one.has_scripts)]
+    if name == "embedded":
+        return ["true" if one.embedded else "false"]
     value = str(getattr(one, name))
     return [value] if value else []
 
 
 def _count_one(entry: CatalogEntry) -> EntryCount:
     return EntryCount(
-        entry.source_id, entry.state, entry.language, entry.licence, entry.safety_level, 1
+        entry.source_id,
+        entry.state,
+        entry.language,
+        entry.licence,
+        entry.safety_level,
+        entry.has_scripts,
+        entry.embedded,
+        entries=1,
     )

@@ -6,8 +6,9 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from graph.entry_filter import EntryFilter
 from graph.protocol import Catalog
-from graph.records import CatalogEntry, EntryFilter, SkillState
+from graph.records import CatalogEntry, SkillState
 from skills.skill_policy import SkillPolicy
 from workers.library.entry_policy import EntryPolicy
 

@@ -209,7 +209,9 @@ def test_every_type_is_tried() -> None:
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9)
 anything = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3)
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=9,
 )
 members = st.dictionaries(
     st.sampled_from([*Event.model_fields, "traceparent", "dataschema", "data_base64", "__class__"])

@@ -1,4 +1,5 @@
-"""Without a configured model, neither its client nor any prompt is imported."""
+"""Without settings for them, commands import neither the client of a language model nor any
+prompt, and `serve` not the SDK of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -38,14 +39,22 @@ PROMPTS = (
 )
 
 
-def test_client_and_prompts_are_not_imported() -> None:
+TRACING = ("opentelemetry.sdk", "opentelemetry.exporter", "opentelemetry.proto")
+
+
+def test_client_prompts_and_tracing_are_not_imported() -> None:
     program = (
-        f"import {', '.join(COMMANDS)}\nimport json, sys\nprint(json.dumps(list(sys.modules)))"
+        "import json, sys, workers.processes.serve; serve = list(sys.modules)\n"
+        f"import {', '.join(COMMANDS)}\n"
+        "print(json.dumps([serve, list(sys.modules)]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    loaded = set(json.loads(done.stdout))
+    serve, everything = json.loads(done.stdout)
+    # The client of Redis imports it, too.
+    assert not [name for name in serve if name.startswith(TRACING)]
+    loaded = set(everything)
     assert "tasks.query.pipeline" in loaded
     assert "openai" not in loaded
     assert not loaded.intersection(CLIENT + PROMPTS)

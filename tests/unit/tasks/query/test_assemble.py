@@ -29,8 +29,17 @@ from workers.mcp.results import count_result_tokens, fit_to_budget
 SETTINGS = PassageSettings(miss=0.1)
 
 VOCABULARY = "bake dough oven the a of steam 240 °C flour-bag `scale.py` 面团 烤箱 </passage>"
-WORDS = st.sampled_from(VOCABULARY.split(" "))
-LINES = st.lists(WORDS, min_size=1, max_size=25).map(" ".join)
+
+
+def words(most: int) -> st.SearchStrategy[str]:
+    """A few words, drawn at once: to draw each for itself takes longer than the tests."""
+    known = VOCABULARY.split(" ")
+    return st.binary(min_size=1, max_size=most).map(
+        lambda drawn: " ".join(known[byte % len(known)] for byte in drawn)
+    )
+
+
+LINES = words(25)
 BLOCKS = st.one_of(
     LINES,
     LINES.map(lambda text: f"## {text}"),
@@ -57,7 +66,7 @@ DRAFTS = st.lists(
     st.builds(
         Draft,
         name=st.sampled_from(["bread", "pie", "烘焙", "a-very-long-name-of-a-skill"]),
-        description=st.lists(WORDS, min_size=1, max_size=80).map(" ".join),
+        description=words(80),
         blocks=st.lists(BLOCKS, min_size=1, max_size=14),
         score=st.floats(0.1, 10),
         files=st.integers(0, 20),

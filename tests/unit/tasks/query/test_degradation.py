@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
@@ -118,7 +119,7 @@ def test_no_address_and_no_error_text_is_in_the_reasons() -> None:
     read_chosen(context, Ranking(understand("bread"), None), SkillChoice([]))
     choice = SkillChoice([ChosenSkill("crafts:bread", 1.0, ())])
     read_chosen(context, Ranking(understand("bread"), None), choice)
-    assert services.index.get_skill_vectors([]) == {}
+    assert services.index.get_skill_cosines([], np.ones(4, np.float32)) == {}
     assert services.index.get_section_vectors([]) == {}
     assert services.index.get_cached_vectors([]) == {}
     assert services.graph.get_adjacency([], 1) == {}

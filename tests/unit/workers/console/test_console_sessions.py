@@ -92,12 +92,6 @@ def test_a_used_session_is_renewed_until_its_end(clock: Clock, sessions: Console
     assert RENEW_SECONDS < IDLE_SECONDS
 
 
-def test_a_session_that_was_ended_stays_so(sessions: ConsoleSessions) -> None:
-    session = sessions.begin("x")
-    sessions.end(session)
-    assert sessions.open(headers(sessions, session)) is None
-
-
 def test_a_token_that_is_too_long_is_refused(sessions: ConsoleSessions) -> None:
     sealed = sessions.seal(sessions.begin("x" * MAX_TOKEN_BYTES))
     assert len(sessions.cookie_name) + len(sealed) < 4_000

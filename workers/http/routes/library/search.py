@@ -8,11 +8,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from graph.entry_filter import HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
-from workers.http.routes.skills import SkillEntry
+from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
 from workers.http.tokens import TokenScope
 from workers.library.search.library_search import (
     MAX_FOUND,
@@ -41,18 +42,33 @@ class LibraryQuery(BaseModel):
     level: int | None = Field(
         None, ge=0, le=3, description="only skills of at least this level, as the scanner found it"
     )
+    has_scripts: HasScripts | None = Field(None, description=HAS_SCRIPTS_FILTER)
+    embedded: bool | None = Field(
+        None, description="only skills whose sections have vectors, or only those without"
+    )
     limit: int = Field(50, ge=1, le=200)
     cursor: str = Field("", description="from `next` of the previous page")
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select skills, by name, if they are set."""
         chosen = self.model_dump(mode="json", exclude={"limit", "cursor"})
-        return {name: str(value) for name, value in chosen.items() if value not in (None, "")}
+        return {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in chosen.items()
+            if value not in (None, "")
+        }
 
     def to_filter(self) -> LibraryFilter:
         """Return the filter."""
         return LibraryFilter(
-            self.q, self.source, self.state, self.language, self.licence, self.level
+            self.q,
+            self.source,
+            self.state,
+            self.language,
+            self.licence,
+            self.level,
+            self.has_scripts,
+            self.embedded,
         )
 
 

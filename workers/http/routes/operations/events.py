@@ -39,8 +39,10 @@ _MAX_LISTED = 100
 
 class TaskRunData(BaseModel):
     """A run of a task for an event. started, ended: seconds since the epoch. outcome: `done`,
-    `stale` (a newer change had won), `passing` (went on in another task) or `failed`. items: events
-    or skills that it worked on, those of other events included."""
+    `stale` (a newer change had won), `passing` (a transient error, or it went on in another task)
+    or `failed`. items: events or skills that it worked on, those of other events included.
+    attempts: how often it was tried. error: class of the last error, "" without one. reason: its
+    message, for admins, since it may name skills of others."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -49,6 +51,9 @@ class TaskRunData(BaseModel):
     ended: float
     outcome: str
     items: int
+    attempts: int
+    error: str
+    reason: str
 
 
 class EventState(BaseModel):
@@ -135,15 +140,17 @@ def event_routes(backend: StoreBackend) -> APIRouter:
             reason=job.reason,
             accepted=job.accepted,
             trace_id=trace_id,
-            tasks=list_task_runs(backend, trace_id),
+            tasks=list_task_runs(backend, caller, trace_id),
         )
 
     return router
 
 
-def list_task_runs(backend: StoreBackend, trace_id: str) -> list[TaskRunData]:
-    """Return the runs of tasks of a trace."""
-    return [TaskRunData(**asdict(one)) for one in backend.journal.list_task_runs(trace_id)]
+def list_task_runs(backend: StoreBackend, caller: Caller, trace_id: str) -> list[TaskRunData]:
+    """Return the runs of tasks of a trace as this caller may see them."""
+    hidden = {} if caller.scope >= TokenScope.ADMIN else {"reason": ""}
+    runs = backend.journal.list_task_runs(trace_id)
+    return [TaskRunData(**(asdict(one) | hidden)) for one in runs]
 
 
 def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEvent]:

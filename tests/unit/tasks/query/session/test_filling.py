@@ -23,15 +23,22 @@ from tests.unit.tasks.query.test_assemble import DRAFTS, LEFT_OUT, LINKS, Draft,
 BUDGETS = st.lists(st.integers(60, 2500), min_size=2, max_size=5)
 
 
-def offer(drafts: list[Draft], shuffled: Sequence[int]) -> list[SkillPassages]:
-    """The drafts as chosen skills, the best first, with their passages in another order."""
+def choose(drafts: list[Draft]) -> list[SkillPassages]:
+    """The drafts as chosen skills, the best first."""
     found = []
     for number, draft in enumerate(drafts):
         skill = select(draft, number)
         chosen = replace(skill.chosen, probability=min(draft.score / 10, 1.0))
-        order = sorted(skill.passages, key=lambda index: hash((index, *shuffled)))
-        found.append(replace(skill, chosen=chosen, passages=tuple(order)))
+        found.append(replace(skill, chosen=chosen))
     return sorted(found, key=lambda skill: -(skill.chosen.probability or 0.0))
+
+
+def shuffle(skills: Sequence[SkillPassages], seed: int) -> list[SkillPassages]:
+    """The same skills, with their passages in another order."""
+    return [
+        replace(skill, passages=tuple(sorted(skill.passages, key=lambda one: hash((one, seed)))))
+        for skill in skills
+    ]
 
 
 def ask(
@@ -74,9 +81,10 @@ def test_no_line_is_sent_twice_and_the_budget_is_exact(
 ) -> None:
     answers: list[AnsweredQuery] = []
     sent: set[tuple[str, int, int]] = set()
+    skills = choose(drafts)
     for number, budget in enumerate(budgets):
         state = build_state(answers, {})
-        bundle = ask(state, offer(drafts, [number]), budget, brief[number])
+        bundle = ask(state, shuffle(skills, number), budget, brief[number])
         if bundle is None:
             continue
         assert bundle.tokens == count_tokens(render_markdown(bundle)) <= budget
@@ -93,29 +101,31 @@ def test_what_is_sent_without_a_session_is_sent_or_was_before(
     drafts: list[Draft], first: int, second: int
 ) -> None:
     """Also if the session began with other passages, and with less or more of them."""
-    before = ask(SessionState(), offer(drafts, [1]), first, brief=True)
-    alone = ask(SessionState(), offer(drafts, [2]), second, brief=False)
+    skills = choose(drafts)
+    before = ask(SessionState(), shuffle(skills, 1), first, brief=True)
+    alone = ask(SessionState(), shuffle(skills, 2), second, brief=False)
     if before is None or alone is None:
         return
     state = build_state([record(before, 1)], {})
-    following = ask(state, offer(drafts, [2]), second, brief=False)
+    following = ask(state, shuffle(skills, 2), second, brief=False)
     assert following is not None
     with_text = {
         (skill.revision.key.skill_id, skill.revision.key.seq, number)
-        for skill in offer(drafts, [2])
+        for skill in skills
         for number, line in enumerate(skill.revision.parsed.lines, 1)
         if line.strip()
     }
     assert lines_of(alone) & with_text <= lines_of(following) | lines_of(before)
-    skills = {one.skill_id for one in (*before.skills, *following.skills)}
-    assert {one.skill_id for one in alone.skills} <= skills
+    sent = {one.skill_id for one in (*before.skills, *following.skills)}
+    assert {one.skill_id for one in alone.skills} <= sent
 
 
 @given(DRAFTS, st.integers(200, 2500))
 @settings(max_examples=60, deadline=None)
 def test_a_brief_bundle_has_no_skill_less(drafts: list[Draft], budget: int) -> None:
-    alone = ask(SessionState(), offer(drafts, [1]), budget, brief=False)
-    brief = ask(SessionState(), offer(drafts, [1]), budget, brief=True)
+    skills = choose(drafts)
+    alone = ask(SessionState(), skills, budget, brief=False)
+    brief = ask(SessionState(), skills, budget, brief=True)
     if alone is None:
         return
     assert brief is not None

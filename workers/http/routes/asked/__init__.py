@@ -1,1 +1,0 @@
-"""What callers asked lately."""
