@@ -46,7 +46,7 @@ demo: $(LIGHT)  ## Show skillbus at work on the example skills
 	@$(BIN)/python examples/demo.py
 
 unit: $(INSTALLED)  ## Unit tests: no servers, no network, under a minute
-	$(BIN)/python -m pytest tests/unit $(PARALLEL)
+	$(BIN)/python -m pytest tests/unit $(PARALLEL) -p no:schemathesis
 
 test: check  ## Checks, then the whole test suite
 	@$(BIN)/python -m deploy.stack fetch || echo "Tests that need these servers are skipped."

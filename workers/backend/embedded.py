@@ -233,7 +233,6 @@ class EmbeddedBackend(StoreBackend):
         if self.writable:
             self._save_library()
         self._stack.close()
-        gc.unfreeze()
 
     def _save_library(self) -> None:
         """Save the statistics of the library for the processes that come."""
@@ -330,6 +329,9 @@ class EmbeddedBackend(StoreBackend):
     @override
     def warm_up(self) -> None:
         warm_up(self.services, ALL_QUEUES)
+        # It has frozen the models and the library, which go with this backend. A process that froze
+        # nothing leaves alone what its starter may have frozen.
+        self._stack.callback(gc.unfreeze)
 
     @override
     def run_maintenance(self) -> None:

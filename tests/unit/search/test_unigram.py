@@ -35,8 +35,9 @@ def vocabulary() -> Vocabulary:
 
 def expected(vocabulary: Vocabulary, texts: Sequence[str], limit: int) -> list[list[int]]:
     codes = vocabulary.codes.tobytes().decode("utf-32-le")
-    places = list(zip(vocabulary.ends, vocabulary.ends[1:], vocabulary.scores, strict=False))
-    pieces = [(codes[start:end], float(score)) for start, end, score in places]
+    ends, scores = vocabulary.ends.tolist(), vocabulary.scores.tolist()
+    places = zip(ends, ends[1:], scores, strict=False)
+    pieces = [(codes[start:end], score) for start, end, score in places]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=vocabulary.unknown))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.Nmt(), normalizers.NFKC(), normalizers.Replace(Regex(" {2,}"), " ")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ import workers.backend.selector
 from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 from config.settings import Settings
 from skills.events import QueryAsked
+from tests.support.samples.tiny import tiny_backend
 from workers.backend.distributed import DistributedBackend
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EventStatus
@@ -174,3 +176,17 @@ def test_stalled_processing_ends_the_wait() -> None:
             FakeBackend(EventStatus("accepted"), problem="disk full"),
             stalled_hint="try the next sync",
         )
+
+
+def test_only_a_backend_that_was_warmed_up_undoes_the_freeze_of_its_process(tmp_path: Path) -> None:
+    """A preloaded process, which others are forked from, has frozen what it loaded."""
+    gc.freeze()
+    with tiny_backend(tmp_path / "home"):
+        pass
+    assert gc.get_freeze_count() > 0
+    try:
+        with tiny_backend(tmp_path / "home") as backend:
+            backend.warm_up()
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()
