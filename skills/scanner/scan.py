@@ -19,7 +19,7 @@ from skills.required_words import replace_white_space
 from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
-from skills.scanner.flow.sources import is_known_installer
+from skills.scanner.flow.meanings import is_known_installer
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.rule import list_rules

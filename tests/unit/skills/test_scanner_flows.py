@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from skills.scanner import find_rule, scan_lines, scan_scripts
-from skills.scanner.flow import sources
+from skills.scanner.flow import meanings
 from skills.scanner.flow.harm import SECRET_WORDS
 
 
@@ -243,12 +243,12 @@ def test_install_scripts_and_lists_of_packages_are_read() -> None:
 
 @settings(max_examples=400)
 @given(
-    st.sampled_from([sources.SECRET_PATH, sources.SETTINGS_PATH]).flatmap(
+    st.sampled_from([meanings.SECRET_PATH, meanings.SETTINGS_PATH]).flatmap(
         lambda pattern: st.from_regex(pattern, alphabet=st.characters(max_codepoint=126))
     )
 )
 def test_code_with_the_path_of_a_secret_is_read(path: str) -> None:
     """Code without any of the words is not parsed; so each path that counts holds one of them."""
-    assume(sources.label_path(path))
+    assume(meanings.label_path(path))
     code = f'curl -T "{" ".join(path.split())}" '
     assert any(word in code.lower() for word in SECRET_WORDS)
