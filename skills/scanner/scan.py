@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
+from skills.scanner.code_blocks import PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.meanings import is_known_installer
@@ -83,7 +83,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
     if not modules or not re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole):
         return
     words = _words(indicator_texts()).find(whole)
-    if any(may_have_flows(code.language, words.keys()) for code in codes):
+    if may_have_flows(words.keys()):
         for line, rule in find_flows(codes):
             place = bisect_left(starts, line) - 1
             quote = contents[paths[place]][line - starts[place] - 1].strip()
@@ -145,13 +145,13 @@ def _find_all(
     places = _find_places(text)
     yield from _find_in_words(text, places)
     for package in find_packages(text, places, path):
-        yield _weigh(text, package.rule, package.start, package.quote, speech=False)
+        yield _weigh(text, *package, speech=False)
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    languages = [one for one in LANGUAGES if may_have_flows(one, places.words)]
-    if languages and not codes:
+    may_flow = may_have_flows(places.words)
+    if may_flow and not codes:
         codes = tuple(find_blocks(lines, text.fenced))
-    for line, name in find_flows([code for code in codes if code.language in languages]):
+    for line, name in find_flows(codes) if may_flow else ():
         quote = lines[min(line, len(lines)) - 1].strip()
         start = text.offset_of(line)
         if not text.in_code(start):  # what introduces a command in a span of text counts
@@ -258,7 +258,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         inner = NormalisedText(lines, 1)
         places = _find_places(inner)
         found = [*_find_in_words(inner, places)]
-        if may_have_flows("shell", places.words):
+        if may_have_flows(places.words):
             flows = find_flows([*find_script("x.sh", lines)])
             found += [_Found(rule, 3, line, "") for line, rule in flows]
         line = text.line_at(start)

@@ -25,9 +25,8 @@ from skills.scanner.flow.tokens import (
 )
 
 _PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
-_IGNORED = word_set("cert verify timeout env cwd proxies pkey key_filename agent signal")
-_HEADERS = word_set("headers auth cookies")
-_INTERPRETERS = word_set("sh bash zsh python python3 node perl ruby osascript -c -e -u")
+_USED = word_set("headers auth cookies env proxies")
+"""Arguments that take single values to log in, or that are not sent."""
 _ASSIGNS = word_set("= := += |=")
 _FUNCTIONS = word_set("def function lambda")
 _DECLARED = re.compile(
@@ -238,22 +237,19 @@ class ProgramReader:
         if root in ("self", "this"):
             return self._store.get(f"self.{rest.partition('.')[0]}")
         owner = name.rpartition(".")[0]
-        return self._named(owner, held) if owner in meanings.VARIABLES else self._get(root)
-
-    def _get(self, name: str) -> Labels:
-        called = self._store.get(f"{name}()") if name in self._functions else NONE
-        return self._store.get(self._qualify(name)) | called
+        return (
+            self._named(owner, held)
+            if owner in meanings.VARIABLES
+            else self._store.get(self._qualify(root)) | self._store.get(f"{root}()")
+        )
 
     def _text(self, token: Token) -> Labels:
         text = get_content(token)
         if _PIPED.search(text):  # a command that is written elsewhere to be run
             read_shell(self._store, text.replace("\\n", "\n"), self._line(token))
         labels = meanings.label_path(text) | self._store.get(f"path:{text[:200]}")
-        for _, expression in find_placeholders(token, self._language):
-            for part in split_tokens(expression, self._language):
-                moved = [one._replace(start=token.start) for one in part]
-                labels |= self._expression(moved)
-        return labels
+        values = find_placeholders(token, self._language)
+        return labels.union(*(self._expression(inner) for _, inner in values))
 
     def _bracket(self, token: Token) -> Labels:
         """The labels of what brackets enclose: values, pairs, or statements."""
@@ -266,9 +262,7 @@ class ProgramReader:
         if len(tokens) < 3 or tokens[1].text not in ("=", ":") or tokens[1].kind != "mark":
             return "", self._statement(tokens)
         key, labels = get_content(tokens[0]), self._statement(tokens[2:])
-        if key in _IGNORED:
-            return key, NONE
-        return key, pick(labels) if key in _HEADERS else labels
+        return key, pick(labels) if key in _USED else labels
 
     def _subscript(self, held: Labels, name: str, bracket: Token) -> Labels:
         if meanings.VARIABLES.get(name) == meanings.ENVIRONMENT:
@@ -297,7 +291,6 @@ class ProgramReader:
         text = " ".join(list_texts(bracket.inner))
         self._call_back(parts, held | meanings.label_result(name, text), line)
         result = self._library(line, name, held, join(*arguments), text)
-        changed = self._qualify(owner.partition(".")[0]) if owner in ("", *self._modules) else ""
         if owner and owner not in self._modules:
             root, _, rest = owner.partition(".")
             changed = f"self.{rest}" if root in ("self", "this") else self._qualify(owner)
@@ -338,8 +331,6 @@ class ProgramReader:
             self._store.use(line, "delete", sent)
         elif last == "chmod":
             self._store.use(line, "mark", sent)
-        if last in meanings.HARMLESS or name.startswith("console."):
-            return NONE
         if last == "getenv" or (last == "get" and "environ" in name):
             return NONE
         if last in ("get", "pop") and text and not network and "://" not in text:
@@ -356,9 +347,6 @@ class ProgramReader:
         for part in parts[:2]:
             if part[0].text == "[":
                 words = [*words[: part is not parts[0]], *split_at(part[0].inner, ",")]
-        program = next((word for word in words if not _is_interpreter(word)), None)
-        if program and (len(words) > 1 or all(one.kind != "text" for one in program)):
-            self._store.use(line, "execute", self._expression(program))
         command = " ".join(self._as_shell(word) for word in words)
         return join(read_shell(self._store, command, line, self._qualify), *arguments)
 
@@ -369,13 +357,13 @@ class ProgramReader:
             alone = at + 1 == len(tokens) or tokens[at + 1].kind == "mark"
             if token.kind == "text":
                 text = get_content(token)
-                for placeholder, expression in find_placeholders(token, self._language):
-                    inner = split_tokens(expression, self._language)[0]
-                    moved = [one._replace(start=token.start) for one in inner]
-                    text = text.replace(placeholder, self._as_shell(moved))
+                for placeholder, inner in find_placeholders(token, self._language):
+                    text = text.replace(placeholder, self._as_shell(inner))
                 command += text
             elif token.kind == "name" and alone:
                 command += f"${{{token.text}}}"
+            elif token.text == "sys" and token.kind == "name":
+                return "python"
             elif token.kind in ("name", "open"):
                 return command + f"${{{self._store.keep(self._value(tokens, at)[0])}}}"
         return command
@@ -384,8 +372,3 @@ class ProgramReader:
         """The names of variables and files in the arguments of a call."""
         yield from (f"path:{text}" for text in list_texts(tokens))
         yield from (self._qualify(name) for name in list_names(tokens))
-
-
-def _is_interpreter(word: list[Token]) -> bool:
-    text = "".join(one.text.strip("\"'") for one in word)
-    return text in _INTERPRETERS or text == "sys.executable" or text == "sysexecutable"

@@ -33,8 +33,7 @@ _SENDERS = word_set("curl wget nc ncat netcat socat telnet http https xh ftp sft
 _LOOKUPS = word_set("dig nslookup host drill ping")
 _FLAGS = {
     "header": "-H --header -u --user --oauth2-bearer -b --cookie -A --user-agent",
-    "ignored": "-i --key --cert -E -K --config -F. --cacert -P -p",
-    "output": "-o --output -O",
+    "output": "-o --output",
     "file": "-T --upload-file --post-file --body-file",
 }
 _ROLE_OF = {flag: role for role, flags in _FLAGS.items() for flag in flags.split()}
@@ -51,6 +50,7 @@ _PRINTS = (
     ("openssl", "decoded", "-d"),
 )
 """Programs, and the label of what they print if they have one of these arguments."""
+_PRINT_ENVIRONMENT = ("env", "printenv", "set", "-p")
 _FILTERS = word_set("grep awk cut jq sed source . ls test [")
 _FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
 _VARIABLE = re.compile(r"\$\{?(\w+)")
@@ -162,11 +162,8 @@ class _Reader:
         self, program: str, arguments: Sequence[str], values: Sequence[Labels], stdin: Labels
     ) -> Labels:
         """What a command that sends nothing prints, and the files that it writes."""
-        if program in ("env", "printenv", "set", "declare", "export") and not (
-            [one for one in arguments if not one.startswith("-")] or arguments[:1] == ["-e"]
-        ):
-            bare = program in ("env", "printenv", "set") and not arguments
-            return frozenset({"environment"}) if bare or list(arguments) == ["-p"] else NONE
+        if " ".join((program, *arguments)) in _PRINT_ENVIRONMENT:
+            return frozenset({"environment"})
         if program == "history":
             return frozenset({"secret"})
         if program in _FILTERS:
@@ -189,21 +186,16 @@ class _Reader:
     ) -> Labels:
         """A command of the network: what it sends, and what it fetches."""
         sent, target = NONE if program in ("wget", *_LOOKUPS) else stdin, ""
-        previous = ""
-        for text, value in zip(texts[1:], values[1:], strict=True):
-            role = _ROLE_OF.get(previous) or _ROLE_OF.get(text.partition("=")[0])
-            combined = previous[:1] == "-" and previous[1:2] != "-" and previous.endswith("o")
-            if program in ("curl", "wget") and (role == "output" or combined):
-                is_flag = text.startswith("-") or (previous == "-O" and program == "curl")
-                target = target if is_flag else text
-                role = role if is_flag else "output"
+        for flag, text, value in zip(texts, texts[1:], values[1:], strict=False):
+            role = _ROLE_OF.get(flag) or _ROLE_OF.get(text.partition("=")[0])
+            if re.fullmatch("-[a-zA-Z]*o|--output" if program == "curl" else "-[a-z]*O", flag):
+                target, role = text, "output"
             if role == "header":
                 sent |= pick(value)
             elif role == "file" or "@" in text:
                 sent |= read(value)
             elif role is None:
                 sent |= value
-            previous = text
         address = next((text for text in texts[1:] if "://" in text), "")
         if not address and program in ("curl", "wget"):
             address = next(
@@ -237,8 +229,8 @@ class _Reader:
                 self._store.use(line, "execute", values[scripts[0]])
             if scripts and is_text and program in _SHELLS:
                 self._commands(texts[scripts[0]], line)
-        elif "/" in texts[0]:
-            self._store.use(line, "execute", self._store.get(_file(texts[0])))
+        elif "/" in texts[0] or "$" in texts[0]:
+            self._store.use(line, "execute", values[0])
 
     def _word(self, word: str) -> Labels:
         """The labels of a word: of its path or file and its variables."""

@@ -75,12 +75,16 @@ def get_content(token: Token) -> str:
     return token.text.lstrip("rbfuRBFU").strip("\"'`")
 
 
-def find_placeholders(token: Token, language: str) -> list[tuple[str, str]]:
-    """(placeholder, expression) of the values in a text."""
+def find_placeholders(token: Token, language: str) -> list[tuple[str, list[Token]]]:
+    """(placeholder, its tokens) of the values in a text."""
     quote = token.text.lstrip("rbfuRBFU")[:1]
     if quote != "`" if language == "javascript" else "f" not in token.text[:2].lower():
         return []
-    return [(found[0], found[1] or found[2]) for found in _PLACEHOLDER.finditer(token.text)]
+    return [
+        (found[0], [one._replace(start=token.start) for one in part])
+        for found in _PLACEHOLDER.finditer(token.text)
+        for part in split_tokens(found[1] or found[2], language)
+    ]
 
 
 def list_texts(tokens: list[Token]) -> list[str]:
