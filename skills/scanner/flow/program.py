@@ -337,7 +337,7 @@ class ProgramReader:
             return pick(held)
         if last in ("join", "joinpath") and text:
             sent = below(sent)
-        result = held | sent | meanings.label_result(name, text)
+        result = meanings.label_result(name, text) | (NONE if network else held | sent)
         result |= meanings.label_path("/".join(text.split()).replace("//", "/"))
         return read(result) if last in meanings.READING else result
 
@@ -347,6 +347,8 @@ class ProgramReader:
         for part in parts[:2]:
             if part[0].text == "[":
                 words = [*words[: part is not parts[0]], *split_at(part[0].inner, ",")]
+        if all(one.kind != "text" for one in words[0]):
+            self._store.use(line, "execute", self._expression(words[0]))
         command = " ".join(self._as_shell(word) for word in words)
         return join(read_shell(self._store, command, line, self._qualify), *arguments)
 

@@ -229,7 +229,7 @@ class _Reader:
                 self._store.use(line, "execute", values[scripts[0]])
             if scripts and is_text and program in _SHELLS:
                 self._commands(texts[scripts[0]], line)
-        elif "/" in texts[0] or "$" in texts[0]:
+        elif "/" in texts[0]:
             self._store.use(line, "execute", values[0])
 
     def _word(self, word: str) -> Labels:
