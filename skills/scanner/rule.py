@@ -28,7 +28,7 @@ def list_rules() -> Mapping[str, Rule]:
     """All rules by id."""
     plain = read_data_file("rules.toml")
     return {
-        name: Rule(id=name, kind=kind, **fields)
+        name: Rule(name, kind, *fields)
         for kind, rules in plain.items()
         for name, fields in rules.items()
     }
