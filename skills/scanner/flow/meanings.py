@@ -116,7 +116,8 @@ def label_result(name: str, text: str) -> Labels:
     fetched = label_download(text) if is_network(name) else NONE
     if last in CONNECTION or name in CONNECTION:
         return fetched | {"connection"}
-    if last in DECODING or (name == "Buffer.from" and "base64" in text):
+    of_base64 = name == "Buffer.from" and "base64" in text
+    if last in DECODING or name == "codecs.decode" or of_base64:
         return frozenset({"decoded"})
     return fetched
 

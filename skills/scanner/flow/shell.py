@@ -28,6 +28,8 @@ _PREFIXES = word_set(
     "sudo env nohup command exec time doas then do else if while until ! { xargs export local "
     "readonly declare -E -n"
 )
+_BEFORE = re.compile(r"\w+=|[\d*/,-]+$")
+"""Variables, and the times of cron."""
 _ENDS = word_set("done fi } esac")
 _SENDERS = word_set("curl wget nc ncat netcat socat telnet http https xh ftp sftp mail")
 _LOOKUPS = word_set("dig nslookup host drill ping")
@@ -136,7 +138,7 @@ class _Reader:
         if words[0] == "for" and len(words) > 3:
             self._store.assign(words[1], join(*map(self._word, words[3:])))
             return NONE
-        while words and (words[0] in _PREFIXES or re.match(r"\w+=", words[0])):
+        while words and (words[0] in _PREFIXES or _BEFORE.match(words[0])):
             name, is_variable, value = words[0].partition("=")
             if is_variable:
                 self._store.assign(self._qualify(name), self._word(value))
