@@ -34,7 +34,7 @@ class TextRule:
             low, high = places.sentences(place, self.reach)
             low, high = max(low, place[0] - self.within), min(high, place[1] + self.within)
             met = [place]
-            ordered = self.ordered and places.is_ascii(place)
+            ordered = self.ordered and places.text[slice(*place)].isascii()
             for group in others:
                 start = met[-1][0] if ordered else low
                 nearest = (places.nearest(concept, met[-1], start, high) for concept in group)

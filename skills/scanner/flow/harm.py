@@ -34,7 +34,7 @@ _GIVEN = "argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patc
 _UPLOADS = "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
 _FETCHES = (
     "urlopen urlretrieve requests.get httpx.get curl wget b64decode base64 a85decode unhexlify "
-    "fromhex decompress fetch( axios http.get https.get got( atob xxd openssl"
+    "fromhex codecs.decode decompress fetch( axios http.get https.get got( atob xxd openssl"
 )
 _RUNS = (
     "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( execsync( spawn( "

@@ -12,7 +12,7 @@ from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, below, join, pick, read
-from skills.scanner.flow.shell import read_shell
+from skills.scanner.flow.shell import PIPED, read_shell
 from skills.scanner.flow.tokens import (
     KEYWORDS,
     Token,
@@ -24,7 +24,6 @@ from skills.scanner.flow.tokens import (
     split_tokens,
 )
 
-_PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
 _USED = word_set("headers auth cookies env proxies")
 """Arguments that take single values to log in, or that are not sent."""
 _ASSIGNS = word_set("= := += |=")
@@ -245,7 +244,7 @@ class ProgramReader:
 
     def _text(self, token: Token) -> Labels:
         text = get_content(token)
-        if _PIPED.search(text):  # a command that is written elsewhere to be run
+        if PIPED.search(text):
             read_shell(self._store, text.replace("\\n", "\n"), self._line(token))
         labels = meanings.label_path(text) | self._store.get(f"path:{text[:200]}")
         values = find_placeholders(token, self._language)

@@ -55,6 +55,8 @@ _PRINTS = (
 _PRINT_ENVIRONMENT = ("env", "printenv", "set", "-p")
 _FILTERS = word_set("grep awk cut jq sed source . ls test [")
 _FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
+PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
+"""A command that is written elsewhere to be run."""
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 _ARGUMENT = re.compile(r"\$[1@*]|\$\{1")
 
@@ -73,7 +75,7 @@ class _Reader:
     """Files are variables too: what is written to one, later commands read."""
 
     def __init__(self, store: Store, qualify: Callable[[str], str]) -> None:
-        self._store, self._qualify = store, qualify
+        self._store, self._qualify, self._line = store, qualify, 1
 
     def read(self, text: str, line: int) -> Labels:
         """Read commands, those within others first, whose output is a variable of the others."""
@@ -122,7 +124,7 @@ class _Reader:
                     targets.append(_unquote(token[0]))
                 redirect = ""
             elif kind in ("pipe", "end"):
-                at = line + text.count("\n", 0, start)
+                self._line = at = line + text.count("\n", 0, start)
                 value = output if words[:1] and words[0] in _ENDS else NONE
                 value |= self._command(words, stdin, at) if words else stdin
                 for target in targets:
@@ -237,6 +239,8 @@ class _Reader:
     def _word(self, word: str) -> Labels:
         """The labels of a word: of its path or file and its variables."""
         text = _unquote(word)
+        if text != word and PIPED.search(text):
+            self._commands(text, self._line)
         bare = text.lstrip("@")
         labels = [meanings.label_path(bare.partition("=@")[2] or bare)]
         labels += [self._store.get(_file(part)) for part in re.split(r"[=@;]", text)]
