@@ -16,7 +16,9 @@ _MIXED_WORD = re.compile(
     rf"\b(?=[a-zA-Z{_HOMOGLYPHS}]*[{_HOMOGLYPHS}])(?=[{_HOMOGLYPHS}]*[a-zA-Z])"
     rf"[a-zA-Z{_HOMOGLYPHS}]{{3,60}}\b"
 )
-_NOTABLE = re.compile(f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_HOMOGLYPHS}]|[\ufe00-\ufe0f]{{3}}")
+_NOTABLE = re.compile(
+    f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_HOMOGLYPHS}]|[\ufe00-\ufe0f]{{3}}"
+)
 """What a line with any of these findings holds."""
 _FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -48,6 +50,8 @@ def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str
     Legitimate are joiners in emoji and in scripts that need them, flags spelt with tag characters,
     a byte order mark at the start of the file, and direction marks in right-to-left text.
     """
+    if all(map(str.isascii, lines)):
+        return
     for number, line in enumerate(lines, start=1):
         if not line.isascii() and _NOTABLE.search(line):
             text = line.removeprefix("\ufeff") if number == 1 else line

@@ -15,7 +15,7 @@ from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r"(?<= )[^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
-_SPACES = re.compile(r"(?<=\S)(?: [^\S\n]+|(?! )[^\S\n]+)")
+_SPACES = re.compile(r"(?<=\S)[^\S\n]+")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """Quotes around a command that is an argument, as in `sh -c "…"`, are not a quotation."""
@@ -55,16 +55,18 @@ class NormalisedText:
 
     def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
         """is_code: the file is a script, whose lines are no paragraphs."""
-        plain = [line if line.isascii() else _replace_characters(line) for line in lines]
-        whole = "\n".join(plain)
+        whole, plain = "\n".join(lines), list(lines)
+        if not whole.isascii():
+            plain = [line if line.isascii() else _replace_characters(line) for line in lines]
+            whole = "\n".join(plain)
         self.is_code = is_code
         self.fenced = [is_code] * len(plain)
         """Whether each line is in a fenced block, its fences included."""
         if not is_code:
             if _MAYBE_SPELT_OUT.search(whole):
                 whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
-            whole = _SPACES.sub(" ", whole)
-            plain = whole.split("\n")
+                plain = whole.split("\n")
+            plain = [_collapse_spaces(line) for line in plain]
             if "```" in whole or "~~~" in whole:
                 self.fenced = _fenced(plain, body_line)
             whole = "".join(_join_lines(plain, self.fenced, body_line))
@@ -133,6 +135,13 @@ class NormalisedText:
 def _replace_characters(line: str) -> str:
     shown = unicodedata.normalize("NFKC", strip_invisible(line))
     return fold_homoglyphs(shown).replace("\n", " ").replace("’", "'")
+
+
+def _collapse_spaces(line: str) -> str:
+    # White space other than a space is not printable.
+    if "  " in line.lstrip() or not line.isprintable():
+        return _SPACES.sub(" ", line)
+    return line
 
 
 def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:

@@ -133,8 +133,10 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(text, *package, speech=False)
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    if may_have_flows(places.words):
-        for line, name in find_flows(codes or [*find_blocks(lines, text.fenced)]):
+    languages = may_have_flows(places.words)
+    if languages:
+        codes = codes or tuple(find_blocks(lines, text.fenced))
+        for line, name in find_flows([code for code in codes if code.language in languages]):
             line = min(line, len(lines))
             start = text.offset_of(line)
             if not text.in_code(start):  # what introduces a command in a span of text counts
@@ -217,7 +219,7 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         inner = NormalisedText(lines, 1)
         places = _find_places(inner)
         found = [*_find_in_words(inner, places)]
-        if may_have_flows(places.words):
+        if "shell" in may_have_flows(places.words):
             flows = find_flows([*find_script("x.sh", lines)])
             found += [_Found(rule, 3, line, "") for line, rule in flows]
         for one in found[:MAX_PER_RULE]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from skills.scanner.words import Concept, Places, Span
+from skills.scanner.words import Concept, Places, Span, find_clues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +28,9 @@ class TextRule:
 
     def find(self, places: Places) -> Iterator[Span]:
         """The ranges in which the ideas meet, which do not overlap."""
+        clues = filter(None, map(find_clues, self.ideas))
+        if any(map(places.words.isdisjoint, clues)):
+            return
         first, *others = self.ideas
         last = 0
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):

@@ -67,6 +67,17 @@ def _is_rare(word: str) -> bool:
     return len(word.encode()) >= _MIN_WORD or word in _MARKS
 
 
+@cache
+def find_clues(ideas: tuple[Concept, ...]) -> frozenset[str]:
+    """Words of which a text with one of the ideas holds one; empty if a pattern requires none."""
+    clues: set[str] = set()
+    for pattern in (one for idea in ideas for one in idea.patterns):
+        if not _choices(pattern):
+            return frozenset()
+        clues |= max(_choices(pattern), key=lambda choice: min(map(len, choice)))
+    return frozenset(clues.union(*(idea.words for idea in ideas)))
+
+
 class Places:
     """The places of concepts and patterns in a text, which are looked for when they are needed."""
 
@@ -106,7 +117,9 @@ class Places:
         choices = _choices(pattern)
         if any(map(self._found.keys().isdisjoint, choices)):
             return
-        offsets = [[at for word in choice for at in self._found.get(word, ())] for choice in choices]
+        offsets = [
+            [at for word in choice for at in self._found.get(word, ())] for choice in choices
+        ]
         windows = [[0, len(self.text)]] if not offsets else []
         for at in sorted(min(offsets, key=len, default=())):
             if windows and at - _BEFORE <= windows[-1][1]:

@@ -25,22 +25,26 @@ _SECRETS = (
     "process.env+} env+| env| env) env+> set+| .pem *.key *.p12 get+secret vault-token "
     ".claude.json .credentials.json auth.json .openclaw .clawdbot"
 )
-_SENDS = (
-    "requests. httpx urlopen aiohttp socket smtplib ftp http.client paramiko dns. fetch( axios "
-    "http.request https.request sendbeacon got( curl wget /dev/tcp scp+ rsync dig+ nslookup +nc+ "
-    "|nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat telnet http+ https+ +mail+ ping+ drill+ +host+"
-)
+_SENDS = {
+    "python": "requests. httpx urlopen aiohttp socket smtplib ftp http.client paramiko dns. curl",
+    "javascript": "fetch( axios http.request https.request sendbeacon got( websocket curl dns.",
+    "shell": "curl wget /dev/tcp scp+ rsync +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat "
+    "telnet http+ https+ ftp+ +mail+ dig+ nslookup ping+ drill+ +host+",
+}
 _GIVEN = "argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch"
 _UPLOADS = "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
-_FETCHES = (
-    "urlopen urlretrieve requests.get httpx.get curl wget b64decode base64 a85decode unhexlify "
-    "fromhex codecs.decode decompress fetch( axios http.get https.get got( atob xxd openssl"
-)
-_RUNS = (
-    "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( execsync( spawn( "
-    "spawnsync( function( runin then(eval |+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ "
-    ";sh+ &sh+ (sh+ 'sh+ \"sh+ eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+"
-)
+_FETCHES = {
+    "python": "urlopen urlretrieve requests.get httpx.get curl wget b64decode base64 b32decode "
+    "a85decode unhexlify fromhex codecs.decode decompress",
+    "javascript": "fetch( axios curl wget http.get https.get got( base64 atob",
+    "shell": "curl wget base64 base32 xxd openssl",
+}
+_RUNS = {
+    "python": "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( |+bash |+sh",
+    "javascript": "exec( eval( execsync( spawn( spawnsync( function( runin |+bash |+sh then(eval",
+    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ ;sh+ &sh+ (sh+ 'sh+ \"sh+ "
+    "eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+",
+}
 _DELETES, _HOME = "rmtree rmsync rimraf", "home expanduser '~"
 
 
@@ -49,17 +53,22 @@ def _words(plain: str) -> frozenset[str]:
 
 
 SECRET_FILES, SECRET_WORDS = _words(_SECRET_FILES), _words(_SECRETS)
-_FLOWS = [
-    [*map(_words, groups)]
-    for groups in (
-        (_SENDS, _SECRETS),
-        (_SENDS, _GIVEN, _UPLOADS),
-        (_DELETES, _HOME),
-        (_FETCHES, _RUNS),
-    )
-]
-"""Code with a flow holds a word of each group of one of these."""
-FLOW_WORDS = frozenset(word for flow in _FLOWS for group in flow for word in group)
+_FLOWS = {
+    language: [
+        [*map(_words, groups)]
+        for groups in (
+            (_SENDS[language], _SECRETS),
+            (_SENDS[language], _GIVEN, _UPLOADS),
+            (_DELETES, _HOME),
+            (_FETCHES[language], _RUNS[language]),
+        )
+    ]
+    for language in _SENDS
+}
+"""By language; code with a flow holds a word of each group of one of these."""
+FLOW_WORDS = frozenset().union(
+    *(one for flows in _FLOWS.values() for flow in flows for one in flow)
+)
 _HARM = (
     ("network", word_set("secret settings"), "secret-sent"),
     ("network", word_set("environment"), "environment-sent"),
@@ -74,9 +83,13 @@ _HARM = (
 """Sinks, labels that must not reach them, and the rule; the first of a use counts."""
 
 
-def may_have_flows(found: KeysView[str]) -> bool:
-    """Whether code that holds some of FLOW_WORDS may have a flow."""
-    return any(not any(map(found.isdisjoint, flow)) for flow in _FLOWS)
+def may_have_flows(found: KeysView[str]) -> frozenset[str]:
+    """The languages in which code that holds some of FLOW_WORDS may have a flow."""
+    return frozenset(
+        language
+        for language, flows in _FLOWS.items()
+        if any(not any(map(found.isdisjoint, flow)) for flow in flows)
+    )
 
 
 def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:

@@ -22,7 +22,7 @@ Sink = Literal["network", "execute", "mark", "delete"]
 NONE: Labels = frozenset()
 _READ = {"secret path": "secret", "settings path": "settings", "argument": "file"}
 _MANY = frozenset({"settings", "environment"})
-_ROUNDS = 6
+_ROUNDS = 4
 """Labels pass on over this many names out of order at least."""
 
 
@@ -68,7 +68,7 @@ class Store:
 
     def get(self, name: str) -> Labels:
         """The value of a name."""
-        return frozenset((f"\0{name}",))
+        return frozenset((f"\0{name.replace(chr(0), '')}",))
 
     def assign(self, name: str, labels: Labels) -> None:
         """A name takes a value; what it had before stays possible."""

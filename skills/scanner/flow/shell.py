@@ -20,7 +20,6 @@ _TOKEN = re.compile(
 )
 _INNER = re.compile(r"(?P<mark>[$<>=\w]?)\((?P<inner>[^()]*)\)|`(?P<tick>[^`\n]*)`")
 """Commands within commands, the innermost."""
-_DOCUMENT = re.compile(r"<<-?\s{0,3}['\"]?(\w+)['\"]?([^\n]*)\n(.{0,20000}?)\n\s{0,80}\1\b", re.DOTALL)
 _MAX_DEPTH = 60
 _SHELLS = word_set("sh bash zsh dash ksh")
 _INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
@@ -30,9 +29,9 @@ _PREFIXES = word_set(
 )
 _BEFORE = re.compile(r"\w+=|[\d*/,-]+$")
 """Variables, and the times of cron."""
-_ENDS = word_set("done fi } esac")
-_SENDERS = word_set("curl wget nc ncat netcat socat telnet http https xh ftp sftp mail")
-_LOOKUPS = word_set("dig nslookup host drill ping")
+_SENDERS = word_set(
+    "curl wget nc ncat netcat socat telnet http https xh ftp sftp mail dig nslookup host drill ping"
+)
 _FLAGS = {
     "header": "-H --header -u --user --oauth2-bearer -b --cookie -A --user-agent",
     "output": "-o --output",
@@ -80,12 +79,6 @@ class _Reader:
     def read(self, text: str, line: int) -> Labels:
         """Read commands, those within others first, whose output is a variable of the others."""
 
-        def document(found: re.Match[str]) -> str:
-            at = line + found.string.count("\n", 0, found.start(3))
-            self._commands(found[3], at)
-            name = self._store.keep(self._word(found[3]))
-            return f"<<< ${{{name}}} {found[2]}" + "\n" * (found[0].count("\n"))
-
         def inner(found: re.Match[str]) -> str:
             command = found["tick"] if found["inner"] is None else found["inner"]
             mark = found["mark"] or ""
@@ -97,7 +90,6 @@ class _Reader:
                 value = f" : {value} "
             return mark.strip("$<>") + value + "\\\n" * command.count("\n")
 
-        text = _DOCUMENT.sub(document, text)
         for _ in range(_MAX_DEPTH):
             text, count = _INNER.subn(inner, text)
             if not count:
@@ -125,8 +117,7 @@ class _Reader:
                 redirect = ""
             elif kind in ("pipe", "end"):
                 self._line = at = line + text.count("\n", 0, start)
-                value = output if words[:1] and words[0] in _ENDS else NONE
-                value |= self._command(words, stdin, at) if words else stdin
+                value = self._command(words, stdin, at) if words else stdin
                 for target in targets:
                     self._store.assign(_file(target), value)
                     if target.startswith("/dev/tcp/"):
@@ -154,7 +145,7 @@ class _Reader:
         texts, values = [*map(_unquote, words)], [*map(self._word, words)]
         program = texts[0].rpartition("/")[2]
         self._execute(line, program, texts, values, stdin)
-        if program in _SENDERS or program in _LOOKUPS:
+        if program in _SENDERS:
             return self._send(line, program, texts, values, stdin)
         if program in ("scp", "rsync") and ":" in texts[-1]:
             listed = zip(values[1:-1], texts, strict=False)
@@ -189,7 +180,7 @@ class _Reader:
         self, line: int, program: str, texts: Sequence[str], values: Sequence[Labels], stdin: Labels
     ) -> Labels:
         """A command of the network: what it sends, and what it fetches."""
-        sent, target = NONE if program in ("wget", *_LOOKUPS) else stdin, ""
+        sent, target = NONE if program == "wget" else stdin, ""
         for flag, text, value in zip(texts, texts[1:], values[1:], strict=False):
             role = _ROLE_OF.get(flag) or _ROLE_OF.get(text.partition("=")[0])
             if re.fullmatch("-[a-zA-Z]*o|--output" if program == "curl" else "-[a-z]*O", flag):

@@ -48,8 +48,9 @@ def split_tokens(text: str, language: str) -> list[list[Token]]:
             if len(stack) > 1:
                 stack.pop()
             continue
-        token = Token(kind, found[0].lstrip("?. \n\t") if kind == "member" else found[0],
-                      found.start(), [])
+        token = Token(
+            kind, found[0].lstrip("?. \n\t") if kind == "member" else found[0], found.start(), []
+        )
         if kind == "open" and len(stack) % MAX_DEPTH == 0:
             roots.append([token])
         else:

@@ -54,6 +54,8 @@ COMMAND_RULES = (
     _make(
         "decoded-run",
         r"\bpowershell(?:\.exe)?\b [^\n]{0,60} \s -e(?:nc|ncodedcommand)? \s{1,3} [a-z0-9+/=]{20}",
+        r"""\b(?:exec|eval) \s{0,3} \( [^\n]{0,60}
+            (?: b64decode | atob | fromhex | unhexlify | buffer\.from ) \s? \(""",
     ),
     _make(
         "lasting-access",

@@ -17,8 +17,12 @@ SENDS = Concept(
     "post~ sync~ push~ mail_it mail_the email_it email_them email_the back_up goes_to bcc "
     "blind_copy 发送 上传 转发 回传 提交 传给 发给 发到 同步 贴到 传到"
 )
-INCLUDES = Concept("include~ append~ attach~ insert~ paste~ embed~ put add~ write~ 附 放入 填入 写入")
-FETCHES = Concept("fetch~ read~ load~ open~ download~ get visit~ check consult~ 访问 读取 下载 获取")
+INCLUDES = Concept(
+    "include~ append~ attach~ insert~ paste~ embed~ put add~ write~ 附 放入 填入 写入"
+)
+FETCHES = Concept(
+    "fetch~ read~ load~ open~ download~ get visit~ check consult~ 访问 读取 下载 获取"
+)
 OBEYS = Concept(
     "",
     r"\b(?:follow|obey|carry out|execute|run|apply|act on|comply with|do|doing)\s(?:\w{1,9} ){0,2}?"
@@ -71,7 +75,9 @@ PRECIOUS = Concept(
     r"\ball(?: of)? (?:the )?(?:user'?s?|personal|their) (?:files|documents|data|photos)\b",
     r"(?:全部|所有|清空|一并)[^。\n]{0,6}(?:备份|快照)|\bhistory to (?:a single|one) commit\b",
 )
-RANSOM = Concept("ransom bitcoin monero payment~ random_key discard_the_key unrecoverable 赎金 支付")
+RANSOM = Concept(
+    "ransom bitcoin monero payment~ random_key discard_the_key unrecoverable 赎金 支付"
+)
 CONTROLS = Concept(
     "guardrails intrusion_prevention content_security_policy firewall firewalls antivirus "
     "windows_defender microsoft_defender gatekeeper real-time_protection selinux apparmor "
@@ -211,7 +217,9 @@ LOGIN_SECRET = Concept(
     "seed_phrase recovery_phrase mnemonic master_password one-time_code six-digit_code "
     "verification_code login_password database_password card_number 助记词 验证码 银行卡号"
 )
-ASKS_FOR = Concept("ask_the_user tell_the_user enter paste type_the provide 索取 要求用户 填入 提供")
+ASKS_FOR = Concept(
+    "ask_the_user tell_the_user enter paste type_the provide 索取 要求用户 填入 提供"
+)
 # Text that people do not see.
 COMMENT_WITH_ORDER = Concept(
     "",

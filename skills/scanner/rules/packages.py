@@ -28,7 +28,9 @@ def is_package_list(path: str) -> bool:
     return path.rpartition("/")[2].lower() in _LISTS
 
 
-def find_packages(text: NormalisedText, places: Places, path: str) -> Iterator[tuple[str, int, str]]:
+def find_packages(
+    text: NormalisedText, places: Places, path: str
+) -> Iterator[tuple[str, int, str]]:
     """(rule, offset, address) of packages in install commands, and in the lists of a file."""
     spans = []
     for start, end in places.of_concept(INSTALLS):
