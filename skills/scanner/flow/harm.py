@@ -12,13 +12,13 @@ from skills.scanner.flow.shell import read_shell
 
 # What code must hold for a flow to be in it; to search for words takes less than to read it. In
 # lower case, with a + for a space.
-_SECRET_FILES = (
+_PATHS = (
     ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain "
     "login+data logins.json wallet.dat exodus electrum environ) environ} environ, environ.items "
     "environ.copy process.env) process.env, process.env} .kdbx"
 )
-_SECRETS = (
-    f"{_SECRET_FILES} .azure cookies keystore key4.db key3.db credentials.json default_credentials "
+_SOURCES = (
+    f"{_PATHS} .azure cookies keystore key4.db key3.db credentials.json default_credentials "
     "git-credentials git+credential find-generic find-internet dump-keychain /shadow secret-tool "
     ".config/gh gcloud .docker export-secret ethereum bitcoin solana atomic ledger printenv /proc/ "
     "bash_history zsh_history history+| \\.env '.env \".env /.env +.env =.env @.env process.env; "
@@ -52,12 +52,12 @@ def _words(plain: str) -> frozenset[str]:
     return frozenset(word.replace("+", " ") for word in plain.split())
 
 
-SECRET_FILES, SECRET_WORDS = _words(_SECRET_FILES), _words(_SECRETS)
+SECRET_FILES, SECRET_WORDS = _words(_PATHS), _words(_SOURCES)
 _FLOWS = {
     language: [
         [*map(_words, groups)]
         for groups in (
-            (_SENDS[language], _SECRETS),
+            (_SENDS[language], _SOURCES),
             (_SENDS[language], _GIVEN, _UPLOADS),
             (_DELETES, _HOME),
             (_FETCHES[language], _RUNS[language]),

@@ -30,7 +30,7 @@ _ASSIGNS = word_set("= := += |=")
 _FUNCTIONS = word_set("def function lambda")
 _DECLARED = re.compile(
     r"\b(?:def|function)[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
-    r"|\b(\w{1,80}) = (?:async )?\(?([\w\s,:]{0,200})\)?(?:: ?[\w<>]{1,40})? =>"
+    r"|\b(\w{1,80})(?:: [\w<>]{1,40})? = (?:async )?\(?([\w\s,:]{0,200})\)?(?:: ?[\w<>]{1,40})? =>"
     r"|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
     r"|(?m:^)[ \t]{1,20}(?:async )?(\w{1,80})\(([^()]{0,200})\) \{"
 )
@@ -125,7 +125,6 @@ class ProgramReader:
         if any(one.text == "{" for one in left):
             labels = pick(labels)
         self._take(left, labels)
-        self._open(right, left)
         return labels
 
     def _take(self, targets: list[Token], labels: Labels) -> None:
@@ -137,14 +136,6 @@ class ProgramReader:
             if self._language == "python" or targets[0].text in ("const", "let", "var"):
                 self._declared.setdefault(self._scopes[-1], set()).add(name)
             self._store.assign("" if name in self._modules else self._qualify(name), labels)
-
-    def _open(self, call: list[Token], left: list[Token]) -> None:
-        """What is written to a file that is opened is what its path stands for later."""
-        for at, token in enumerate(call[:-1]):
-            if token.text == "open" and call[at + 1].text == "(":
-                for name in list_names(left):
-                    for target in self._targets(call[at + 1].inner):
-                        self._store.assign(target, self._store.get(self._qualify(name)))
 
     def _qualify(self, name: str) -> str:
         for scope in reversed(self._scopes):
@@ -167,7 +158,6 @@ class ProgramReader:
                 continue
             elif token.text == "as" and at + 1 < len(tokens):
                 self._take(tokens[at + 1 : at + 2], labels)
-                self._open(tokens[:at], tokens[at + 1 : at + 2])
                 at += 1
             elif token.text == "=>" and at + 1 < len(tokens) and tokens[at + 1].text == "{":
                 self._lines(tokens[at + 1].inner)

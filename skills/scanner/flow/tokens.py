@@ -5,8 +5,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from skills.scanner.data_files import word_set
+
 MAX_DEPTH = 60
 """Brackets deeper than this begin a list of their own: walks are recursive."""
+KEYWORDS = word_set(
+    "if elif else for while switch case return yield in of not and or is await async new try catch "
+    "except finally with as const let var def function lambda class typeof throw raise del export "
+    "default from import do pass static public private readonly self cls this"
+)
 _COMMON = r"""
     (?P<text>[rbfuRBFU]{0,2}(?: "{3}(?:[^"\\]|\\.|"(?!""))*+(?:"{3}|\Z)
         | '{3}(?:[^'\\]|\\.|'(?!''))*+(?:'{3}|\Z)
@@ -108,10 +115,3 @@ def list_names(tokens: list[Token]) -> list[str]:
         elif token.inner:
             found += list_names(token.inner)
     return found
-
-
-KEYWORDS = frozenset(
-    "if elif else for while switch case return yield in of not and or is await async new try catch "
-    "except finally with as const let var def function lambda class typeof throw raise del export "
-    "default from import do pass static public private readonly self cls this".split()
-)

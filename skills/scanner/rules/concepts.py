@@ -84,13 +84,15 @@ CONTROLS = Concept(
     "system_integrity_protection auditd audit_log audit_logs audit_logging edr "
     "endpoint_protection mfa 2fa two-factor_authentication permission_prompts approval_prompts "
     "confirmation_prompts tamper_protection branch_protection required_reviews secret_scanning "
-    "content_filter safety_checks certificate_validation 防火墙 杀毒 审计日志 安全软件 权限提示 沙箱",
+    "content_filter safety_checks certificate_validation "
+    "防火墙 杀毒 审计日志 安全软件 权限提示 沙箱",
     r"\b(?:the|its|your|agent) sandbox\b(?! (?:account|environment|api|mode|url|key))",
 )
 OPENS_UP = Concept(
     "bypasspermissions danger-full-access dangerously-skip-permissions",
     r"[\"'`]bash\(\*\)|permissions\.allow[^\n]{0,20}\*|[\"']allow[\"']: ?\[ ?[\"'](?:\*"
-    r"|bash)[\"'(]|approval_policy ?= ?[\"']never|\ballow\w* (?:every|all|any) (?:commands?|tools?)\b",
+    r"|bash)[\"'(]|approval_policy ?= ?[\"']never",
+    r"\ballow\w* (?:every|all|any) (?:commands?|tools?)\b",
 )
 STEERING_FILES = Concept(
     "claude.md agents.md gemini.md soul.md memory.md .cursorrules copilot-instructions mcp.json "
@@ -103,7 +105,8 @@ OUTSIDE = Concept(
     rf"(?:https?|ftps?|wss?)://{_HOST}[^\s)\"'`]{{3}}",
     r"(?<![\w./@:-])[\w.+-]{1,40}@(?!example\.com|company\.)[\w.-]{1,60}\.[a-z]{2,8}\b",
     r"\b(?:endpoint|intake|host|server) `?[\w-]{2,40}(?:\.[\w-]{2,40}){1,4}\b",
-    r"\b(?:to|at) `?[\w-]{2,40}(?:\.[\w-]{2,40}){0,4}\.(?:com|net|org|dev|app|xyz|top|example|invalid)\b",
+    r"\b(?:to|at) `?[\w-]{2,40}(?:\.[\w-]{2,40}){0,4}\.(?:com|net|org|dev|app|xyz|top|example"
+    r"|invalid)\b",
 )
 # How, when and why.
 STANDING = Concept(
@@ -124,7 +127,8 @@ UNASKED = Concept(
 COVER_STORY = Concept(
     "drawing_attention do_not_let_on keep_quiet_about say_nothing_about_it will_not_notice "
     "won't_notice 不会注意到 不会察觉 就说是",
-    r"\b(?:should|if) (?:anyone|anybody|someone|somebody|the user|the person) (?:wonders?|notice)\b",
+    r"\b(?:should|if) (?:anyone|anybody|someone|somebody|the user|the person) (?:wonders?"
+    r"|notice)\b",
     r"\b(?:if|when|should) (?:(?:anyone|anybody|someone|somebody|the user|they)(?: \w+)? "
     r"(?:asks?|questions?)|asked|questioned|challenged)(?: why| about (?:it|this))?, "
     r"(?:say|claim|pretend|insist|blame|deny|(?:answer|reply|tell them) that)\b",
@@ -132,11 +136,11 @@ COVER_STORY = Concept(
 _DEED = r"(?:step|call|change|upload|request|transfer|file|copy|action|addition|edit|account)"
 SILENCE = Concept(
     "",
-    rf"\b(?:do not|don't|never|without|no need to|not to|must not)\s(?:tell|inform|alert|notify|show)"
-    rf"(?:ing)?(?: it to| this to)?\s{_PERSON}(?:\s(?:about|of|that|it is|why)\s(?:this|it|these"
-    rf"|any of|you|numbers|the {_DEED})|\s(?:this|it)\b|(?=\s*[.,;:!\n。]|\s*$))",
-    r"\b(?:do not|don't|never|without)\s(?:mention|reveal|disclos|document|acknowledg|list)(?:e|ing)?"
-    rf"\s(?:this|that|these|it|the {_DEED})\b",
+    rf"\b(?:do not|don't|never|without|no need to|not to|must not)\s(?:tell|inform|alert|notify"
+    rf"|show)(?:ing)?(?: it to| this to)?\s{_PERSON}(?:\s(?:about|of|that|it is|why)\s(?:this|it"
+    rf"|these|any of|you|numbers|the {_DEED})|\s(?:this|it)\b|(?=\s*[.,;:!\n。]|\s*$))",
+    r"\b(?:do not|don't|never|without)\s(?:mention|reveal|disclos|document|acknowledg|list)(?:e"
+    rf"|ing)?\s(?:this|that|these|it|the {_DEED})\b",
     rf"\b(?:hide|conceal|keep (?:this|it|that|the (?:next )?{_DEED}))\b[^.\n]{{0,24}}"
     r"\bfrom (?:the |your )?(?:users?|operators?|reviewers?|owners?|summary|them)\b",
     r"\b(?:leave|keep)\s(?:it|this|that|them|these calls)\sout of (?:your|the|any)"
@@ -225,8 +229,8 @@ COMMENT_WITH_ORDER = Concept(
     "",
     r"<!--\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s"
     r"|[\w -]{0,20}: for )?(?:the\s|ai\s|llm\s|coding\s)*(?:ai|llms?|agents?|assistants?|claude|gpt"
-    r"|copilot|models?)(?:[- ]only)?\s?[:,.-](?:(?!-->)[\s\S]){0,400}?\b(?:run|execute|install|fetch"
-    r"|add|print|send|append|include|read|write|delete|open|put|load|obey|follow|insert|change)\b",
+    r"|copilot|models?)(?:[- ]only)?\s?[:,.-](?:(?!-->)[\s\S]){0,400}?\b(?:run|execute|install"
+    r"|fetch|add|print|send|append|include|read|write|delete|open|put|load|obey|follow|insert|change)\b",
     r"<!--\s{0,20}(?:给|致)?(?:模型|助手|智能体|代理|大模型)(?:的(?:话|说明|指令))?(?:请|注意|：|，|:)"
     r"(?:(?!-->)[\s\S]){0,200}?(?:执行|运行|安装|加入|填入|读取|发送|写入|删除|不要|改成|贴到|公开|提交)",
     r"<!--(?:(?!-->)[\s\S]){0,400}?(?:(?<![-\w])(?:ignore|disregard)\s(?:all|any|the|previous|prior"
