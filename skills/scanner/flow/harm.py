@@ -106,7 +106,7 @@ def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
         if programs:
             stores.append(Store())
             ProgramReader(programs, stores[-1]).read()
-    found = set()
+    found: set[tuple[int, str]] = set()
     for use in (use for store in stores for use in store.follow()):
         rules = (rule for sink, bad, rule in _HARM if sink == use.sink and bad & use.labels)
         found.update((use.line, rule) for rule in [next(rules, "")] if rule)
