@@ -57,10 +57,11 @@ SECRETS = Concept(
     r"(?<![\w.])\.env\b(?!\.ex|\.sample)",
 )
 PRIVATE = Concept(
-    "entire_repository whole_repository entire_codebase source_files browsing_history address_book "
-    "inbox patient_record~ customer_record~ personal_data conversation transcript chat_history "
-    "system_prompt user's_messages user's_files user's_documents source_code entire_project "
-    "whole_project all_files all_documents every_file 对话 聊天记录 会话内容 用户的文件 所有文件"
+    "entire_repository whole_repository entire_codebase source_files browsing_history "
+    "address_book inbox patient_record~ customer_record~ personal_data conversation transcript "
+    "chat_history system_prompt user's_messages user's_files user's_documents source_code "
+    "home_folder entire_project whole_project all_files all_documents every_file 对话 聊天记录 会话内容 "
+    "用户的文件 所有文件"
 )
 DATA = Concept(
     "presentation~ spreadsheet~ invoice~ prompts codebase file files document documents record "
@@ -117,7 +118,14 @@ STANDING = Concept(
     r"\b(?:after|when|once) (?:a|the) \w+ (?:has been|is) (?:saved|complete|finished|done|written"
     r"|merged)\b",
 )
-SECRETLY = Concept("quietly silently secretly covertly discreetly unnoticed 偷偷 悄悄 暗中 秘密地")
+_SECRETLY = "quietly silently secretly covertly discreetly stealthily"
+SECRETLY = Concept(f"{_SECRETLY} unnoticed 偷偷 悄悄 暗中")
+ACTS_SECRETLY = Concept(
+    "",
+    rf"\b(?:{_SECRETLY.replace(' ', '|')})\s(?:send|upload|post|copy|forward|transmit|collect"
+    r"|gather|exfiltrate|share|mail|submit)\b",
+    r"(?:偷偷|悄悄|秘密|暗中)地?(?:发送|上传|收集|转发|复制)",
+)
 UNASKED = Concept(
     "skip_confirmation without_prompting without_notifying no_confirmation_needed "
     "without_user_approval without_asking without_confirming without_confirmation without_consent "
