@@ -76,7 +76,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         start += len(lines)
     modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
     imports = re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole)
-    words = _words(indicator_texts()).find(whole)
+    words = _words(indicator_texts(), is_code=True).find(whole)
     for line, rule in find_flows(codes) if imports and may_have_flows(words.keys()) else ():
         path, number = places[line - 1]
         yield make_finding(rule, number + 1, path, contents[path][number].strip())
@@ -152,16 +152,26 @@ def _find_hidden(lines: Sequence[str]) -> Iterator[_Found]:
 def _find_in_words(
     text: NormalisedText, places: Places, *, spoken_only: bool = False
 ) -> Iterator[_Found]:
-    for rule in _TEXT_RULES:
-        # Words to the reader may be in a script or a block too; elsewhere code is read for flows.
-        spoken = rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
-        if spoken or not (spoken_only or (rule.spoken and text.is_code)):
+    for rule in _list_text_rules(text.is_code):
+        spoken = _is_spoken(rule)
+        if spoken or not spoken_only:
             found = (
                 _weigh_words(text, rule, start, end)
                 for start, end in rule.find(places)
                 if spoken or not rule.spoken or not text.in_code(start)
             )
             yield from _keep_gravest(found, list_rules()[rule.rule].level)
+
+
+def _is_spoken(rule: TextRule) -> bool:
+    """Whether a rule is about words to the reader, which a script or a block may hold too."""
+    return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
+
+
+@cache
+def _list_text_rules(is_code: bool) -> Sequence[TextRule]:
+    """The rules for a text; orders to the reader are not looked for in scripts."""
+    return [rule for rule in _TEXT_RULES if not (is_code and rule.spoken) or _is_spoken(rule)]
 
 
 def _weigh_words(text: NormalisedText, rule: TextRule, start: int, end: int) -> _Found:
@@ -186,13 +196,14 @@ def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
 
 
 def _find_places(text: NormalisedText) -> Places:
-    return Places(text, _words(indicator_texts()))
+    return Places(text, _words(indicator_texts(), text.is_code))
 
 
 @cache
-def _words(indicators: Concept) -> WordFinder:
-    concepts = {one for rule in _TEXT_RULES for group in rule.ideas for one in group}
-    concepts.update(rule.unless for rule in _TEXT_RULES if rule.unless)
+def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
+    rules = _list_text_rules(is_code)
+    concepts = {one for rule in rules for group in rule.ideas for one in group}
+    concepts.update(rule.unless for rule in rules if rule.unless)
     return WordFinder((*concepts, indicators, INSTALLS), FLOW_WORDS)
 
 

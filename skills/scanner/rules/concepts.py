@@ -60,8 +60,8 @@ PRIVATE = Concept(
     "entire_repository whole_repository entire_codebase source_files browsing_history "
     "address_book inbox patient_record~ customer_record~ personal_data conversation transcript "
     "chat_history system_prompt user's_messages user's_files user's_documents source_code "
-    "home_folder entire_project whole_project all_files all_documents every_file 对话 聊天记录 会话内容 "
-    "用户的文件 所有文件"
+    "home_folder entire_project whole_project all_files all_documents every_file 对话 聊天记录 "
+    "会话内容 用户的文件 所有文件"
 )
 DATA = Concept(
     "presentation~ spreadsheet~ invoice~ prompts codebase file files document documents record "
