@@ -52,6 +52,7 @@ _PRINTS = (
 )
 """Programs, and the label of what they print if they have one of these arguments."""
 _PRINT_ENVIRONMENT = ("env", "printenv", "set", "-p")
+"""Commands as they are written; of `export -p` and `declare -p` the prefix is left out."""
 _FILTERS = word_set("grep awk cut jq sed source . ls test [")
 _FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
 PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")

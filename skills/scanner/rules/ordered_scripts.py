@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from skills.record import SafetyFinding
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.rule import find_rule, list_rules
+from skills.scanner.rule import find_rule, get_quote, list_rules
 from skills.scanner.rules.concepts import STANDING
 from skills.scanner.words import Concept, Places, WordFinder
 
@@ -55,5 +55,6 @@ def find_ordered_scripts(
                 and not places.nearest(_OPENLY, found.span(), *alone)
                 and not text.is_negated(found.start())
             ):
-                yield SafetyFinding(rule.kind, rule.level, deed.line, rule.reason, path)
+                reason = f"{rule.reason}: {get_quote(deed)}"
+                yield SafetyFinding(rule.kind, rule.level, deed.line, reason, path)
                 break
