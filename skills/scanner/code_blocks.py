@@ -6,33 +6,22 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from skills.scanner.data_files import word_set
-
 Language = Literal["python", "javascript", "shell"]
-LANGUAGES: tuple[Language, ...] = ("python", "javascript", "shell")
-
-_LANGUAGES: dict[str, Language] = {
-    **dict.fromkeys(word_set("python python3 py ipython"), "python"),
-    **dict.fromkeys(
-        word_set("javascript js mjs cjs node nodejs typescript ts jsx tsx"), "javascript"
-    ),
-    **dict.fromkeys(
-        ["", *word_set("bash sh shell zsh console terminal ksh shell-session")], "shell"
-    ),
+_NAMES: dict[Language, str] = {
+    "python": "python python3 py pyw ipython",
+    "javascript": "javascript js mjs cjs node nodejs typescript ts mts jsx tsx",
+    "shell": "bash sh shell zsh console terminal ksh shell-session command",
 }
-_ENDINGS: dict[str, Language] = {
-    **dict.fromkeys(("py", "pyw"), "python"),
-    **dict.fromkeys(("js", "mjs", "cjs", "ts", "mts"), "javascript"),
-    **dict.fromkeys(("sh", "bash", "zsh", "command"), "shell"),
-}
-PROGRAM_ENDINGS = tuple(f".{end}" for end, language in _ENDINGS.items() if language != "shell")
+_LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
+"""Languages by the names that fences, the endings of files and their first lines have."""
+PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
 _COMMANDS = (
     "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
-    "git security dig"
+    "git security dig crontab"
 )
-_COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*(?:{_COMMANDS.replace(' ', '|')})\s")
+_COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*\(?(?:{_COMMANDS.replace(' ', '|')})\s")
 _LEAD = re.compile(r"^\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
@@ -62,7 +51,7 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
     if path.rpartition("/")[2] == "package.json":
         yield from _find_install_scripts("\n".join(lines))
         return
-    language = _ENDINGS.get(path.rpartition(".")[2].lower())
+    language = _LANGUAGES.get(path.rpartition(".")[2].lower()) if "." in path else None
     if language is None and lines and lines[0].startswith("#!"):
         program = lines[0].replace("/", " ").split()[-1]
         language = _LANGUAGES.get(program.rstrip("0123456789."))
@@ -93,7 +82,7 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
         while end < len(lines) and fenced[end] and not _FENCE.match(lines[end]):
             end += 1
         fence = _FENCE.match(lines[start])
-        language = _LANGUAGES.get(fence[1].lower()) if fence else None
+        language = _LANGUAGES.get(fence[1].lower() or "sh") if fence else None
         if language:
             text = _PROMPT.sub(r"\1", "\n".join(lines[start + 1 : end]))
             yield from _with_embedded(Code(language, text, start + 2))

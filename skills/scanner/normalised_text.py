@@ -10,15 +10,11 @@ from functools import cached_property
 from itertools import accumulate
 
 from skills.required_words import replace_white_space
-from skills.scanner.character_folding import fold_homoglyphs, strip_invisible
+from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r"(?<= )[^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
-_ABOUT_ATTACKS = re.compile(
-    r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
-    r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
-)
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
@@ -36,8 +32,10 @@ _NEGATION = re.compile(
     r"|adversarial|prohibited|disallowed|such as|instead of|rather than)\b|\be\.g\.|❌|🚫|禁止|严禁"
     r"|不要|不运行|不执行|切勿|避免|危险|拦截|检测|拒绝|防止|攻击|恶意|例如|比如"
 )
-
-
+_ABOUT_ATTACKS = re.compile(
+    r"injection|jailbreak|red[- ]?team|phishing|scam|fraud|malware|attack|adversarial|guardrail"
+    r"|threat|security|untrusted|钓鱼|注入|越狱|攻击|诈骗|恶意|安全|红队"
+)
 _ATTACK_HEADING = re.compile(
     r"red flags?|attacks?|threats?|malicious|injection|suspicious|vulnerab|anti-?pattern"
     r"|what to (?:look|watch|check)|detect|forbidden|prohibited|never|do not|don'?ts?\b|indicators?"
@@ -61,24 +59,24 @@ class NormalisedText:
         if not whole.isascii():
             plain = [line if line.isascii() else _replace_characters(line) for line in lines]
             whole = "\n".join(plain)
+        self.is_code = is_code
+        self.fenced = [is_code] * len(plain)
+        """Whether each line is in a fenced block, its fences included."""
         if not is_code:
             if _MAYBE_SPELT_OUT.search(whole):
                 whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
                 plain = whole.split("\n")
             plain = [_collapse_spaces(line) for line in plain]
-            whole = "\n".join(plain)
-        has_fences = not is_code and ("```" in whole or "~~~" in whole)
-        self.fenced = _fenced(plain, body_line) if has_fences else [is_code] * len(plain)
-        """Whether each line is in a fenced block, its fences included."""
-        if not is_code:
+            if "```" in whole or "~~~" in whole:
+                self.fenced = _fenced(plain, body_line)
             whole = "".join(_join_lines(plain, self.fenced, body_line))
         self.display = whole.replace("\\\n", "  ")
-        self.folded = _lower_same_length(self.display)
+        # U+0130 is the only character that grows when lowered.
+        self.folded = self.display.replace("\u0130", "I").lower()
         self.spaced = replace_white_space(self.folded)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
         self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
-        self.is_code = is_code
 
     def line_at(self, offset: int) -> int:
         """The line (1-based) of a character."""
@@ -86,9 +84,8 @@ class NormalisedText:
 
     def offset_of(self, line: int) -> int:
         """The offset of the first character of a line (1-based) that is not white space."""
-        start = self._starts[min(line, len(self._starts) - 1) - 1]
-        end = self.folded.find("\n", start)
-        row = self.folded[start : end if end >= 0 else len(self.folded)]
+        start, end = self._starts[line - 1 : line + 1]
+        row = self.folded[start:end]
         return start + len(row) - len(row.lstrip())
 
     def in_code(self, offset: int) -> bool:
@@ -113,13 +110,10 @@ class NormalisedText:
 
     def is_negated(self, offset: int) -> bool:
         """Whether the sentence before the offset, or the heading above it, warns against it."""
-        before = self.sentence_before(offset, _NEGATION_REACH)
-        return bool(_NEGATION.search(before)) or self._is_under_attack_heading(offset)
-
-    def _is_under_attack_heading(self, offset: int) -> bool:
-        """Whether the last heading before the offset announces attacks or what not to do."""
+        before = self.folded[max(0, offset - _NEGATION_REACH) : offset]
         place = bisect_right(self._headings, (offset, True)) - 1
-        return place >= 0 and self._headings[place][1]
+        is_under_attacks = place >= 0 and self._headings[place][1]
+        return is_under_attacks or bool(_NEGATION.search(_SENTENCE.split(before)[-1]))
 
     @cached_property
     def _headings(self) -> list[tuple[int, bool]]:
@@ -137,12 +131,6 @@ class NormalisedText:
             return self._starts[:-1]
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
 
-    def sentence_before(self, offset: int, max_characters: int) -> str:
-        """The part of the sentence before the offset, at most `max_characters`."""
-        before = self.folded[max(0, offset - max_characters) : offset]
-        ends = [end.end() for end in _SENTENCE.finditer(before)]
-        return before[ends[-1] if ends else 0 :]
-
 
 def _replace_characters(line: str) -> str:
     shown = unicodedata.normalize("NFKC", strip_invisible(line))
@@ -150,10 +138,8 @@ def _replace_characters(line: str) -> str:
 
 
 def _collapse_spaces(line: str) -> str:
-    """The line with one space for each run of white space but the indentation."""
-    if (
-        "  " in line.lstrip() or not line.isprintable()
-    ):  # white space other than a space is not printable
+    # White space other than a space is not printable.
+    if "  " in line.lstrip() or not line.isprintable():
         return _SPACES.sub(" ", line)
     return line
 
@@ -162,20 +148,14 @@ def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) ->
     """Each line with its separator: a space within a paragraph, else a line feed."""
     for number, line in enumerate(lines[:-1], start=1):
         following = lines[number]
-        in_head = number + 1 < body_line
         if fenced[number - 1] or fenced[number] or _OWN_LINE.match(following):
             goes_on = False
-        elif in_head:
+        elif number + 1 < body_line:
             goes_on = following[:1] == " "
         else:
             goes_on = bool(line) and number >= body_line and not _HEADING.match(line)
         yield line + (" " if goes_on else "\n")
     yield from lines[-1:]
-
-
-def _lower_same_length(text: str) -> str:
-    """Lower case of the same length; U+0130 is the only character that grows when lowered."""
-    return text.replace("\u0130", "I").lower()
 
 
 def _fenced(lines: Sequence[str], body_line: int) -> list[bool]:

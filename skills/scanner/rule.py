@@ -4,13 +4,12 @@ are in `data/rules.toml`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 from skills.record import SafetyFinding
-from skills.scanner.data_files import read_text
+from skills.scanner.data_files import read_data_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,9 @@ class Rule:
 @cache
 def list_rules() -> Mapping[str, Rule]:
     """All rules by id."""
-    plain = tomllib.loads(read_text("rules.toml"))
+    plain = read_data_file("rules.toml")
     return {
-        name: Rule(id=name, kind=kind, **fields)
+        name: Rule(name, kind, *fields)
         for kind, rules in plain.items()
         for name, fields in rules.items()
     }

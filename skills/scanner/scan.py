@@ -7,7 +7,6 @@ the text warns against, is a level lower for each of the two.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -16,21 +15,21 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import LANGUAGES, PROGRAM_ENDINGS, Code, find_blocks, find_script
+from skills.scanner.code_blocks import PROGRAM_ENDINGS, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
-from skills.scanner.flow.sources import is_known_installer
+from skills.scanner.flow.meanings import is_known_installer
+from skills.scanner.hidden_characters import find_hidden_characters
 from skills.scanner.indicators import find_indicators, indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.rule import list_rules
 from skills.scanner.rules.commands import COMMAND_RULES
-from skills.scanner.rules.hidden_text import find_hidden_characters
 from skills.scanner.rules.orders import ORDER_RULES
 from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_list
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 8
+SCANNER_VERSION = 9
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -58,9 +57,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
     frontmatter is scanned too, since its description reaches prompts first. Time is linear in the
     text. Reasons have no control characters and limited length.
     """
-    codes = tuple(find_script(path, lines)) if path else ()
-    text = NormalisedText(lines, body_line, is_code=bool(codes) or is_package_list(path))
-    findings = {_to_finding(one, path) for one in _find_all(lines, text, codes, path)}
+    findings = {_to_finding(one, path) for one in _find_all(lines, body_line, path)}
     gravest = sorted(findings, key=lambda found: (-found.level, found.line))[:MAX_FINDINGS]
     return tuple(sorted(gravest, key=lambda found: (found.line, found.kind, found.reason)))
 
@@ -71,31 +68,24 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
     whole = replace_white_space("\n".join(map("\n".join, programs.values())).lower())
     if len(programs) < 2 or not _secret_files().find(whole):
         return
-    codes: list[Code] = []
-    starts, paths = [0], [*programs]
+    places = [(path, number) for path, lines in programs.items() for number in range(len(lines))]
+    codes, start = [], 0
     for path, lines in programs.items():
-        codes += [
-            code._replace(first_line=code.first_line + starts[-1])
-            for code in find_script(path, lines)
-        ]
-        starts.append(starts[-1] + len(lines))
+        found = find_script(path, lines)
+        codes += [code._replace(first_line=code.first_line + start) for code in found]
+        start += len(lines)
     modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
-    if not modules or not re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole):
-        return
-    words = _words(indicator_texts()).find(whole)
-    if any(may_have_flows(code.language, words.keys()) for code in codes):
-        for line, rule in find_flows(codes):
-            place = bisect_left(starts, line) - 1
-            quote = contents[paths[place]][line - starts[place] - 1].strip()
-            yield make_finding(rule, line - starts[place], paths[place], quote)
+    imports = re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole)
+    words = _words(indicator_texts(), is_code=True).find(whole)
+    for line, rule in find_flows(codes) if imports and may_have_flows(words.keys()) else ():
+        path, number = places[line - 1]
+        yield make_finding(rule, number + 1, path, contents[path][number].strip())
 
 
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
     """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
     text = NormalisedText(lines, len(lines) + 1)
-    hidden = find_hidden_characters(lines)
-    found = [_Found("hidden-characters", level, line, what) for line, level, what in hidden]
-    found += _find_encoded(text)
+    found = [*_find_hidden(lines), *_find_encoded(text)]
     found += _find_in_words(text, _find_places(text), spoken_only=True)
     return tuple(_to_finding(one, "") for one in found)
 
@@ -132,55 +122,63 @@ def escape_excerpt(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
 
-def _is_spoken(rule: TextRule) -> bool:
-    """Whether a rule is about words to the reader, which a script or a block may hold too."""
-    return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
-
-
-def _find_all(
-    lines: Sequence[str], text: NormalisedText, codes: Sequence[Code], path: str
-) -> Iterator[_Found]:
-    for line, level, what in find_hidden_characters(lines):
-        yield _Found("hidden-characters", level, line, what)
+def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Found]:
+    codes = tuple(find_script(path, lines)) if path else ()
+    text = NormalisedText(lines, body_line, is_code=bool(codes) or is_package_list(path))
     places = _find_places(text)
+    yield from _find_hidden(lines)
     yield from _find_in_words(text, places)
+    yield from _find_encoded(text)
     for package in find_packages(text, places, path):
-        yield _weigh(text, package.rule, package.start, package.quote, speech=False)
+        yield _weigh(text, *package, speech=False)
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    languages = [one for one in LANGUAGES if may_have_flows(one, places.words)]
-    if languages and not codes:
-        codes = tuple(find_blocks(lines, text.fenced))
-    for line, name in find_flows([code for code in codes if code.language in languages]):
-        quote = lines[min(line, len(lines)) - 1].strip()
-        start = text.offset_of(line)
-        if not text.in_code(start):  # what introduces a command in a span of text counts
-            start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
-        yield _weigh(text, name, start, quote, speech=False)
-    yield from _find_encoded(text)
+    languages = may_have_flows(places.words)
+    if languages:
+        codes = codes or tuple(find_blocks(lines, text.fenced))
+        for line, name in find_flows([code for code in codes if code.language in languages]):
+            line = min(line, len(lines))
+            start = text.offset_of(line)
+            if not text.in_code(start):  # what introduces a command in a span of text counts
+                start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
+            yield _weigh(text, name, start, lines[line - 1].strip(), speech=False)
+
+
+def _find_hidden(lines: Sequence[str]) -> Iterator[_Found]:
+    for line, level, what in find_hidden_characters(lines):
+        yield _Found("hidden-characters", level, line, what)
 
 
 def _find_in_words(
     text: NormalisedText, places: Places, *, spoken_only: bool = False
 ) -> Iterator[_Found]:
-    for rule in _find_candidates(places):
+    for rule in _list_text_rules(text.is_code):
         spoken = _is_spoken(rule)
-        if not spoken and (spoken_only or (rule.spoken and text.is_code)):
-            continue
-        found = _find_by_rule(rule, text, places, skip_code=rule.spoken and not spoken)
-        yield from _keep_gravest(found, list_rules()[rule.rule].level)
+        if spoken or not spoken_only:
+            found = (
+                _weigh_words(text, rule, start, end)
+                for start, end in rule.find(places)
+                if spoken or not rule.spoken or not text.in_code(start)
+            )
+            yield from _keep_gravest(found, list_rules()[rule.rule].level)
 
 
-def _find_by_rule(
-    rule: TextRule, text: NormalisedText, places: Places, *, skip_code: bool
-) -> Iterator[_Found]:
-    for start, end in rule.find(places):
-        if skip_code and text.in_code(start):
-            continue  # code is read for what flows where
-        quote = text.display[start:end]
-        known = rule.rule == "powershell-download" and is_known_installer(quote)
-        name = "known-download-run" if known else rule.rule
-        yield _weigh(text, name, start, quote, speech=rule.spoken)
+def _is_spoken(rule: TextRule) -> bool:
+    """Whether a rule is about words to the reader, which a script or a block may hold too."""
+    return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
+
+
+@cache
+def _list_text_rules(is_code: bool) -> Sequence[TextRule]:
+    """The rules for a text; orders to the reader are not looked for in scripts."""
+    return [rule for rule in _TEXT_RULES if not (is_code and rule.spoken) or _is_spoken(rule)]
+
+
+def _weigh_words(text: NormalisedText, rule: TextRule, start: int, end: int) -> _Found:
+    quote = text.display[start:end]
+    known = rule.rule == "powershell-download" and is_known_installer(quote)
+    name = "known-download-run" if known else rule.rule
+    return _weigh(text, name, start, quote, speech=rule.spoken)
 
 
 def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
@@ -188,50 +186,24 @@ def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
 
     highest: the level that none exceeds; as many findings of it end the search.
     """
-    kept: dict[int, list[_Found]] = {}
+    kept: dict[int, list[_Found]] = {3: [], 2: [], 1: []}
     for one in found:
-        of_level = kept.setdefault(one.level, [])
-        if len(of_level) < MAX_PER_RULE:
-            of_level.append(one)
+        if len(kept[one.level]) < MAX_PER_RULE:
+            kept[one.level].append(one)
         elif one.level == highest:
             break
-    gravest = (one for level in sorted(kept, reverse=True) for one in kept[level])
-    return list(islice(gravest, MAX_PER_RULE))
-
-
-def _find_candidates(places: Places) -> Iterator[TextRule]:
-    """The rules of which a text has a word of each idea."""
-    words = places.words
-    return (
-        rule
-        for rule, needed in _needed_words()
-        if not any(words.isdisjoint(clues) for clues in needed)
-    )
-
-
-@cache
-def _needed_words() -> Sequence[tuple[TextRule, Sequence[frozenset[str]]]]:
-    """Rules with sets of words: a text in which a rule finds something holds a word of each."""
-    return [
-        (rule, [clues for group in rule.ideas if (clues := _join_clues(group))])
-        for rule in _TEXT_RULES
-    ]
-
-
-def _join_clues(group: Sequence[Concept]) -> frozenset[str]:
-    """Words of which a text with one of the concepts holds one; empty if one needs none."""
-    clues = [concept.clues for concept in group]
-    return frozenset().union(*clues) if all(clues) else frozenset()
+    return list(islice((one for level in kept.values() for one in level), MAX_PER_RULE))
 
 
 def _find_places(text: NormalisedText) -> Places:
-    return Places(text, _words(indicator_texts()))
+    return Places(text, _words(indicator_texts(), text.is_code))
 
 
 @cache
-def _words(indicators: Concept) -> WordFinder:
-    concepts = {one for rule in _TEXT_RULES for group in rule.ideas for one in group}
-    concepts.update(rule.unless for rule in _TEXT_RULES if rule.unless)
+def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
+    rules = _list_text_rules(is_code)
+    concepts = {one for rule in rules for group in rule.ideas for one in group}
+    concepts.update(rule.unless for rule in rules if rule.unless)
     return WordFinder((*concepts, indicators, INSTALLS), FLOW_WORDS)
 
 
@@ -258,9 +230,9 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         inner = NormalisedText(lines, 1)
         places = _find_places(inner)
         found = [*_find_in_words(inner, places)]
-        if may_have_flows("shell", places.words):
+        if "shell" in may_have_flows(places.words):
             flows = find_flows([*find_script("x.sh", lines)])
             found += [_Found(rule, 3, line, "") for line, rule in flows]
-        line = text.line_at(start)
         for one in found[:MAX_PER_RULE]:
-            yield _Found("encoded-order", 3, line, f"{list_rules()[one.rule].reason}, {one.quote}")
+            reason = f"{list_rules()[one.rule].reason}, {one.quote}"
+            yield _Found("encoded-order", 3, text.line_at(start), reason)

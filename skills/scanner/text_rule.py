@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from skills.scanner.words import Concept, Places, Span
+from skills.scanner.words import Concept, Places, Span, find_clues
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,13 +28,16 @@ class TextRule:
 
     def find(self, places: Places) -> Iterator[Span]:
         """The ranges in which the ideas meet, which do not overlap."""
+        clues = filter(None, map(find_clues, self.ideas))
+        if any(map(places.words.isdisjoint, clues)):
+            return
         first, *others = self.ideas
         last = 0
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):
             low, high = places.sentences(place, self.reach)
             low, high = max(low, place[0] - self.within), min(high, place[1] + self.within)
             met = [place]
-            ordered = self.ordered and places.is_ascii(place)
+            ordered = self.ordered and places.text[slice(*place)].isascii()
             for group in others:
                 start = met[-1][0] if ordered else low
                 nearest = (places.nearest(concept, met[-1], start, high) for concept in group)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, KeysView, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Iterable, Iterator, KeysView, Sequence
+from functools import cache
 
 from ahocorasick_rs import AhoCorasick, Implementation
 
@@ -14,8 +14,6 @@ from skills.filtered_pattern import FilteredPattern
 from skills.scanner.normalised_text import NormalisedText
 
 Span = tuple[int, int]
-Found = Mapping[str, Sequence[int]]
-"""The offsets of words in a text."""
 _ENDINGS = re.compile(r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ions)?(?![\w])")
 _MIN_WORD = 3
 """Bytes of a required word of letters; shorter ones are nearly everywhere."""
@@ -37,12 +35,6 @@ class Concept:
         """Each word, and whether it may have any ending."""
         self.patterns = tuple(map(FilteredPattern, patterns))
 
-    @cached_property
-    def clues(self) -> frozenset[str]:
-        """Words of which a text with the idea holds one; empty if a pattern requires none."""
-        rarest = [max(_choices(one), key=_shortest, default=frozenset()) for one in self.patterns]
-        return frozenset(self.words).union(*rarest) if all(rarest) else frozenset()
-
 
 class WordFinder:
     """Finds in texts each of the words that concepts and patterns need."""
@@ -52,12 +44,11 @@ class WordFinder:
         words = set(plain)
         for concept in concepts:
             words.update(concept.words)
-            for pattern in concept.patterns:
-                words.update(word for choice in _choices(pattern) for word in choice)
+            words.update(*(choice for one in concept.patterns for choice in _choices(one)))
         self._words = sorted(words)
         self._automaton = AhoCorasick(self._words, implementation=Implementation.DFA)
 
-    def find(self, spaced: str) -> Found:
+    def find(self, spaced: str) -> dict[str, list[int]]:
         """The offsets of each word in a text whose white space are spaces."""
         found: defaultdict[str, list[int]] = defaultdict(list)
         words = self._words
@@ -72,12 +63,19 @@ def _choices(pattern: FilteredPattern) -> Sequence[frozenset[str]]:
     return [frozenset(choice) for choice in pattern.choices if all(map(_is_rare, choice))]
 
 
-def _shortest(choice: frozenset[str]) -> int:
-    return min(map(len, choice))
-
-
 def _is_rare(word: str) -> bool:
     return len(word.encode()) >= _MIN_WORD or word in _MARKS
+
+
+@cache
+def find_clues(ideas: tuple[Concept, ...]) -> frozenset[str]:
+    """Words of which a text with one of the ideas holds one; empty if a pattern requires none."""
+    clues: set[str] = set()
+    for pattern in (one for idea in ideas for one in idea.patterns):
+        if not _choices(pattern):
+            return frozenset()
+        clues |= max(_choices(pattern), key=lambda choice: min(map(len, choice)))
+    return frozenset(clues.union(*(idea.words for idea in ideas)))
 
 
 class Places:
@@ -87,67 +85,49 @@ class Places:
         self.text, self._whole, self._found = text.folded, text, finder.find(text.spaced)
         self._places: dict[Concept, list[Span]] = {}
 
-    def of_concept(self, concept: Concept) -> list[Span]:
-        """Where a concept is, in order."""
-        if concept not in self._places:
-            if concept.clues and self._found.keys().isdisjoint(concept.clues):
-                return self._places.setdefault(concept, [])
-            held = concept.words.keys() & self._found.keys()
-            spans = {span for word in held for span in self._of_word(word, concept.words[word])}
-            for pattern in concept.patterns:
-                spans.update(self.of_pattern(pattern))
-            self._places[concept] = sorted(spans)
-        return self._places[concept]
-
-    def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
-        text, size = self.text, len(word)
-        latin = word[0] < "\u0250"
-        for start in self._found[word]:
-            end = start + size
-            if latin:
-                if start and word[0].isalnum() and text[start - 1].isalnum():
-                    continue
-                if may_end:
-                    ending = _ENDINGS.match(text, end)
-                    if ending is None:
-                        continue
-                    end = ending.end()
-                elif word[-1].isalnum() and text[end : end + 1].isalnum():
-                    continue
-            yield start, end
-
-    def of_pattern(self, pattern: FilteredPattern) -> Iterator[Span]:
-        """Where a pattern matches, near the words that each match of it holds."""
-        found, choices = self._found, _choices(pattern)
-        held = found.keys()
-        for choice in choices:
-            if held.isdisjoint(choice):
-                return
-        offsets = [[at for word in choice for at in found.get(word, ())] for choice in choices]
-        windows = self._windows(min(offsets, key=len)) if offsets else [(0, len(self.text))]
-        for low, high in windows:
-            yield from (one.span() for one in pattern.pattern.finditer(self.text, low, high))
-
-    def _windows(self, offsets: Sequence[int]) -> Iterator[Span]:
-        """Ranges around words, which do not overlap."""
-        low = high = -1
-        for at in sorted(offsets):
-            if at - _BEFORE > high:
-                if high >= 0:
-                    yield low, high
-                low = max(at - _BEFORE, 0)
-            high = min(at + _AFTER, len(self.text))
-        if high >= 0:
-            yield low, high
-
     @property
     def words(self) -> KeysView[str]:
         """The words that the text holds."""
         return self._found.keys()
 
-    def is_ascii(self, span: Span) -> bool:
-        """Whether a place has letters of ASCII only."""
-        return self.text[slice(*span)].isascii()
+    def of_concept(self, concept: Concept) -> list[Span]:
+        """Where a concept is, in order."""
+        if concept not in self._places:
+            held = concept.words.keys() & self._found.keys()
+            spans = {span for word in held for span in self._of_word(word, concept.words[word])}
+            spans.update(*map(self.of_pattern, concept.patterns))
+            self._places[concept] = sorted(spans)
+        return self._places[concept]
+
+    def _of_word(self, word: str, may_end: bool) -> Iterator[Span]:
+        text, latin = self.text, word[0] < "\u0250"
+        for start in self._found[word]:
+            end = start + len(word)
+            if latin:
+                ending = _ENDINGS.match(text, end) if may_end else None
+                within = start and word[0].isalnum() and text[start - 1].isalnum()
+                goes_on = word[-1].isalnum() and text[end : end + 1].isalnum()
+                if within or (ending is None if may_end else goes_on):
+                    continue
+                end = ending.end() if ending else end
+            yield start, end
+
+    def of_pattern(self, pattern: FilteredPattern) -> Iterator[Span]:
+        """Where a pattern matches, near the words that each match of it holds."""
+        choices = _choices(pattern)
+        if any(map(self._found.keys().isdisjoint, choices)):
+            return
+        offsets = [
+            [at for word in choice for at in self._found.get(word, ())] for choice in choices
+        ]
+        windows = [[0, len(self.text)]] if not offsets else []
+        for at in sorted(min(offsets, key=len, default=())):
+            if windows and at - _BEFORE <= windows[-1][1]:
+                windows[-1][1] = at + _AFTER
+            else:
+                windows.append([max(at - _BEFORE, 0), at + _AFTER])
+        for low, high in windows:
+            yield from (one.span() for one in pattern.pattern.finditer(self.text, low, high))
 
     def sentences(self, span: Span, reach: int) -> Span:
         """The range of the sentence of a place, with `reach` sentences before and after it."""

@@ -1,43 +1,41 @@
-"""Rules for what flows where in code: secrets to the network, downloads to where they are run."""
+"""What must not flow where in code: secrets to the network, downloads to where they are run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView, Sequence
+from collections.abc import KeysView, Sequence
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
-from skills.scanner.flow.labels import Store, Use
+from skills.scanner.flow.labels import Store
 from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
 
-# What code must hold for a flow to be in it; to search for words takes less than to parse. In lower
-# case, with a + for a space.
-_SECRET_FILES = word_set(
+# What code must hold for a flow to be in it; to search for words takes less than to read it. In
+# lower case, with a + for a space.
+_PATHS = (
     ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain "
     "login+data logins.json wallet.dat exodus electrum environ) environ} environ, environ.items "
     "environ.copy process.env) process.env, process.env} .kdbx"
 )
-_SECRETS = _SECRET_FILES | word_set(
-    ".azure cookies wallet.dat keystore key4.db key3.db credentials.json default_credentials "
+_SOURCES = (
+    f"{_PATHS} .azure cookies keystore key4.db key3.db credentials.json default_credentials "
     "git-credentials git+credential find-generic find-internet dump-keychain /shadow secret-tool "
     ".config/gh gcloud .docker export-secret ethereum bitcoin solana atomic ledger printenv /proc/ "
     "bash_history zsh_history history+| \\.env '.env \".env /.env +.env =.env @.env process.env; "
     "process.env+} env+| env| env) env+> set+| .pem *.key *.p12 get+secret vault-token "
     ".claude.json .credentials.json auth.json .openclaw .clawdbot"
 )
-_GIVEN = word_set("argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch")
-_UPLOADS = word_set(
-    "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
-)
 _SENDS = {
     "python": "requests. httpx urlopen aiohttp socket smtplib ftp http.client paramiko dns. curl",
     "javascript": "fetch( axios http.request https.request sendbeacon got( websocket curl dns.",
-    "shell": "curl wget /dev/tcp scp+ rsync dig+ nslookup +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ "
-    "netcat socat telnet http+ https+ ftp+ +mail+ ping+ drill+ +host+",
+    "shell": "curl wget /dev/tcp scp+ rsync +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat "
+    "telnet http+ https+ ftp+ +mail+ dig+ nslookup ping+ drill+ +host+",
 }
+_GIVEN = "argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch"
+_UPLOADS = "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
 _FETCHES = {
     "python": "urlopen urlretrieve requests.get httpx.get curl wget b64decode base64 b32decode "
-    "a85decode unhexlify fromhex decompress",
+    "a85decode unhexlify fromhex codecs.decode decompress",
     "javascript": "fetch( axios curl wget http.get https.get got( base64 atob",
     "shell": "curl wget base64 base32 xxd openssl",
 }
@@ -47,32 +45,51 @@ _RUNS = {
     "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ ;sh+ &sh+ (sh+ 'sh+ \"sh+ "
     "eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+",
 }
-_DELETES = word_set("rmtree rmsync rimraf")
-_HOME = word_set("home expanduser '~")
+_DELETES, _HOME = "rmtree rmsync rimraf", "home expanduser '~"
+
+
+def _words(plain: str) -> frozenset[str]:
+    return frozenset(word.replace("+", " ") for word in plain.split())
+
+
+SECRET_FILES, SECRET_WORDS = _words(_PATHS), _words(_SOURCES)
 _FLOWS = {
     language: [
-        [frozenset(word.replace("+", " ") for word in group) for group in flow]
-        for flow in (
-            (_SENDS[language].split(), _SECRETS),
-            (_SENDS[language].split(), _GIVEN, _UPLOADS),
+        [*map(_words, groups)]
+        for groups in (
+            (_SENDS[language], _SOURCES),
+            (_SENDS[language], _GIVEN, _UPLOADS),
             (_DELETES, _HOME),
-            (_FETCHES[language].split(), _RUNS[language].split()),
+            (_FETCHES[language], _RUNS[language]),
         )
     ]
     for language in _SENDS
 }
-"""Groups of words by language; code with a flow holds a word of each of some groups."""
-SECRET_FILES = frozenset(word.replace("+", " ") for word in _SECRET_FILES)
-SECRET_WORDS = frozenset(word.replace("+", " ") for word in _SECRETS)
-"""Code that sends a secret holds one of them, in lower case."""
-FLOW_WORDS = frozenset(
-    word for flows in _FLOWS.values() for flow in flows for group in flow for word in group
+"""By language; code with a flow holds a word of each group of one of these."""
+FLOW_WORDS = frozenset().union(
+    *(one for flows in _FLOWS.values() for flow in flows for one in flow)
 )
+_HARM = (
+    ("network", word_set("secret settings"), "secret-sent"),
+    ("network", word_set("environment"), "environment-sent"),
+    ("network", word_set("file"), "file-sent"),
+    ("delete", frozenset({"home path"}), "deletes-system"),
+    ("mark", word_set("decoded"), "decoded-run"),
+    ("execute", word_set("decoded"), "decoded-run"),
+    ("execute", frozenset({"bare download"}), "bare-download-run"),
+    ("execute", word_set("download"), "download-run"),
+    ("execute", frozenset({"known download"}), "known-download-run"),
+)
+"""Sinks, labels that must not reach them, and the rule; the first of a use counts."""
 
 
-def may_have_flows(language: str, found: KeysView[str]) -> bool:
-    """Whether code of a language that holds some of FLOW_WORDS may have a flow."""
-    return any(not any(map(found.isdisjoint, flow)) for flow in _FLOWS[language])
+def may_have_flows(found: KeysView[str]) -> frozenset[str]:
+    """The languages in which code that holds some of FLOW_WORDS may have a flow."""
+    return frozenset(
+        language
+        for language, flows in _FLOWS.items()
+        if any(not any(map(found.isdisjoint, flow)) for flow in flows)
+    )
 
 
 def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
@@ -89,28 +106,8 @@ def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
         if programs:
             stores.append(Store())
             ProgramReader(programs, stores[-1]).read()
-    uses = (use for store in stores for use in store.follow())
-    return sorted({(use.line, rule) for use in uses for rule in _judge(use)})
-
-
-def _judge(one: Use) -> Iterator[str]:
-    match one.sink:
-        case "network" if one.labels & {"secret", "settings"}:
-            yield "secret-sent"
-        case "network" if "environment" in one.labels:
-            yield "environment-sent"
-        case "network" if "file" in one.labels:
-            yield "file-sent"
-        case "delete" if "home path" in one.labels:
-            yield "deletes-system"
-        case "mark" if "decoded" in one.labels:
-            yield "decoded-run"
-        case "execute":
-            if "decoded" in one.labels:
-                yield "decoded-run"
-            elif "bare download" in one.labels:
-                yield "bare-download-run"
-            elif "download" in one.labels:
-                yield "download-run"
-            elif "known download" in one.labels:
-                yield "known-download-run"
+    found: set[tuple[int, str]] = set()
+    for use in (use for store in stores for use in store.follow()):
+        rules = (rule for sink, bad, rule in _HARM if sink == use.sink and bad & use.labels)
+        found.update((use.line, rule) for rule in [next(rules, "")] if rule)
+    return sorted(found)

@@ -1,8 +1,8 @@
-"""Labels of values in code: where a value comes from, and what is done with it.
+"""Labels of values in code: where a value comes from, and where it goes.
 
-Readers of programs and of shell commands give names of variables and files the labels of what is
-assigned to them. The value of a name has a reference to it for a label, so that labels pass on
-whatever the order of the statements.
+Readers of programs and of shell commands give the names of variables and files the labels of what
+is assigned to them. The value of a name is a reference to it, so that labels pass on whatever the
+order of the statements.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Sink = Literal["network", "execute", "mark", "delete"]
 """Where a value goes. mark: a file is made executable."""
 NONE: Labels = frozenset()
 _READ = {"secret path": "secret", "settings path": "settings", "argument": "file"}
-_SOME = frozenset({"settings", "environment"})
-_ROUNDS = 6
+_MANY = frozenset({"settings", "environment"})
+_ROUNDS = 4
 """Labels pass on over this many names out of order at least."""
 
 
@@ -47,12 +47,12 @@ def read(path: Labels) -> Labels:
 
 def pick(labels: Labels) -> Labels:
     """The labels of one value out of many, such as one variable of the environment."""
-    return frozenset(f"{one}\0pick" if one[0] == "\0" else one for one in labels - _SOME)
+    return frozenset(f"{one}\0pick" if one[0] == "\0" else one for one in labels - _MANY)
 
 
 def below(folder: Labels) -> Labels:
     """The labels of a path in a folder."""
-    kept = (one for one in folder if one != "home path")
+    kept = folder - {"home path"}
     return frozenset(f"{one}\0below" if one[0] == "\0" else one for one in kept)
 
 
@@ -68,12 +68,18 @@ class Store:
 
     def get(self, name: str) -> Labels:
         """The value of a name."""
-        return frozenset((f"\0{name}",))
+        return frozenset((f"\0{name.replace(chr(0), '')}",))
 
     def assign(self, name: str, labels: Labels) -> None:
         """A name takes a value; what it had before stays possible."""
         if labels and name:
             self._labels[name] = self._labels.get(name, NONE) | labels
+
+    def keep(self, labels: Labels) -> str:
+        """A new name for a value."""
+        name = f"value_{len(self._labels)}"
+        self._labels[name] = labels
+        return name
 
     def use(self, line: int, sink: Sink, labels: Labels, owner: Labels | None = None) -> None:
         """A value reaches a sink. owner: of a method that sends if its object is a connection."""
@@ -83,34 +89,27 @@ class Store:
     def follow(self) -> Iterator[Use]:
         """The uses with the labels that reach them."""
         known: dict[str, Labels] = {}
-        names = {name: _split(labels) for name, labels in self._labels.items()}
         for _ in range(_ROUNDS):
             before = dict(known)
-            for name, parts in names.items():
-                known[name] = _resolve(parts, known)
+            for name, labels in self._labels.items():
+                known[name] = _resolve(labels, known)
             if known == before:
                 break
         for use, owner in self._uses:
-            if owner is None or "connection" in _resolve(_split(owner), known):
-                yield use._replace(labels=_resolve(_split(use.labels), known))
+            if owner is None or "connection" in _resolve(owner, known):
+                yield use._replace(labels=_resolve(use.labels, known))
 
 
-_Parts = tuple[Labels, list[list[str]]]
-
-
-def _split(labels: Labels) -> _Parts:
-    """Labels without references, and the references as names with operations."""
-    references = [one.split("\0")[1:] for one in labels if one[0] == "\0"]
-    return frozenset(one for one in labels if one[0] != "\0") if references else labels, references
-
-
-def _resolve(parts: _Parts, known: dict[str, Labels]) -> Labels:
+def _resolve(labels: Labels, known: dict[str, Labels]) -> Labels:
     """Labels with those of names in place of the references to them."""
-    labels, references = parts
-    for name, *operations in references:
+    found: set[str] = set()
+    for one in labels:
+        if one[0] != "\0":
+            found.add(one)
+            continue
+        _, name, *operations = one.split("\0")
         value = known.get(name, NONE)
-        if value:
-            for operation in operations:
-                value = _OPERATIONS[operation](value)
-            labels |= value
-    return labels
+        for operation in operations:
+            value = _OPERATIONS[operation](value)
+        found |= value
+    return frozenset(found)

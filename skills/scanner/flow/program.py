@@ -1,60 +1,41 @@
-"""Reads the data flow of Python and JavaScript by one walk over their syntax trees.
-
-The nodes of both languages play the same parts, which a table names. JavaScript is read as the
-TypeScript that it is a part of.
-"""
+"""Reads the data flow of Python, JavaScript and TypeScript from their tokens, in the same way."""
 
 from __future__ import annotations
 
 import re
 import textwrap
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import cache
-
-from tree_sitter import Language, Node, Parser
+from itertools import accumulate
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
-from skills.scanner.flow import sources
+from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, below, join, pick, read
-from skills.scanner.flow.shell import read_shell
-from skills.scanner.flow.syntax_nodes import (
-    LITERALS,
-    MAX_DEPTH,
-    PART_OF,
-    find_identifiers,
-    find_literals,
-    get_dotted_name,
-    get_field,
-    get_function_name,
-    get_text,
-    list_parameters,
+from skills.scanner.flow.shell import PIPED, read_shell
+from skills.scanner.flow.tokens import (
+    KEYWORDS,
+    Token,
+    find_placeholders,
+    get_content,
+    list_names,
+    list_texts,
+    split_at,
+    split_tokens,
 )
 
-_PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
-_IGNORED = word_set(
-    "cert verify timeout env cwd proxies pkey key_filename agent signal stdout stderr"
-)
-_HEADERS = word_set("headers auth cookies")
-_INTERPRETERS = word_set("sh bash zsh python python3 node perl ruby osascript -c -e -u")
-_LISTS = word_set("list tuple array")
+_USED = word_set("headers auth cookies env proxies")
+"""Arguments that take single values to log in, or that are not sent."""
+_ASSIGNS = word_set("= := += |=")
+_FUNCTIONS = word_set("def function lambda")
 _DECLARED = re.compile(
     r"\b(?:def|function)[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
-    r"|\b(\w{1,80}) = (?:async )?\(?([\w\s,]{0,200})\)? =>|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
+    r"|\b(\w{1,80})(?:: [\w<>]{1,40})? = (?:async )?\(?([\w\s,:]{0,200})\)?(?:: ?[\w<>]{1,40})? =>"
+    r"|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
+    r"|(?m:^)[ \t]{1,20}(?:async )?(\w{1,80})\(([^()]{0,200})\) \{"
 )
-"""Functions with their parameters; those that this misses are known once they have been read."""
+"""Functions with their parameters."""
 _PARAMETER = re.compile(r"(?:^|,)[\s*]*(\w+)")
-
-
-@cache
-def _grammar(language: str) -> Language:
-    if language == "python":
-        import tree_sitter_python
-
-        return Language(tree_sitter_python.language())
-    import tree_sitter_typescript
-
-    return Language(tree_sitter_typescript.language_tsx())
 
 
 class ProgramReader:
@@ -66,134 +47,95 @@ class ProgramReader:
 
     def __init__(self, programs: Sequence[Code], store: Store) -> None:
         """programs: of one language. store: takes what they assign and use."""
-        language = programs[0].language
-        self._is_python = language == "python"
-        self._programs = programs
-        parser = Parser(_grammar(language))
-        texts = [textwrap.dedent(one.text).encode("utf-8", "replace") for one in programs]
-        self._roots = [parser.parse(text).root_node for text in texts]
-        self._own = {one.module for one in programs}
-        self._readers = {kind: getattr(self, f"_{part}", None) for kind, part in PART_OF.items()}
-        self._store = store
-        self._first = 1
-        self._scopes: list[str] = []
-        self._deep: list[tuple[Node, list[str]]] = []
-        self._names: dict[int, str] = {}
+        self._programs, self._language, self._store = programs, programs[0].language, store
+        self._own = {"", "self", "this", *(one.module for one in programs)}
         self._declared: dict[str, set[str]] = {}
         self._functions: dict[str, list[str]] = {}
         self._modules: set[str] = set()
         for program in programs:
             for found in _DECLARED.finditer(program.text):
                 name, listed = (one for one in found.groups() if one is not None)
-                parameters = [
-                    one for one in _PARAMETER.findall(listed) if one not in ("self", "cls")
-                ]
-                self._functions.setdefault(name, parameters)
+                parameters = [one for one in _PARAMETER.findall(listed) if one not in KEYWORDS]
+                if name not in KEYWORDS:
+                    self._functions.setdefault(name, parameters)
+                    self._declared.setdefault(name, set()).update(parameters)
 
     def read(self) -> None:
-        """Record what the programs assign and use.
+        """Record what the programs assign and use."""
+        for program in self._programs:
+            text = textwrap.dedent(program.text)
+            self._starts = [*accumulate((len(one) + 1 for one in text.split("\n")), initial=0)]
+            self._first = program.first_line
+            for root in split_tokens(text, self._language):
+                self._scopes = [f"{self._first}:"]
+                self._lines(root)
 
-        What nests too deep is read by itself: its value is known, but not who takes it.
-        """
-        for root, program in zip(self._roots, self._programs, strict=True):
-            self._first, self._scopes = program.first_line, [f"{program.first_line}:"]
-            self._value(root)
-            while self._deep:
-                node, self._scopes = self._deep.pop()
-                self._value(node)
+    def _line(self, token: Token) -> int:
+        return bisect_right(self._starts, token.start) - 1 + self._first
 
-    def _value(self, node: Node | None, depth: int = 0) -> Labels:
-        """Record what a node assigns and uses; returns the labels of its value."""
-        if node is None:
+    def _lines(self, tokens: list[Token]) -> None:
+        """Statements; those of a function of Python are the lines that are indented more."""
+        outer, indents = len(self._scopes), [-1]
+        for statement in split_at(tokens, "\n", ";"):
+            first = statement[0]
+            indent = first.start - self._starts[bisect_right(self._starts, first.start) - 1]
+            while len(indents) > 1 and indent <= indents[-1]:
+                indents.pop()
+                self._scopes.pop()
+            if self._language == "python" and "def" in (one.text for one in statement[:2]):
+                at = 1 + (first.text != "def")
+                indents.append(indent)
+                self._scopes.append(statement[at].text if at < len(statement) else "")
+                statement = statement[at + 1 :]
+            self._statement(statement)
+        del self._scopes[outer:]
+
+    def _statement(self, tokens: list[Token]) -> Labels:
+        """Record what a statement assigns and uses; returns the labels of its value."""
+        if not tokens:
             return NONE
-        if depth > MAX_DEPTH:
-            self._deep.append((node, [*self._scopes]))
+        if tokens[0].text in ("import", "from"):
+            self._modules.update(list_names(tokens))
             return NONE
-        reader = self._readers.get(node.type, self._children)
-        return reader(node, depth + 1) if reader else NONE
-
-    def _children(self, node: Node, depth: int) -> Labels:
-        children = node.named_children
-        return join(*[self._value(child, depth) for child in children]) if children else NONE
-
-    def _import(self, node: Node, _: int) -> Labels:
-        self._modules.update(find_identifiers(node))
-        return NONE
-
-    def _return(self, node: Node, depth: int) -> Labels:
-        self._store.assign(f"{self._scopes[-1]}()", self._children(node, depth))
-        return NONE
-
-    def _name(self, node: Node, _: int) -> Labels:
-        return self._store.get(self._qualify(get_text(node)))
-
-    def _string(self, node: Node, depth: int) -> Labels:
-        text = "".join(find_literals(node))
-        if _PIPED.search(text):  # a command that is written elsewhere to be run
-            command = text.replace("\\n", "\n")
-            read_shell(self._store, command, self._first + node.start_point[0])
-        of_path = sources.label_path(text) | self._store.get(f"path:{text[:200]}")
-        return of_path | self._children(node, depth)
-
-    def _pair(self, node: Node, depth: int) -> Labels:
-        key = get_text(get_field(node, "key", "name")).strip("\"'`")
-        labels = self._value(get_field(node, "value"), depth)
-        if key in _IGNORED:
-            return NONE
-        return pick(labels) if key in _HEADERS else labels
-
-    def _binary(self, node: Node, depth: int) -> Labels:
-        operator = get_text(get_field(node, "operator"))
-        if operator[:1] in ("=", "!", "<", ">"):
-            return NONE
-        labels, texts = self._children(node, depth), list(find_literals(node))
-        if texts and operator == "/":
-            labels = below(labels)
-        return labels | sources.label_path("/".join(texts).replace("//", "/"))
-
-    def _member(self, node: Node, depth: int) -> Labels:
-        dotted = get_text(node)
-        if dotted in sources.VARIABLES:
-            return sources.VARIABLES[dotted]
-        if dotted.startswith("process.env."):
-            return NONE
-        if dotted.startswith(("self.", "this.")):
-            return self._store.get(dotted.replace("this.", "self."))
-        return self._value(get_field(node, "object"), depth)
-
-    def _subscript(self, node: Node, depth: int) -> Labels:
-        held, key = get_field(node, "value", "object"), get_field(node, "subscript", "index")
-        if sources.VARIABLES.get(get_dotted_name(held)) == sources.ENVIRONMENT:
-            return NONE
-        labels = self._value(held, depth) | self._value(key, depth)
-        is_one = key is not None and key.type in ("string", "integer", "number")
-        return pick(labels) if is_one else labels
-
-    def _assign(self, node: Node, depth: int) -> Labels:
-        left = get_field(node, "left", "name", "alias")
-        right = get_field(node, "right", "value") or next(iter(node.named_children), None)
-        if left is None:  # a loop of JavaScript over numbers
-            return self._children(node, depth)
-        if "require" in get_text(right)[:10]:
-            return self._import(left, depth)
-        labels = self._value(right, depth)
-        if left.type == "object_pattern":
-            labels = pick(labels)
-        if PART_OF.get(left.type) == "member":
-            dotted = get_text(left).replace("this.", "self.")
-            self._store.assign(dotted if dotted.startswith("self.") else "", labels)
+        if tokens[0].text in ("return", "yield"):
+            labels = self._statement(tokens[1:])
+            self._store.assign(f"{self._scopes[-1]}()", labels)
             return labels
-        for name in find_identifiers(left):
-            if self._is_python or "declarator" in node.type:
-                self._declared.setdefault(self._scopes[-1], set()).add(name)
-            self._store.assign(self._qualify(name), labels)
-            if get_dotted_name(right).rpartition(".")[2] == "open":
-                # What is written to the file is what its path stands for later.
-                for target in self._targets(get_field(right, "arguments")):
-                    self._store.assign(target, self._store.get(self._qualify(name)))
-        for field in ("body", "alternative"):
-            self._value(node.child_by_field_name(field), depth)
+        marks = (at for at, one in enumerate(tokens) if one.kind == "mark" and one.text in _ASSIGNS)
+        at = next(marks, 0)
+        if not at or any(one.text in _FUNCTIONS or one.text == "=>" for one in tokens[:at]):
+            return self._expression(tokens)
+        return self._assign(tokens[:at], tokens[at + 1 :])
+
+    def _assign(self, left: list[Token], right: list[Token]) -> Labels:
+        if right and right[0].text == "require":
+            self._modules.update(list_names(left))
+            return NONE
+        name = next((one.text for one in left if one.text not in KEYWORDS), "")
+        is_function = name in self._functions and any(
+            one.text in _FUNCTIONS or one.text == "=>" for one in right
+        )
+        if is_function:
+            self._scopes.append(name)
+        labels = self._statement(right)
+        if is_function:
+            self._scopes.pop()
+            self._store.assign(f"{name}()", labels)
+            return NONE
+        if any(one.text == "{" for one in left):
+            labels = pick(labels)
+        self._take(left, labels)
         return labels
+
+    def _take(self, targets: list[Token], labels: Labels) -> None:
+        """The names in a target take a value."""
+        if len(targets) > 1 and targets[0].text in ("self", "this"):
+            self._store.assign(f"self.{targets[1].text}", labels)
+            return
+        for name in list_names(targets):
+            if self._language == "python" or targets[0].text in ("const", "let", "var"):
+                self._declared.setdefault(self._scopes[-1], set()).add(name)
+            self._store.assign("" if name in self._modules else self._qualify(name), labels)
 
     def _qualify(self, name: str) -> str:
         for scope in reversed(self._scopes):
@@ -201,122 +143,223 @@ class ProgramReader:
                 return f"{scope}.{name}"
         return name
 
-    def _function(self, node: Node, depth: int) -> Labels:
-        """A function without a name shares the scope that it is in, and its value is its result."""
-        name, body = get_function_name(node), get_field(node, "body")
-        self._scopes.append(name or self._scopes[-1])
-        parameters = list_parameters(node)
-        self._declared.setdefault(self._scopes[-1], set()).update(parameters)
-        self._functions.setdefault(name, parameters)
-        labels = self._value(body, depth)
-        self._scopes.pop()
-        if name and body is not None and "block" not in body.type:
-            self._store.assign(f"{name}()", labels)
-        return self._store.get(f"{name}()") if name else labels
+    def _expression(self, tokens: list[Token]) -> Labels:
+        """The labels of all values in an expression."""
+        labels, at, loop = NONE, 0, -1
+        marks = {one.text for one in tokens if one.kind == "mark"}
+        while at < len(tokens):
+            token = tokens[at]
+            if token.text in ("for", "const", "let", "var"):
+                loop = at
+            elif token.text in ("in", "of") and loop >= 0:
+                value, end = self._value(tokens, at + 1)
+                self._take(tokens[loop:at], value)
+                labels, at, loop = labels | value, end, -1
+                continue
+            elif token.text == "as" and at + 1 < len(tokens):
+                self._take(tokens[at + 1 : at + 2], labels)
+                at += 1
+            elif token.text == "=>" and at + 1 < len(tokens) and tokens[at + 1].text == "{":
+                self._lines(tokens[at + 1].inner)
+                at += 1
+            elif token.text == "function":
+                at = self._function(tokens, at + 1)
+                continue
+            elif token.kind in ("name", "text", "open") and (
+                token.text not in KEYWORDS or token.text in ("self", "this")
+            ):
+                value, at = self._value(tokens, at)
+                labels |= value
+                continue
+            at += 1
+        texts = [get_content(one) for one in tokens if one.kind == "text"]
+        if texts and "/" in marks:
+            labels = below(labels)
+        if len(texts) > 1 and marks & {"/", "+"}:
+            labels |= meanings.label_path("/".join(texts).replace("//", "/"))
+        return labels
 
-    def _call(self, node: Node, depth: int) -> Labels:
-        function, listed = get_field(node, "function", "constructor"), get_field(node, "arguments")
-        name = get_dotted_name(function, self._names)
+    def _function(self, tokens: list[Token], at: int) -> int:
+        """Read a function of JavaScript, from its name; returns where it ends."""
+        end = next((n for n in range(at, len(tokens)) if tokens[n].text == "{"), len(tokens) - 1)
+        named = at < len(tokens) and tokens[at].kind == "name"
+        self._scopes.append(tokens[at].text if named else self._scopes[-1])
+        self._lines(tokens[end].inner)
+        self._scopes.pop()
+        return end + 1
+
+    def _value(self, tokens: list[Token], at: int) -> tuple[Labels, int]:
+        """The labels of a name, text or bracket with the members, calls and subscripts after it,
+        and where they end."""
+        if at >= len(tokens):
+            return NONE, at
+        token, name, held = tokens[at], "", NONE
+        if token.kind == "name":
+            name = token.text
+        else:
+            held = self._text(token) if token.kind == "text" else self._bracket(token)
+        at += 1
+        while at < len(tokens):
+            after = tokens[at]
+            if after.kind == "member":
+                name = f"{name}.{after.text}"
+            elif after.text == "(" and after.kind == "open":
+                body = tokens[at + 1] if at + 1 < len(tokens) else after
+                if body.text == "{" and name in self._functions:
+                    return held, self._function(tokens, at - 1)
+                held = self._call(name, held, after)
+                name = "child_process" if "child_process" in list_texts(after.inner)[:1] else ""
+            elif after.text == "[" and after.kind == "open":
+                held, name = self._subscript(self._named(name, held), name, after), ""
+            else:
+                break
+            at += 1
+        return self._named(name, held), at
+
+    def _named(self, name: str, held: Labels) -> Labels:
+        """The value of a name, or of a member of a value."""
+        if name[:1] in ("", ".") or held or name.startswith("process.env."):
+            return held
+        if name in meanings.VARIABLES:
+            return meanings.VARIABLES[name]
+        root, _, rest = name.partition(".")
+        if root in ("self", "this"):
+            return self._store.get(f"self.{rest.partition('.')[0]}")
+        owner = name.rpartition(".")[0]
+        return (
+            self._named(owner, held)
+            if owner in meanings.VARIABLES
+            else self._store.get(self._qualify(root)) | self._store.get(f"{root}()")
+        )
+
+    def _text(self, token: Token) -> Labels:
+        text = get_content(token)
+        if PIPED.search(text):
+            read_shell(self._store, text.replace("\\n", "\n"), self._line(token))
+        labels = meanings.label_path(text) | self._store.get(f"path:{text[:200]}")
+        values = find_placeholders(token, self._language)
+        return labels.union(*(self._expression(inner) for _, inner in values))
+
+    def _bracket(self, token: Token) -> Labels:
+        """The labels of what brackets enclose: values, pairs, or statements."""
+        marks = (",", ";", "\n") if token.text == "{" else (",", ";")
+        return join(*[self._pair(part)[1] for part in split_at(token.inner, *marks)])
+
+    def _pair(self, tokens: list[Token]) -> tuple[str, Labels]:
+        """The name of an argument or entry, and the labels of its value."""
+        tokens = [one for one in tokens if one.kind != "line"]
+        if len(tokens) < 3 or tokens[1].text not in ("=", ":") or tokens[1].kind != "mark":
+            return "", self._statement(tokens)
+        key, labels = get_content(tokens[0]), self._statement(tokens[2:])
+        return key, pick(labels) if key in _USED else labels
+
+    def _subscript(self, held: Labels, name: str, bracket: Token) -> Labels:
+        if meanings.VARIABLES.get(name) == meanings.ENVIRONMENT:
+            return NONE
+        key = bracket.inner
+        labels = held | self._expression(key)
+        is_one = len(key) == 1 and (key[0].kind == "text" or key[0].text.isdigit())
+        return pick(labels) if is_one else labels
+
+    def _call(self, name: str, held: Labels, bracket: Token) -> Labels:
+        """Record what a call uses; returns the labels of its result. held: of its object."""
         owner, _, last = name.rpartition(".")
-        receiver = get_field(function, "object") if function else None
-        nodes = listed.named_children if listed else []
-        arguments = [self._value(one, depth) for one in nodes]
-        line = self._first + node.start_point[0]
-        if function is not None and PART_OF.get(function.type) == "call":
-            self._value(function, depth)
-        runs = name if self._is_python else last * (receiver is None or "child_process" in name)
-        if nodes and runs in sources.RUNNING:
-            return self._run(nodes, arguments, line)
+        line, parts = self._line(bracket), split_at(bracket.inner, ",")
+        pairs = [self._pair(part) for part in parts]
+        arguments = [labels for _, labels in pairs]
+        alone = self._language == "python" or owner in ("", "child_process")
+        if parts and (name if self._language == "python" else last * alone) in meanings.RUNNING:
+            return self._run(parts, arguments, line)
         parameters = self._functions.get(last)
-        if parameters is not None and (receiver is None or owner in ("self", "this", *self._own)):
-            for place, (one, labels) in enumerate(zip(nodes, arguments, strict=True)):
+        if parameters is not None and owner in self._own and not held:
+            for place, (key, labels) in enumerate(pairs):
                 at = parameters[place] if place < len(parameters) else ""
-                at = get_text(get_field(one, "name")) if one.type == "keyword_argument" else at
-                self._store.assign(f"{last}.{at}" if at else "", labels)
+                self._store.assign(f"{last}.{key or at}", labels)
             return self._store.get(f"{last}()")
-        held, text = self._value(receiver, depth), " ".join(find_literals(listed))
-        self._call_back(nodes, held | sources.label_result(name, text), line)
+        held = self._named(owner, held)
+        text = " ".join(list_texts(bracket.inner))
+        self._call_back(parts, held | meanings.label_result(name, text), line)
         result = self._library(line, name, held, join(*arguments), text)
-        changed = self._qualify(owner)
-        self._store.assign("" if changed in self._modules else changed, result)
-        if last in sources.COPYING:
-            for target in self._targets(listed):
+        if owner and owner not in self._modules:
+            root, _, rest = owner.partition(".")
+            changed = f"self.{rest}" if root in ("self", "this") else self._qualify(owner)
+            self._store.assign(changed, result)
+        if last in meanings.COPYING:
+            for target in self._targets(bracket.inner):
                 self._store.assign(target, result)
         return result
 
-    def _call_back(self, nodes: Sequence[Node], held: Labels, line: int) -> None:
+    def _call_back(self, parts: list[list[Token]], held: Labels, line: int) -> None:
         """Functions that a call is given get what its object holds, or what the call fetches."""
-        for node in nodes:
-            if PART_OF.get(node.type) == "function":
-                for parameter in list_parameters(node):
-                    self._store.assign(self._qualify(parameter), held)
-            elif get_text(node) in sources.EXECUTING:
+        for part in parts:
+            arrow = next((at for at, one in enumerate(part) if one.text == "=>"), 0)
+            if part[0].text in ("lambda", "function", "async") or arrow:
+                parameters = part[:arrow] if arrow else part[1:2]
+                for name in list_names(parameters):
+                    self._store.assign(self._qualify(name), held)
+            elif len(part) == 1 and part[0].text in meanings.EXECUTING:
                 self._store.use(line, "execute", held)
+            elif len(part) == 1 and self._functions.get(part[0].text):
+                first = self._functions[part[0].text][0]
+                self._store.assign(f"{part[0].text}.{first}", held)
 
     def _library(self, line: int, name: str, held: Labels, sent: Labels, text: str) -> Labels:
         """Record what a function of a library uses; returns the labels of its result.
 
-        held: labels of its object. sent: of its arguments. text: the literals in these.
+        held: labels of its object. sent: of its arguments. text: the texts in these.
         """
         last = name.rpartition(".")[2]
-        network = sources.is_network(name)
-        if network and not sources.is_local(text):
+        network = meanings.is_network(name)
+        if network and not meanings.is_local(text):
             self._store.use(line, "network", sent)
-        elif last in sources.SENDING_METHODS:
+        elif last in meanings.SENDING_METHODS:
             self._store.use(line, "network", sent, held)
-        if name in sources.EXECUTING:
+        if name in meanings.EXECUTING:
             self._store.use(line, "execute", sent)
-        elif last in sources.DELETING:
+        elif last in meanings.DELETING:
             self._store.use(line, "delete", sent)
         elif last == "chmod":
             self._store.use(line, "mark", sent)
-        if last in sources.HARMLESS or name.startswith("console."):
-            return NONE
         if last == "getenv" or (last == "get" and "environ" in name):
             return NONE
         if last in ("get", "pop") and text and not network and "://" not in text:
             return pick(held)
         if last in ("join", "joinpath") and text:
             sent = below(sent)
-        result = held | sent | sources.label_result(name, text)
-        result |= sources.label_path("/".join(text.split()).replace("//", "/"))
-        return read(result) if last in sources.READING else result
+        result = meanings.label_result(name, text) | (NONE if network else held | sent)
+        result |= meanings.label_path("/".join(text.split()).replace("//", "/"))
+        return read(result) if last in meanings.READING else result
 
-    def _run(self, nodes: Sequence[Node], arguments: Sequence[Labels], line: int) -> Labels:
+    def _run(self, parts: list[list[Token]], arguments: Sequence[Labels], line: int) -> Labels:
         """A command that is run: a text or words, with values in it; returns its output."""
-        words = [nodes[0]]
-        if nodes[0].type in _LISTS:
-            words = nodes[0].named_children
-        elif len(nodes) > 1 and nodes[1].type in _LISTS:
-            words = [nodes[0], *nodes[1].named_children]
-        program = next((word for word in words if not _is_interpreter(word)), None)
-        if program and (len(words) > 1 or PART_OF.get(program.type) not in ("string", "binary")):
-            self._store.use(line, "execute", self._value(program))
+        words = [parts[0]]
+        for part in parts[:2]:
+            if part[0].text == "[":
+                words = [*words[: part is not parts[0]], *split_at(part[0].inner, ",")]
+        if all(one.kind != "text" for one in words[0]):
+            self._store.use(line, "execute", self._expression(words[0]))
         command = " ".join(self._as_shell(word) for word in words)
         return join(read_shell(self._store, command, line, self._qualify), *arguments)
 
-    def _as_shell(self, node: Node, depth: int = 0) -> str:
+    def _as_shell(self, tokens: list[Token]) -> str:
         """The text of a command, with variables for its values."""
-        part, inner = PART_OF.get(node.type), node.named_children
-        if node.type in LITERALS:
-            return get_text(node)
-        if part in ("string", "binary") and depth < MAX_DEPTH:
-            return "".join(self._as_shell(child, depth + 1) for child in inner)
-        if node.type in ("interpolation", "template_substitution") and inner:
-            return self._as_shell(inner[0], depth + 1)
-        if part == "name":
-            return "${" + get_text(node) + "}"
-        if part is None:
-            return ""
-        name = f"value_{node.start_byte}"
-        self._store.assign(name, self._value(node))
-        return "${" + name + "}"
+        command = ""
+        for at, token in enumerate(tokens):
+            alone = at + 1 == len(tokens) or tokens[at + 1].kind == "mark"
+            if token.kind == "text":
+                text = get_content(token)
+                for placeholder, inner in find_placeholders(token, self._language):
+                    text = text.replace(placeholder, self._as_shell(inner))
+                command += text
+            elif token.kind == "name" and alone:
+                command += f"${{{token.text}}}"
+            elif token.text == "sys" and token.kind == "name":
+                return "python"
+            elif token.kind in ("name", "open"):
+                return command + f"${{{self._store.keep(self._value(tokens, at)[0])}}}"
+        return command
 
-    def _targets(self, listed: Node | None) -> Iterator[str]:
+    def _targets(self, tokens: list[Token]) -> Iterator[str]:
         """The names of variables and files in the arguments of a call."""
-        yield from (f"path:{text}" for text in find_literals(listed))
-        yield from (self._qualify(name) for name in find_identifiers(listed))
-
-
-def _is_interpreter(word: Node) -> bool:
-    return "".join(find_literals(word)) in _INTERPRETERS or get_text(word) == "sys.executable"
+        yield from (f"path:{text}" for text in list_texts(tokens))
+        yield from (self._qualify(name) for name in list_names(tokens))

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from skills.record import SafetyFinding
 from skills.scanner.normalised_text import NormalisedText
-from skills.scanner.rule import find_rule, list_rules
-from skills.scanner.rules.concepts import PRETEXT, STANDING
+from skills.scanner.rule import find_rule, get_quote, list_rules
+from skills.scanner.rules.concepts import STANDING
 from skills.scanner.words import Concept, Places, WordFinder
 
 _DEEDS = frozenset({"file-sent", "deletes-system", "encrypts-files"})
@@ -25,7 +25,7 @@ _OPENLY = Concept(
     "upload~ send~ publish~ submit~ if optional optionally can may user_wants user_asks "
     "user_requests user_confirms on_request 如果 可选 可以 用户要求"
 )
-_ORDERED = (_ORDER, STANDING, PRETEXT)
+_ORDERED = (_ORDER, STANDING)
 _WORDS = WordFinder((*_ORDERED, _OPENLY))
 
 
@@ -55,5 +55,6 @@ def find_ordered_scripts(
                 and not places.nearest(_OPENLY, found.span(), *alone)
                 and not text.is_negated(found.start())
             ):
-                yield SafetyFinding(rule.kind, rule.level, deed.line, rule.reason, path)
+                reason = f"{rule.reason}: {get_quote(deed)}"
+                yield SafetyFinding(rule.kind, rule.level, deed.line, reason, path)
                 break

@@ -43,7 +43,7 @@ def test_the_report_counts_by_kind_and_by_rule(corpus: Path) -> None:
     }
     assert report["rules"] == {
         "deletes-system": {"found": 2, "found_only": 1, "false": 0, "false_only": 0},
-        "setuid": {"found": 1, "found_only": 0, "false": 1, "false_only": 1},
+        "lasting-access": {"found": 1, "found_only": 0, "false": 1, "false_only": 1},
     }
     assert report["missed"] == ["malicious/plain"]
     assert report["false_alarms"] == ["benign/four"]
@@ -52,7 +52,7 @@ def test_the_report_counts_by_kind_and_by_rule(corpus: Path) -> None:
 def test_the_level_counts(corpus: Path) -> None:
     report = scanner_report(scan_corpus(corpus, LIMITS), 3, ablate=False)
     assert (report["found"], report["false"]) == (2, 0)
-    assert report["rules"]["setuid"] == {"found": 0, "false": 0}
+    assert report["rules"]["lasting-access"] == {"found": 0, "false": 0}
 
 
 def test_a_corpus_without_a_label_or_a_skill_says_so(tmp_path: Path) -> None:

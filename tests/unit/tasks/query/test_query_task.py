@@ -19,6 +19,7 @@ from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.policies import Deadline
 from tasks.query import query_task
 from tasks.query.pipeline import Answer
+from tasks.query.process_state.stage_durations import StageDurations
 
 
 @pytest.fixture
@@ -29,7 +30,11 @@ def services() -> Any:
     )
     journal, outcomes = SqliteJournal(":memory:"), SqliteOutcomeStore(":memory:")
     yield SimpleNamespace(
-        journal=journal, outcomes=outcomes, coordinator=coordinator, metrics=metrics
+        journal=journal,
+        outcomes=outcomes,
+        coordinator=coordinator,
+        metrics=metrics,
+        stage_durations=StageDurations(),
     )
     journal.close()
     outcomes.close()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from skills.scanner.data_files import matches_host, read_list, word_set
+from skills.scanner import addresses
+from skills.scanner.data_files import word_set
 from skills.scanner.flow.labels import NONE, Labels
 
 SECRET_PATH = re.compile(
@@ -21,16 +22,11 @@ SECRET_PATH = re.compile(
 )
 SETTINGS_PATH = re.compile(
     r"(?:^|[/\\@\s\"'=])\.env(?:\.(?:local|prod\w*|dev\w*))?$|(?:^|[/\\~])\.(?:npmrc|pypirc|netrc"
-    r"|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]|(?:config/gh|docker)(?:[/\\]|$))|credentials\.json$",
+    r"|git-credentials|vault-token|openclaw[/\\]|clawdbot[/\\]|(?:config/gh|docker)(?:[/\\]|$))"
+    r"|credentials\.json$",
     re.IGNORECASE,
 )
 _HOME_PATH = re.compile(r"^(?:~|\$HOME|\$\{HOME\}|C:\\?|/home|/Users|/root)/?\*?$")
-_ADDRESS = re.compile(r"(?:https?|ftps?|wss?)://([^\s/\"'<>)`]+)([^\s\"'<>)`]*)", re.IGNORECASE)
-_BARE = re.compile(r"(?:[^@]*@)?(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?$")
-_LOCAL = re.compile(
-    r"(?:localhost|127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.|0\.0\.0\.0|\[::1\])"
-    r"|^[\w.-]+\.(?:local|lan|internal|test)(?::|$)|^[\w-]+(?::\d+)?$"
-)
 
 HOME = frozenset({"home path"})
 ENVIRONMENT = frozenset({"environment"})
@@ -38,19 +34,19 @@ VARIABLES = {
     **dict.fromkeys(("os.environ", "environ", "process.env", "Deno.env"), ENVIRONMENT),
     **dict.fromkeys(("sys.argv", "process.argv", "Deno.args"), frozenset({"argument"})),
 }
-# Functions by their last names, in Python and JavaScript; "requests." stands for all of a module.
+# Functions by their last names, with or without the name before.
 NETWORK = word_set(
     "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
     "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
     "axios.get axios.request got got.post needle.post superagent.post http.request https.request "
-    "https.get http.get sendBeacon Request request.post request.Request resolver.resolve "
+    "https.get http.get sendBeacon Request request.post resolver.resolve "
     "dns.resolve dns.lookup socket.gethostbyname"
 )
 CONNECTION = word_set(
     "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
     "create_connection SMTP SMTP_SSL FTP FTP_TLS PoolManager http.request https.request "
     "net.connect net.createConnection tls.connect WebSocket XMLHttpRequest open_sftp "
-    "createTransport create_connection connect_ex"
+    "createTransport connect_ex"
 )
 SENDING_METHODS = word_set(
     "post put patch request send sendall sendto sendmail send_message sendMail storbinary get "
@@ -58,8 +54,7 @@ SENDING_METHODS = word_set(
 )
 READING = word_set(
     "open read_text read_bytes read readFile readFileSync createReadStream copy copyfile copy2 "
-    "copytree make_archive add write walk glob load cpSync copyFileSync file read_csv "
-    "dotenv_values connect"
+    "copytree make_archive add write walk glob load cpSync copyFileSync file read_csv connect"
 )
 COPYING = word_set(
     "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve writeFileSync "
@@ -73,10 +68,6 @@ RUNNING = word_set(
     "create_subprocess_shell create_subprocess_exec getoutput"
 )
 DELETING = word_set("rmtree rmSync rmdirSync rimraf")
-HARMLESS = word_set(
-    "len bool exists existsSync isfile is_file isdir is_dir isinstance type stat int print log "
-    "getsize access debug info warning error load_dotenv set_defaults add_argument"
-)
 
 
 def label_path(text: str) -> Labels:
@@ -93,15 +84,14 @@ def label_path(text: str) -> Labels:
 def label_download(text: str) -> Labels:
     """The label of what is fetched from the address in a text, which may be in a variable; NONE
     without an address and for a local one."""
-    address = _ADDRESS.search(text)
+    address = addresses.ADDRESS.search(text)
     if address is None:
         return NONE if text and "$" not in text and not is_host(text) else frozenset({"download"})
-    host = address[1].lower()
-    if _LOCAL.match(host):
+    if addresses.is_local(address):
         return NONE
-    if _BARE.match(host):
+    if addresses.is_bare(address):
         return frozenset({"bare download"})
-    known = matches_host(host, address[2], read_list("hosts.json", "installers"))
+    known = addresses.is_known(address, "installers")
     return frozenset({"known download" if known else "download"})
 
 
@@ -117,28 +107,29 @@ def is_network(name: str) -> bool:
 
 
 def label_result(name: str, text: str) -> Labels:
-    """The labels of what a function makes itself. text: the literals among its arguments."""
+    """The labels of what a function makes itself. text: the texts among its arguments."""
     last = name.rpartition(".")[2]
     if last in ("home", "homedir"):
         return HOME
     if last == "parse_args":
         return frozenset({"argument"})
+    fetched = label_download(text) if is_network(name) else NONE
     if last in CONNECTION or name in CONNECTION:
-        return frozenset({"connection"}) | (label_download(text) if is_network(name) else NONE)
-    if last in DECODING or (name == "Buffer.from" and "base64" in text):
+        return fetched | {"connection"}
+    of_base64 = name == "Buffer.from" and "base64" in text
+    if last in DECODING or name == "codecs.decode" or of_base64:
         return frozenset({"decoded"})
-    return label_download(text) if is_network(name) else NONE
+    return fetched
 
 
 def is_local(text: str) -> bool:
     """Whether a text has an address, and it is one of this machine or network."""
-    address = _ADDRESS.search(text)
-    return address is not None and bool(_LOCAL.match(address[1].lower()))
+    address = addresses.ADDRESS.search(text)
+    return address is not None and addresses.is_local(address)
 
 
 def is_known_installer(text: str) -> bool:
     """Whether the address in a text is of a known installer; the scheme may be left out."""
-    whole = (
-        text if "://" in text else re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
-    )
-    return "known download" in label_download(whole)
+    if "://" not in text:
+        text = re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
+    return "known download" in label_download(text)

@@ -1,0 +1,117 @@
+"""Splits programs into names, texts and brackets, which need no grammar and no correct program."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from skills.scanner.data_files import word_set
+
+MAX_DEPTH = 60
+"""Brackets deeper than this begin a list of their own: walks are recursive."""
+KEYWORDS = word_set(
+    "if elif else for while switch case return yield in of not and or is await async new try catch "
+    "except finally with as const let var def function lambda class typeof throw raise del export "
+    "default from import do pass static public private readonly self cls this"
+)
+_COMMON = r"""
+    (?P<text>[rbfuRBFU]{0,2}(?: "{3}(?:[^"\\]|\\.|"(?!""))*+(?:"{3}|\Z)
+        | '{3}(?:[^'\\]|\\.|'(?!''))*+(?:'{3}|\Z)
+        | "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'? | `(?:[^`\\]|\\.)*+`? ))
+    | (?P<member>\s{0,80}\??\.\s{0,80}[^\W\d][\w$]*)
+    | (?P<name>(?:[^\W\d]|\$)[\w$]*)
+    | (?P<line>\n)
+    | (?P<open>[(\[{]) | (?P<close>[)\]}])
+    | (?P<mark>=>|[=!<>]==?|[:+|]=|[=:;,/+<>]) | . """
+_SCRIPT = r"""
+    (?P<skip>\.{3} | //[^\n]* | /\*(?:[^*]|\*(?!/))*+ | <[\w\[\],.| ]{1,60}>(?=\()
+        | (?<=[(,=:!&|?;{}\s])/(?![/*\s])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/ ) |"""
+_PATTERNS = {
+    "python": re.compile(rf"(?P<skip>\.{3}|\#[^\n]*|\\\n) | {_COMMON}", re.VERBOSE | re.DOTALL),
+    "javascript": re.compile(_SCRIPT + _COMMON, re.VERBOSE | re.DOTALL),
+}
+_PLACEHOLDER = re.compile(r"\$\{((?:[^{}]|\{[^{}]*\})*)\}|\{([^{}]+)\}")
+
+
+class Token(NamedTuple):
+    """A part of a program. kind: the name of its group in the patterns; of a bracket `open`, with
+    what it encloses. text: of a member without its dot. start: its offset."""
+
+    kind: str
+    text: str
+    start: int
+    inner: list[Token]
+
+
+def split_tokens(text: str, language: str) -> list[list[Token]]:
+    """The tokens of a program, and of what nests too deep in it."""
+    roots: list[list[Token]] = [[]]
+    stack = [roots[0]]
+    for found in _PATTERNS[language].finditer(text):
+        kind = found.lastgroup
+        if kind is None or kind == "skip":
+            continue
+        if kind == "close":
+            if len(stack) > 1:
+                stack.pop()
+            continue
+        token = Token(
+            kind, found[0].lstrip("?. \n\t") if kind == "member" else found[0], found.start(), []
+        )
+        if kind == "open" and len(stack) % MAX_DEPTH == 0:
+            roots.append([token])
+        else:
+            stack[-1].append(token)
+        if kind == "open":
+            stack.append(token.inner)
+    return roots
+
+
+def split_at(tokens: list[Token], *marks: str) -> list[list[Token]]:
+    """The tokens between these marks, without empty lists."""
+    parts: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.text in marks and token.kind in ("mark", "line"):
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return [part for part in parts if part]
+
+
+def get_content(token: Token) -> str:
+    """What a text says, without quotes and prefix."""
+    return token.text.lstrip("rbfuRBFU").strip("\"'`")
+
+
+def find_placeholders(token: Token, language: str) -> list[tuple[str, list[Token]]]:
+    """(placeholder, its tokens) of the values in a text."""
+    quote = token.text.lstrip("rbfuRBFU")[:1]
+    if quote != "`" if language == "javascript" else "f" not in token.text[:2].lower():
+        return []
+    return [
+        (found[0], [one._replace(start=token.start) for one in part])
+        for found in _PLACEHOLDER.finditer(token.text)
+        for part in split_tokens(found[1] or found[2], language)
+    ]
+
+
+def list_texts(tokens: list[Token]) -> list[str]:
+    """The contents of all texts, also in brackets."""
+    found = []
+    for token in tokens:
+        if token.kind == "text":
+            found.append(get_content(token)[:300])
+        elif token.inner:
+            found += list_texts(token.inner)
+    return found
+
+
+def list_names(tokens: list[Token]) -> list[str]:
+    """The variables, also in brackets, without members of objects and what is called."""
+    found = []
+    for token in tokens:
+        if token.kind == "name" and token.text not in KEYWORDS:
+            found.append(token.text)
+        elif token.inner:
+            found += list_names(token.inner)
+    return found
