@@ -10,8 +10,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.record import ParsedSkill
-from skills.scanner.hidden_characters import strip_invisible
 from skills.scanner.encoded_payloads import find_encoded_payloads
+from skills.scanner.hidden_characters import strip_invisible
 from skills.token_count import count_tokens
 from tasks.language_model.frame import quote
 
