@@ -191,7 +191,8 @@ class Camera:
         page.goto(path)
         page.screenshot(path=file, full_page=whole)
         page.context.close()
-        _reduce_colours(file)
+        if not whole:
+            _reduce_colours(file)
 
 
 def _reduce_colours(file: Path) -> None:

@@ -27,6 +27,7 @@ from skills.events import (
 from skills.record import RevisionKey
 from tasks.ingest.diff import _batch_paths, make_skill_id, preview_sync
 from tasks.ingest.plan import plan
+from tasks.journal.protocol import trace_of
 from tasks.policies import LINK, Deadline
 from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
 from tasks.sources.protocol import SourceScan
@@ -294,6 +295,8 @@ def test_skills_and_sources_are_removed_on_request(root: Path, services: Service
     assert services.states() == {"a": "removed", "b": "published"}
     job = services.run(SkillRemoved(skill_id="team:absent"))
     assert (job.state, "team:absent" in job.reason) == ("failed", True)
+    [run] = services.journal.list_task_runs(trace_of(job.event))
+    assert (run.outcome, run.error, run.reason) == ("failed", "PermanentError", job.reason)
     assert services.run(SourceRemoved(source_id="team")).outcome == {"removed": 1}
     assert services.graph.list_sources() == []
     job = services.run(SourceRemoved(source_id="team"))
