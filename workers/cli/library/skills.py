@@ -43,7 +43,7 @@ skills.add_command(purge)
 @click.option(
     "--has-scripts",
     type=click.Choice([value.value for value in HasScripts]),
-    help="Only skills with scripts beside SKILL.md, or without; unknown: not read for them yet.",
+    help="Only skills with scripts next to SKILL.md, or without; unknown: not read for them yet.",
 )
 @json_option
 @click.pass_context

@@ -25,7 +25,7 @@ from workers.library.skill_history import read_history
 from workers.library.skill_reader import require_entry
 
 HAS_SCRIPTS_FILTER = (
-    "only skills with scripts beside SKILL.md, or only those without; unknown: failed ones, and "
+    "only skills with scripts next to SKILL.md, or only those without; unknown: failed ones, and "
     "those of a former version of skillbus until the reconciler has read them"
 )
 _MEDIA_TYPE = "application/json"
@@ -53,7 +53,7 @@ class _Skill(BaseModel):
         description="whether its own vectors are stored; until then it is found by words"
     )
     has_scripts: bool | None = Field(
-        description="whether it has scripts beside SKILL.md; null while this is not known"
+        description="whether it has scripts next to SKILL.md; null while this is not known"
     )
     embedded: bool = Field(description="whether the vectors of its sections are stored")
     paged: bool = Field(
