@@ -1,11 +1,13 @@
 """The server time of the pages of the console, in a library of one's own.
 
-    python -m tests.bench.console --home HOME [--requests N]
+    python -m tests.bench.console [--home HOME] [--requests N]
 
-HOME needs no `serve`; nothing of it is written but usage. Pages are requested one after the other
-by an admin, in the process that answers them, without a socket, and an answer is asked for first.
+HOME needs no `serve`; nothing of it is written but usage. Without it the servers that the settings
+name are read, and a worker for queries has to run. Pages are requested one after the other by an
+admin, in the process that answers them, without a socket, and an answer is asked for first.
 Prints JSON: for each page median and 95th percentile in milliseconds, the median of the processor
-time, which other work on the machine changes little, and its size in bytes, compressed.
+time of this process, which other work on the machine changes little, and its size in bytes,
+compressed.
 """
 
 from __future__ import annotations
@@ -19,16 +21,21 @@ import re
 import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 
+from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
 from graph.entry_filter import EntryFilter
 from graph.records import SkillState
+from workers.backend.distributed import DistributedBackend
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.store_backend import StoreBackend
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore
@@ -37,14 +44,25 @@ TASK = "deploy a python service to kubernetes with a helm chart"
 WORDS = ("kubernetes", "excel rep", "pdf", "postgres migrat", "react component", "de", "tes")
 
 
-async def measure(home: Path, requests: int) -> dict[str, dict[str, float]]:
+@contextmanager
+def open_backend(settings: Settings) -> Iterator[StoreBackend]:
+    """The backend of a home, or of the servers that the settings name."""
+    if settings.distributed:
+        with DistributedBackend(settings) as servers:
+            yield servers
+    else:
+        with EmbeddedBackend(settings, writable=False, embeds="nothing") as embedded:
+            embedded.warm_up()
+            yield embedded
+
+
+async def measure(home: Path | None, requests: int) -> dict[str, dict[str, float]]:
     """Milliseconds and bytes by page."""
-    settings = Settings(home=home, gateway={"burst": 1_000_000})
-    with (
-        EmbeddedBackend(settings, writable=False, embeds="nothing") as backend,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        backend.warm_up()
+    settings = load_settings(home)
+    settings = settings.model_copy(
+        update={"gateway": settings.gateway.model_copy(update={"burst": 1_000_000})}
+    )
+    with open_backend(settings) as backend, tempfile.TemporaryDirectory() as folder:
         tokens = TokenStore(Path(folder) / "tokens.json")
         headers = {"Authorization": f"Bearer {tokens.add('bench', TokenScope.ADMIN)}"}
         app = create_gateway(backend, AccessRules(tokens))
@@ -140,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--home", type=Path)
     parser.add_argument("--requests", type=int, default=100)
     options = parser.parse_args()
     configure_logging("warning")
