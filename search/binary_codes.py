@@ -4,17 +4,11 @@ A code is the signs of a vector's difference from the mean of all. The share of 
 codes differ estimates the angle between the differences (Charikar, *Similarity estimation
 techniques from rounding algorithms*, STOC 2002, section 3), and from it follows the cosine of the
 vectors themselves. Without the mean the codes of models whose vectors all point one way (E5) would
-be nearly equal.
-
-The product of a vector with the signs of another estimates their product better, since it rounds
-one of both only (Gao and Long, *RaBitQ*, SIGMOD 2024, section 3.2). It takes longer, so that it is
-computed for the rows that differ in few bits. Estimates choose what is compared exactly; no score
-is made of them.
+be nearly equal. Estimates choose what is compared exactly; no score is made of them.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -30,14 +24,6 @@ _ESTIMATE_ROWS = 1 << 16
 _WORDS_PER_BYTE = 3
 """Words whose differing bits fit into a byte together: 192 of 255."""
 _SAMPLE_STEP = 32
-_LIKELY_GROWTH = 3
-"""Rows that differ in few bits, for each that is to be found."""
-
-_CODE_LENGTH = math.sqrt(2.0 / math.pi)
-"""The cosine of a vector with its signs, for a vector of any direction in many dimensions."""
-
-_BYTE_SIGNS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * np.float32(2) - 1
-"""The eight signs of every byte, float32 (256, 8)."""
 
 
 class _Buffers(NamedTuple):
@@ -139,20 +125,6 @@ class BinaryCodes:
             np.add(some, self.offsets[part], out=some)
         return estimates
 
-    def refine(self, vector: Vector, rows: npt.NDArray[np.intp]) -> Vector:
-        """Estimated cosines of a unit vector with these rows, float32 (rows,), up to a constant:
-        closer to the true ones than those of `estimate`."""
-        difference = np.asarray(vector, dtype=np.float32) - self.mean
-        octets = np.stack([word[rows] for word in self.bits], axis=1).view(np.uint8)
-        padded = np.zeros(8 * octets.shape[1], dtype=np.float32)
-        padded[: len(difference)] = difference
-        # For each byte of a code the sum of the eight numbers that it gives their signs.
-        sums = padded.reshape(-1, 8) @ _BYTE_SIGNS.T
-        places = octets + np.arange(0, sums.size, 256, dtype=np.int32)
-        products = sums.ravel()[places].sum(axis=1)
-        products /= _CODE_LENGTH * math.sqrt(len(difference))
-        return np.asarray(products * self.lengths[rows] + self.offsets[rows], dtype=np.float32)
-
 
 def likely_nearest(
     codes: BinaryCodes | None,
@@ -172,8 +144,7 @@ def likely_nearest(
     estimates = codes.estimate(vector, size)
     if passing is not None:
         estimates[~passing] = -np.inf
-    rows = _largest(estimates, min(_LIKELY_GROWTH * count, total))
-    return rows[_largest(codes.refine(vector, rows), count)]
+    return _largest(estimates, count)
 
 
 def _largest(values: Vector, count: int) -> npt.NDArray[np.intp]:

@@ -26,8 +26,9 @@ from search.local.vector_rows import read_removed, read_section_vectors
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
-EXACT_ROWS = 3072
-"""Sections whose cosines are computed in a search, at least."""
+EXACT_ROWS = 8192
+"""Sections whose cosines are computed in a search, at least. Of 197,000 they hold .99 of the
+nearest 50 skills and .96 of the nearest 300 (`tests/bench/sections.py`)."""
 
 _ROWS_PER_HIT = 10
 _WIDEN = 4

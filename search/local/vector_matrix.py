@@ -26,8 +26,9 @@ from search.local.vector_rows import RevisionVectors, read_removed, read_skill_v
 from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
-EXACT_ROWS = 1536
-"""Revisions of the pack whose cosines are computed in a search, at least."""
+EXACT_ROWS = 4096
+"""Revisions of the pack whose cosines are computed in a search, at least. Of 12,148 they hold .999
+of the nearest 150."""
 
 _ROWS_PER_HIT = 10
 _GROWTH = 1.25

@@ -22,7 +22,7 @@ from skills.record import RevisionKey
 _FORMAT = 3
 _FIELDS = ("described", "head")
 _SAMPLED_REVISIONS = 1_000
-_MAX_PASS_GROWTH = 16
+_MAX_PASS_GROWTH = 6
 """Up to this many times the rows to return, a pass over all takes no longer than to gather them."""
 
 _MAX_GROWTH = 2.0
