@@ -214,6 +214,21 @@ class TestAsk:
         page.goto(url)
         expect(first).to_contain_text("kiln-firing")
 
+    def test_a_prerequisite_has_the_probability_of_what_needs_it(self, open_page: Open) -> None:
+        page = open_page("read")
+        self.ask(page)
+        facts = page.locator("article.result", has_text="declared dependency").locator("dl")
+        own = page.locator("article.result").first.locator("dl").inner_text()
+        found = re.search(r"Probability\s+(\S+)", own)
+        assert found is not None
+        expect(facts).to_contain_text(
+            f"crafts:kiln-firing, which is right with probability {found[1]}"
+        )
+        expect(facts).not_to_contain_text("Probability")
+        candidates = page.locator("section", has=page.locator("#candidates"))
+        expect(candidates).to_contain_text("Probability is that of the skill itself")
+        expect(candidates).to_contain_text("The order is that after all stages")
+
     def test_it_is_asked_again_without_a_stage(self, open_page: Open) -> None:
         page = open_page("read")
         self.ask(page)
