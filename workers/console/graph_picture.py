@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graph.records import LinkType, place_of
+from graph.records import LinkType
 from workers.console.text_display import show_value
 
 _LABEL_CHARACTERS = 24
@@ -64,7 +64,8 @@ class _Place(NamedTuple):
 
 
 def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]) -> Picture:
-    """Return the picture of skills and links as `describe_neighbourhood` returns them.
+    """Return the picture of skills and links as `describe_neighbourhood` returns them, the links
+    without those that say the same.
 
     Skills of distance 0 are in the middle, and each ring holds those that are one link further out,
     near the skills that they are linked with.
@@ -186,16 +187,11 @@ def _draw_links(
     links: Sequence[Mapping[str, Any]],
     places: Mapping[int, _Place],
 ) -> list[PictureLink]:
-    """Links as lines; those between the same two skills are drawn apart. Links of a type without
-    direction are one line for both ways, that of the heaviest."""
+    """Links as lines; those between the same two skills are drawn apart."""
     numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
     drawn: defaultdict[frozenset[int], int] = defaultdict(int)
-    found, met = [], set()
+    found = []
     for number, link in enumerate(links):
-        place = place_of(link["source"], link["target"], LinkType(link["type"]))
-        if place in met:
-            continue
-        met.add(place)
         source, target = numbers[link["source"]], numbers[link["target"]]
         pair = frozenset((source, target))
         nth, drawn[pair] = drawn[pair], drawn[pair] + 1
@@ -207,7 +203,7 @@ def _draw_links(
                 (source, target),
                 _curve(places[source], places[target], bend),
                 round(0.8 + 3.4 * link["weight"], 2),
-                place.type.is_directed,
+                LinkType(link["type"]).is_directed,
             )
         )
     return found

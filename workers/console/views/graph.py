@@ -13,6 +13,7 @@ from graph.neighbourhood import MAX_SKILLS
 from graph.records import LinkType, SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.console.graph_picture import draw_graph
+from workers.console.links import merge_links
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.library.graph import (
@@ -74,6 +75,7 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             )
         is_walk = query.show == "walk"
         found = _describe(backend, caller, query, is_walk=is_walk)
+        links = merge_links(found["links"])
         move = min(query.move, found["moves"]) if is_walk else 0
         return pages.render(
             request,
@@ -82,7 +84,8 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             query=query,
             found=found,
             names={one["skill_id"]: one["name"] for one in found["skills"]},
-            picture=draw_graph(found["skills"], found["links"]),
+            picture=draw_graph(found["skills"], links),
+            links=links,
             types=[kind.value for kind in LinkType],
             limits=LIMITS,
             depths=range(1, MAX_DEPTH + 1),
