@@ -153,6 +153,24 @@ def test_a_hidden_neighbour_is_not_shown(served: Served, open_page: Open) -> Non
 
 
 @pytest.mark.usefixtures("twin")
+def test_skills_of_the_same_name_are_told_apart(open_page: Open) -> None:
+    page = open_page("read")
+    page.goto("/console/graph?skill=crafts:garden-frost&type=alternative")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Graph of crafts:garden-frost")
+    both = ["crafts:garden-frost", "gardens:garden-frost"]
+    expect(page.locator(".node text")).to_have_text(both)
+    row = page.locator("#graph-links tbody tr")
+    expect(row).to_have_count(1)
+    for name in both:
+        expect(row).to_contain_text(name)
+    page.locator(".node").first.focus()
+    details = page.get_by_role("status", name="Evidence")
+    expect(details.get_by_role("heading")).to_have_text("crafts:garden-frost")
+    for name in both:
+        expect(details.get_by_role("listitem")).to_contain_text(name)
+
+
+@pytest.mark.usefixtures("twin")
 def test_a_link_that_both_skills_own_is_one(open_page: Open) -> None:
     page = open_page("admin")
     page.goto("/console/skills/crafts:garden-frost?tab=links")

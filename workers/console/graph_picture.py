@@ -4,7 +4,7 @@ own, and links as lines between them. Computed on the server, so that it needs n
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -63,6 +63,13 @@ class _Place(NamedTuple):
     y: float
 
 
+def name_skills(skills: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what to call each of the skills, by skill_id: its name, its id if others have that."""
+    names = {one["skill_id"]: one["name"] or one["skill_id"].partition(":")[2] for one in skills}
+    counts = Counter(names.values())
+    return {one: name if counts[name] == 1 else one for one, name in names.items()}
+
+
 def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]) -> Picture:
     """Return the picture of skills and links as `describe_neighbourhood` returns them, the links
     without those that say the same.
@@ -71,10 +78,17 @@ def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str,
     near the skills that they are linked with.
     """
     weights = _weigh_pairs(skills, links)
+    names = name_skills(skills)
     rings = _order_rings(skills, weights)
     places, width, height = _place_rings(rings)
     drawn = [
-        _draw_skill(number, skill, places[number], len(weights[number]), is_only=len(rings[0]) == 1)
+        _draw_skill(
+            number,
+            names[skill["skill_id"]],
+            places[number],
+            len(weights[number]),
+            is_middle=rings[0] == [number],
+        )
         for number, skill in enumerate(skills)
     ]
     return Picture(
@@ -161,15 +175,14 @@ def _place_rings(rings: Sequence[Sequence[int]]) -> tuple[dict[int, _Place], flo
 
 
 def _draw_skill(
-    number: int, skill: Mapping[str, Any], place: _Place, links: int, *, is_only: bool
+    number: int, name: str, place: _Place, links: int, *, is_middle: bool
 ) -> PictureSkill:
-    is_middle = is_only and skill["distance"] == 0
     sign = 1 if place.x >= 0 else -1
     return PictureSkill(
         number,
         round(place.x, 1),
         round(place.y, 1),
-        _shorten(skill["name"] or skill["skill_id"].partition(":")[2]),
+        _shorten(name),
         round(place.x, 1) if is_middle else round(place.x + sign * 13, 1),
         round(place.y - 19, 1) if is_middle else round(place.y + 4, 1),
         "middle" if is_middle else ("start" if sign > 0 else "end"),

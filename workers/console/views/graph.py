@@ -12,7 +12,7 @@ from config.errors import UsageError
 from graph.neighbourhood import MAX_SKILLS
 from graph.records import LinkType, SkillState
 from workers.backend.store_backend import StoreBackend
-from workers.console.graph_picture import draw_graph
+from workers.console.graph_picture import draw_graph, name_skills
 from workers.console.links import merge_links
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
@@ -83,7 +83,7 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             section="Graph",
             query=query,
             found=found,
-            names={one["skill_id"]: one["name"] for one in found["skills"]},
+            names=name_skills(found["skills"]),
             picture=draw_graph(found["skills"], links),
             links=links,
             types=[kind.value for kind in LinkType],
