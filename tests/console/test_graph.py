@@ -188,3 +188,17 @@ def test_a_link_that_both_skills_own_is_one(open_page: Open) -> None:
     expect(page.locator("table.links tbody tr")).to_have_count(listed - 1)
     dismissed.get_by_role("button", name="Restore").click()
     expect(dismissed).to_have_count(0)
+
+
+def test_links_of_the_skill_stand_out(open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/graph?skill=hostile:hostile-1")
+    aside, own = page.locator(".link-aside"), page.locator(".link:not(.link-aside)")
+    expect(own.first).to_be_attached()
+    ends = page.locator(".link").evaluate_all(
+        "all => all.map(one => [one.dataset.ends.split(' ').includes('0'), "
+        "+getComputedStyle(one.querySelector('.line')).opacity, +one.dataset.link])"
+    )
+    assert aside.count() > 0
+    assert max(n for is_own, _, n in ends if is_own) < min(n for is_own, _, n in ends if not is_own)
+    assert min(o for is_own, o, _ in ends if is_own) > max(o for is_own, o, _ in ends if not is_own)

@@ -37,7 +37,8 @@ class PictureSkill:
 
 @dataclass(frozen=True, slots=True)
 class PictureLink:
-    """A link of the picture. number: its place in the data. ends: numbers of its skills."""
+    """A link of the picture. number: its place in the data. ends: numbers of its skills.
+    is_of_start: whether one of them has distance 0."""
 
     number: int
     type: str
@@ -45,6 +46,7 @@ class PictureLink:
     path: str
     width: float
     is_directed: bool
+    is_of_start: bool
 
 
 class Picture(NamedTuple):
@@ -200,7 +202,8 @@ def _draw_links(
     links: Sequence[Mapping[str, Any]],
     places: Mapping[int, _Place],
 ) -> list[PictureLink]:
-    """Links as lines; those between the same two skills are drawn apart."""
+    """Links as lines, those of the start over all others; those between the same two skills are
+    drawn apart."""
     numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
     drawn: defaultdict[frozenset[int], int] = defaultdict(int)
     found = []
@@ -217,9 +220,10 @@ def _draw_links(
                 _curve(places[source], places[target], bend),
                 round(0.8 + 3.4 * link["weight"], 2),
                 LinkType(link["type"]).is_directed,
+                0 in (skills[source]["distance"], skills[target]["distance"]),
             )
         )
-    return found
+    return sorted(found, key=lambda one: one.is_of_start)
 
 
 def _curve(start: _Place, end: _Place, bend: float) -> str:
