@@ -202,3 +202,10 @@ def test_links_of_the_skill_stand_out(open_page: Open) -> None:
     assert aside.count() > 0
     assert max(n for is_own, _, n in ends if is_own) < min(n for is_own, _, n in ends if not is_own)
     assert min(o for is_own, o, _ in ends if is_own) > max(o for is_own, o, _ in ends if not is_own)
+
+
+def test_a_skill_leads_to_the_walk(open_page: Open) -> None:
+    page = open_page("read")
+    page.goto(SKILL)
+    page.locator("main").get_by_role("link", name="ask a task").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ask")
