@@ -57,8 +57,9 @@ NO_PAGES = {"/", "/ask/{query_id}/events", "/use/export", "/static/{digest}/{nam
 
 @pytest.fixture(scope="module")
 def pages(served: Served) -> tuple[str, ...]:
-    """The paths of all pages: `PAGES`, and those of an answer, an event and evaluations."""
-    body = {"task": TASK, "explain": True}
+    """The paths of all pages: `PAGES`, and those of an answer that explains a skill, an event and
+    evaluations."""
+    body = {"task": TASK, "explain": True, "explain_skills": ["crafts:map-projection"]}
     asked = served.request("admin", "POST", "/v1/queries", json=body)
     answer = asked.json()["id"]
     before, after = make_evaluations(served)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import Served, find_violations
 from tests.console.test_accessibility import ask
+from tests.support.samples.library import write_skill
 
 Open = Callable[..., Page]
 
@@ -18,6 +21,15 @@ SKILL = "/console/graph?skill=crafts:kiln-firing"
 
 def read_query(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
+
+
+@pytest.fixture
+def twin(served: Served, tmp_path: Path) -> Iterator[None]:
+    """A source with a copy of a skill, which both skills link to."""
+    write_skill(tmp_path / "gardens", "garden-frost")
+    served.skillbus("sync", str(tmp_path / "gardens"))
+    yield
+    served.skillbus("sources", "remove", "gardens")
 
 
 def test_it_is_reached_from_a_skill_and_leads_on(open_page: Open) -> None:
@@ -138,3 +150,62 @@ def test_a_hidden_neighbour_is_not_shown(served: Served, open_page: Open) -> Non
     page = open_page("admin")
     page.goto(path)
     expect(page.locator(".node").nth(2)).to_be_attached()
+
+
+@pytest.mark.usefixtures("twin")
+def test_skills_of_the_same_name_are_told_apart(open_page: Open) -> None:
+    page = open_page("read")
+    page.goto("/console/graph?skill=crafts:garden-frost&type=alternative")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Graph of crafts:garden-frost")
+    both = ["crafts:garden-frost", "gardens:garden-frost"]
+    expect(page.locator(".node text")).to_have_text(both)
+    row = page.locator("#graph-links tbody tr")
+    expect(row).to_have_count(1)
+    for name in both:
+        expect(row).to_contain_text(name)
+    page.locator(".node").first.focus()
+    details = page.get_by_role("status", name="Evidence")
+    expect(details.get_by_role("heading")).to_have_text("crafts:garden-frost")
+    for name in both:
+        expect(details.get_by_role("listitem")).to_contain_text(name)
+
+
+@pytest.mark.usefixtures("twin")
+def test_a_link_that_both_skills_own_is_one(open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/skills/crafts:garden-frost?tab=links")
+    rows = page.get_by_role("row", name=re.compile("gardens:garden-frost")).filter(
+        has_text="alternative"
+    )
+    expect(rows).to_have_count(1)
+    listed = page.locator("table.links tbody tr").count()
+    expect(page.get_by_role("link", name=re.compile("^Links"))).to_contain_text(str(listed))
+    rows.get_by_text("Dismiss…").click()
+    rows.get_by_label("Reason").fill("another garden")
+    rows.get_by_role("button", name="Dismiss the link").click()
+    dismissed = page.get_by_role("row", name=re.compile("another garden"))
+    expect(dismissed).to_have_count(1)
+    expect(page.locator("table.links tbody tr")).to_have_count(listed - 1)
+    dismissed.get_by_role("button", name="Restore").click()
+    expect(dismissed).to_have_count(0)
+
+
+def test_links_of_the_skill_stand_out(open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/graph?skill=hostile:hostile-1")
+    aside, own = page.locator(".link-aside"), page.locator(".link:not(.link-aside)")
+    expect(own.first).to_be_attached()
+    ends = page.locator(".link").evaluate_all(
+        "all => all.map(one => [one.dataset.ends.split(' ').includes('0'), "
+        "+getComputedStyle(one.querySelector('.line')).opacity, +one.dataset.link])"
+    )
+    assert aside.count() > 0
+    assert max(n for is_own, _, n in ends if is_own) < min(n for is_own, _, n in ends if not is_own)
+    assert min(o for is_own, o, _ in ends if is_own) > max(o for is_own, o, _ in ends if not is_own)
+
+
+def test_a_skill_leads_to_the_walk(open_page: Open) -> None:
+    page = open_page("read")
+    page.goto(SKILL)
+    page.locator("main").get_by_role("link", name="ask a task").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Ask")

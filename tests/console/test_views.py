@@ -214,6 +214,42 @@ class TestAsk:
         page.goto(url)
         expect(first).to_contain_text("kiln-firing")
 
+    def test_a_prerequisite_has_the_probability_of_what_needs_it(self, open_page: Open) -> None:
+        page = open_page("read")
+        self.ask(page)
+        facts = page.locator("article.result", has_text="declared dependency").locator("dl")
+        own = page.locator("article.result").first.locator("dl").inner_text()
+        found = re.search(r"Probability\s+(\S+)", own)
+        assert found is not None
+        expect(facts).to_contain_text(
+            f"crafts:kiln-firing, which is right with probability {found[1]}"
+        )
+        expect(facts).not_to_contain_text("Probability")
+        candidates = page.locator("section", has=page.locator("#candidates"))
+        expect(candidates).to_contain_text("Probability is that of the skill itself")
+        expect(candidates).to_contain_text("The order is that after all stages")
+
+    @pytest.mark.parametrize("find", ["crafts:cheese-ripening", "cheese-ripening"])
+    def test_a_skill_is_looked_up_by_its_id_or_name_alone(self, open_page: Open, find: str) -> None:
+        # An admin also sees the hostile skills, which have the same words.
+        page = open_page("admin")
+        self.ask(page)
+        page.get_by_label("its id or words").fill(find)
+        page.get_by_role("button", name="Look up").click()
+        rows = page.locator("section", has=page.locator("#why")).locator("tbody tr")
+        expect(rows).to_have_count(1)
+        expect(rows).to_contain_text("crafts:cheese-ripening")
+
+    def test_it_says_why_a_skill_is_chosen(self, open_page: Open) -> None:
+        page = open_page("read")
+        self.ask(page)
+        page.get_by_label("its id or words").fill("crafts:bread-baking")
+        page.get_by_role("button", name="Look up").click()
+        page.get_by_role("button", name="Why? crafts:bread-baking").click()
+        why = page.locator("article.finding")
+        expect(why.get_by_text("Rank after each stage:")).to_be_visible()
+        expect(why).to_contain_text("the best candidate has")
+
     def test_it_is_asked_again_without_a_stage(self, open_page: Open) -> None:
         page = open_page("read")
         self.ask(page)

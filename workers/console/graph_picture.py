@@ -4,12 +4,12 @@ own, and links as lines between them. Computed on the server, so that it needs n
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graph.records import LinkType, place_of
+from graph.records import LinkType
 from workers.console.text_display import show_value
 
 _LABEL_CHARACTERS = 24
@@ -37,7 +37,8 @@ class PictureSkill:
 
 @dataclass(frozen=True, slots=True)
 class PictureLink:
-    """A link of the picture. number: its place in the data. ends: numbers of its skills."""
+    """A link of the picture. number: its place in the data. ends: numbers of its skills.
+    is_of_start: whether one of them has distance 0."""
 
     number: int
     type: str
@@ -45,6 +46,7 @@ class PictureLink:
     path: str
     width: float
     is_directed: bool
+    is_of_start: bool
 
 
 class Picture(NamedTuple):
@@ -63,17 +65,32 @@ class _Place(NamedTuple):
     y: float
 
 
+def name_skills(skills: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return what to call each of the skills, by skill_id: its name, its id if others have that."""
+    names = {one["skill_id"]: one["name"] or one["skill_id"].partition(":")[2] for one in skills}
+    counts = Counter(names.values())
+    return {one: name if counts[name] == 1 else one for one, name in names.items()}
+
+
 def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]) -> Picture:
-    """Return the picture of skills and links as `describe_neighbourhood` returns them.
+    """Return the picture of skills and links as `describe_neighbourhood` returns them, the links
+    without those that say the same.
 
     Skills of distance 0 are in the middle, and each ring holds those that are one link further out,
     near the skills that they are linked with.
     """
     weights = _weigh_pairs(skills, links)
+    names = name_skills(skills)
     rings = _order_rings(skills, weights)
     places, width, height = _place_rings(rings)
     drawn = [
-        _draw_skill(number, skill, places[number], len(weights[number]), is_only=len(rings[0]) == 1)
+        _draw_skill(
+            number,
+            names[skill["skill_id"]],
+            places[number],
+            len(weights[number]),
+            is_middle=rings[0] == [number],
+        )
         for number, skill in enumerate(skills)
     ]
     return Picture(
@@ -160,15 +177,14 @@ def _place_rings(rings: Sequence[Sequence[int]]) -> tuple[dict[int, _Place], flo
 
 
 def _draw_skill(
-    number: int, skill: Mapping[str, Any], place: _Place, links: int, *, is_only: bool
+    number: int, name: str, place: _Place, links: int, *, is_middle: bool
 ) -> PictureSkill:
-    is_middle = is_only and skill["distance"] == 0
     sign = 1 if place.x >= 0 else -1
     return PictureSkill(
         number,
         round(place.x, 1),
         round(place.y, 1),
-        _shorten(skill["name"] or skill["skill_id"].partition(":")[2]),
+        _shorten(name),
         round(place.x, 1) if is_middle else round(place.x + sign * 13, 1),
         round(place.y - 19, 1) if is_middle else round(place.y + 4, 1),
         "middle" if is_middle else ("start" if sign > 0 else "end"),
@@ -186,16 +202,12 @@ def _draw_links(
     links: Sequence[Mapping[str, Any]],
     places: Mapping[int, _Place],
 ) -> list[PictureLink]:
-    """Links as lines; those between the same two skills are drawn apart. Links of a type without
-    direction are one line for both ways, that of the heaviest."""
+    """Links as lines, those of the start over all others; those between the same two skills are
+    drawn apart."""
     numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
     drawn: defaultdict[frozenset[int], int] = defaultdict(int)
-    found, met = [], set()
+    found = []
     for number, link in enumerate(links):
-        place = place_of(link["source"], link["target"], LinkType(link["type"]))
-        if place in met:
-            continue
-        met.add(place)
         source, target = numbers[link["source"]], numbers[link["target"]]
         pair = frozenset((source, target))
         nth, drawn[pair] = drawn[pair], drawn[pair] + 1
@@ -207,10 +219,11 @@ def _draw_links(
                 (source, target),
                 _curve(places[source], places[target], bend),
                 round(0.8 + 3.4 * link["weight"], 2),
-                place.type.is_directed,
+                LinkType(link["type"]).is_directed,
+                0 in (skills[source]["distance"], skills[target]["distance"]),
             )
         )
-    return found
+    return sorted(found, key=lambda one: one.is_of_start)
 
 
 def _curve(start: _Place, end: _Place, bend: float) -> str:

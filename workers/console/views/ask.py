@@ -222,7 +222,7 @@ def _render_answer(
 def _find_others(
     backend: StoreBackend, library: LibrarySearch, caller: Caller, find: str
 ) -> list[dict[str, Any]]:
-    """The skill of this id, or those that have these words."""
+    """The skill of this id, or those of this name, or those that have these words."""
     if not find:
         return []
     found = backend.graph_for(caller.reader).get_entries([find])
@@ -231,7 +231,7 @@ def _find_others(
     words = find[:MAX_TEXT_CHARACTERS]
     query = LibraryQuery(q=words, state=SkillState.PUBLISHED, limit=_MAX_OTHERS)
     skills: list[dict[str, Any]] = find_in_library(backend, library, caller, query)["skills"]
-    return skills
+    return [one for one in skills if one["name"] == find] or skills
 
 
 def _compare(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,7 +13,8 @@ from config.errors import UsageError
 from graph.neighbourhood import MAX_SKILLS
 from graph.records import LinkType, SkillState
 from workers.backend.store_backend import StoreBackend
-from workers.console.graph_picture import draw_graph
+from workers.console.graph_picture import draw_graph, name_skills
+from workers.console.links import merge_links
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.library.graph import (
@@ -74,6 +76,7 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             )
         is_walk = query.show == "walk"
         found = _describe(backend, caller, query, is_walk=is_walk)
+        links = _list_links(found)
         move = min(query.move, found["moves"]) if is_walk else 0
         return pages.render(
             request,
@@ -81,8 +84,9 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             section="Graph",
             query=query,
             found=found,
-            names={one["skill_id"]: one["name"] for one in found["skills"]},
-            picture=draw_graph(found["skills"], found["links"]),
+            names=name_skills(found["skills"]),
+            links=links,
+            picture=draw_graph(found["skills"], links),
             types=[kind.value for kind in LinkType],
             limits=LIMITS,
             depths=range(1, MAX_DEPTH + 1),
@@ -120,6 +124,13 @@ def _describe(
     return describe_query_neighbourhood(
         backend, caller, query.query, query.to_neighbourhood_query()
     )
+
+
+def _list_links(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The links of what was found, those of the start before others, each heaviest first."""
+    links = merge_links(found["links"])
+    starts = {one["skill_id"] for one in found["skills"] if one["distance"] == 0}
+    return sorted(links, key=lambda one: starts.isdisjoint((one["source"], one["target"])))
 
 
 def _get_radius(mass: float) -> float:

@@ -17,6 +17,7 @@ from workers.console.annotated_text import ROLE_LABELS, annotate_lines, list_pag
 from workers.console.difference import describe_change
 from workers.console.findings import group_by_rule
 from workers.console.forms import SentForm, get_text
+from workers.console.links import merge_links
 from workers.console.pages import PREFIX, Pages, redirect
 from workers.console.text_display import skill_path
 from workers.console.views.use import RANGES, plot_days
@@ -184,7 +185,7 @@ def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int]:
     return dict.fromkeys(TABS, 0) | {
         "findings": len(skill["safety"]) + len(skill["warnings"]),
         "files": len(skill["files"]),
-        "links": len(skill["links"]),
+        "links": len(merge_links(skill["links"])),
     }
 
 
@@ -226,7 +227,10 @@ def _list_fields(skill: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
 
 def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
     """Links from this skill, links to it, and those without direction, heaviest first."""
-    ordered = sorted(skill["links"], key=lambda one: (-one["weight"], one["source"], one["target"]))
+    by_weight = sorted(
+        skill["links"], key=lambda one: (-one["weight"], one["source"], one["target"])
+    )
+    ordered = merge_links(by_weight)
     directed = [one for one in ordered if LinkType(one["type"]).is_directed]
     skill_id = skill["skill_id"]
     return {
