@@ -183,6 +183,8 @@ def test_a_decision_without_a_reason_is_explained(
         send(page, "Confirm that it is harmful", "Withhold this content", " ")
     expect(page.get_by_role("alert")).to_contain_text("reason")
     assert list_reviews(served)[LOOM] == before
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page).to_have_url(re.compile(f"/console/review/{LOOM}$"))
 
 
 @pytest.mark.parametrize("scope", ["read", "write"])
