@@ -149,7 +149,7 @@ def _describe_tab(
     if tab == "record":
         return {"fields": _list_fields(skill)}
     if tab == "findings":
-        return {"groups": group_by_rule(skill["safety"])}
+        return {"groups": group_by_rule(skill, backend.settings.policy.highest_level)}
     if tab == "links":
         return _links_tab(skill)
     if tab == "revisions":

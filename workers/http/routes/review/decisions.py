@@ -101,7 +101,10 @@ class ReviewQuery(BaseModel):
     source: SourceId | None = None
     about: Literal["findings", "update"] | None = None
     rule: str | None = Field(
-        None, min_length=1, max_length=200, description="only skills with findings of this rule, waived or not"
+        None,
+        min_length=1,
+        max_length=200,
+        description="only skills with findings of this rule, waived or not",
     )
     limit: int = Field(_MAX_ITEMS, ge=1, le=_MAX_ITEMS)
     cursor: str = Field("", description="from `next` of the previous page")
