@@ -179,10 +179,14 @@ def _may_change(caller: Caller, source_id: str) -> bool:
     )
 
 
-def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int]:
+def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int | str]:
     """How many things each tab lists, 0 for tabs that are no lists."""
-    return dict.fromkeys(TABS, 0) | {
-        "findings": len(skill["safety"]) + len(skill["warnings"]),
+    findings: list[str] = [str(len(skill["safety"]))] if skill["safety"] else []
+    if warnings := len(skill["warnings"]):
+        findings.append(f"{warnings} {'warning' if warnings == 1 else 'warnings'}")
+    counts: dict[str, int | str] = dict.fromkeys(TABS, 0)
+    return counts | {
+        "findings": ", ".join(findings),
         "files": len(skill["files"]),
         "links": len(skill["links"]),
     }
