@@ -310,7 +310,9 @@ class TestUse:
         expect(page.get_by_role("img", name="Queries over time")).to_be_visible()
         row = page.get_by_role("row", name=re.compile("^crafts:kiln-firing"))
         expect(row).to_be_visible()
+        expect(page.get_by_text("Queries of this console count too")).to_be_visible()
         page.get_by_role("link", name="Asked in vain").click()
+        expect(page.get_by_role("main")).not_to_contain_text(re.compile(r"\b1 queries"))
         page.get_by_role("link", name="negotiate the salary").click()
         expect(page.get_by_label("Task")).to_have_value("negotiate the salary of a goalkeeper")
 

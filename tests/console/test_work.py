@@ -112,6 +112,30 @@ def test_queues_and_workers_are_shown_while_work_is_done(served: Served, open_pa
     assert report["point_seconds"] == 60
 
 
+COUNT_LINES = """name => {
+    const counts = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const at = walker.currentNode.data.indexOf(name);
+        if (at < 0) continue;
+        const range = document.createRange();
+        range.setStart(walker.currentNode, at);
+        range.setEnd(walker.currentNode, at + name.length);
+        counts.push(range.getClientRects().length);
+    }
+    return counts;
+}"""
+"""The lines on which each occurrence of a name is."""
+
+
+def test_no_name_of_a_queue_is_broken(open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/work")
+    page.evaluate("for (const one of document.querySelectorAll('table')) one.style.width = '1px'")
+    lines = page.evaluate(COUNT_LINES, "embed_sections")
+    assert len(lines) > 1
+    assert set(lines) == {1}
+
+
 def test_the_time_to_searchable_is_that_of_the_chosen_hours(
     served: Served, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
