@@ -28,6 +28,7 @@ def test_a_token_is_added_used_and_revoked(
     secret = page.locator("#token").inner_text()
     assert secret.startswith("skb_")
     assert secret not in page.url
+    expect(page.get_by_role("main")).to_contain_text("Its scope is write; it expires in 7 days.")
     page.get_by_role("link", name="Back to the tokens").click()
     row = page.get_by_role("row", name=re.compile("^guild"))
     expect(row).to_contain_text("carpenters, masons")
@@ -133,6 +134,9 @@ def test_settings_say_where_they_come_from(served: Served, open_page: Open) -> N
     row = page.get_by_role("row", name=re.compile("^gateway.burst")).first
     expect(row).to_contain_text("100000")
     expect(row).to_contain_text("environment, SKILLBUS_GATEWAY__BURST")
+    path = served.skillbus.home / "skillbus.toml"
+    assert served.request("admin", "GET", "/v1/settings").json()["file_exists"] is path.exists()
+    expect(page.get_by_text("There is no settings file")).to_have_count(0 if path.exists() else 1)
     page.get_by_text("All settings").click()
     budget = page.get_by_role("row", name=re.compile("^choice.budget"))
     expect(budget).to_contain_text("8000")
@@ -146,3 +150,7 @@ def test_health_is_shown_with_what_to_do(served: Served, open_page: Open) -> Non
     health.wait_for()
     expect(health.get_by_role("row", name=re.compile("^catalog"))).to_contain_text("published")
     expect(health.get_by_role("row", name=re.compile("^disk"))).to_contain_text("ok")
+    reviews = health.get_by_role("row", name=re.compile("^reviews"))
+    expect(reviews.locator("code")).to_have_text("skillbus review list")
+    reviews.get_by_role("link", name="Review").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Review")

@@ -104,7 +104,12 @@ def settings_views(
         except UsageError as error:
             return render_settings(request, given, describe_error(error, caller))
         return pages.render(
-            request, "settings/added.html", section="Settings", added=added, scope=new.scope
+            request,
+            "settings/added.html",
+            section="Settings",
+            added=added,
+            scope=new.scope,
+            lifetime=LIFETIMES[given.days] if given.days else "",
         )
 
     @router.post("/actions/tokens/revoke")
