@@ -181,7 +181,7 @@ class SkillPolicy:
             judged = f" as judged by {judge}" if judge else ""
             return PolicyViolation(
                 "safety",
-                f"safety level {level}{judged}, sent up to {self.highest_level}",
+                f"{LEVEL_REASON} {level}{judged}, sent up to {self.highest_level}",
                 f"policy.highest_level = {level}",
             )
         by_setting = {
@@ -195,6 +195,8 @@ class SkillPolicy:
 
 
 CONFIRMED_REASON = "a person confirmed that it is harmful"
+LEVEL_REASON = "safety level"
+"""How the reason begins where findings withhold a skill."""
 
 
 def check_rule_ids(rules: Iterable[str], setting: str) -> None:

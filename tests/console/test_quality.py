@@ -40,10 +40,12 @@ def test_a_label_is_set_by_one_click_measured_and_withdrawn(
     served: Served, open_page: Open
 ) -> None:
     task = "glaze and fire the stoneware of the summer class"
+    whole = task + " of stoneware" * 200
     page = open_page("read")
-    ask(page, task)
+    ask(page, whole)
     page.get_by_role("button", name="This is the right skill: crafts:bread-baking").click()
     expect(page.get_by_role("status")).to_contain_text("by one place at most")
+    expect(page.get_by_role("status")).to_contain_text("An admin can add its name, read")
     find_row(page, "/console/quality/labels", task)
     expect(page.get_by_role("row").filter(has_text=task)).to_contain_text("crafts:bread-baking")
     ask(page, task)
@@ -59,11 +61,23 @@ def test_a_label_is_set_by_one_click_measured_and_withdrawn(
     expect(admin.get_by_role("img", name=re.compile("How often the first skill"))).to_be_visible()
     page.goto("/console/quality/labels")
     row = page.get_by_role("row").filter(has_text=task)
+    row.get_by_role("link", name=task).click()
+    expect(page.get_by_label("Task")).to_have_value(whole)
+    page.go_back()
     row.get_by_text("Withdraw…").click()
     row.get_by_role("button", name="Withdraw").click()
+    expect(page.get_by_role("status")).to_contain_text("Withdrawn")
     expect(page.get_by_role("row").filter(has_text=task)).to_have_count(0)
     records = served.skillbus("audit", "--json").data
     assert "outcomes.forget" in {one["action"] for one in records}
+
+
+def test_an_admin_reads_how_own_labels_come_to_count(open_page: Open) -> None:
+    page = open_page("admin")
+    ask(page)
+    page.get_by_role("button", name="This is the right skill: crafts:kiln-firing").first.click()
+    setting = 'learning.trusted_owners = ["admin"]'
+    expect(page.get_by_role("status")).to_contain_text(setting)
 
 
 def test_a_skill_that_is_no_candidate_is_labelled_and_explained(

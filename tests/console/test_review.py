@@ -117,7 +117,10 @@ def test_a_finding_is_waived_and_the_waiver_taken_back(served: Served, open_page
     page = open_page("admin")
     page.goto(f"/console/skills/{LOOM}?tab=findings")
     expect(page.locator(".badge.withheld")).to_be_visible()
+    form = page.locator("form[action='/console/actions/waivers/add']")
+    expect(form).to_contain_text("No other finding withholds the skill")
     send(page, "Waive", f"Waive {RULE}", "our own installer")
+    expect(page).to_have_url(re.compile(f"#rule-{RULE}$"))
     expect(page.locator(".notice.good")).to_contain_text("our own installer")
     expect(page.locator(".badge.withheld")).to_have_count(0)
     assert last_record(served) == ("waivers.add", f"{LOOM} {RULE}", "admin")
@@ -183,6 +186,8 @@ def test_a_decision_without_a_reason_is_explained(
         send(page, "Confirm that it is harmful", "Withhold this content", " ")
     expect(page.get_by_role("alert")).to_contain_text("reason")
     assert list_reviews(served)[LOOM] == before
+    page.get_by_role("link", name="Back to the form").click()
+    expect(page).to_have_url(re.compile(f"/console/review/{LOOM}$"))
 
 
 @pytest.mark.parametrize("scope", ["read", "write"])

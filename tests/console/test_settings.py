@@ -28,6 +28,7 @@ def test_a_token_is_added_used_and_revoked(
     secret = page.locator("#token").inner_text()
     assert secret.startswith("skb_")
     assert secret not in page.url
+    expect(page.get_by_role("main")).to_contain_text("Its scope is write; it expires in 7 days.")
     page.get_by_role("link", name="Back to the tokens").click()
     row = page.get_by_role("row", name=re.compile("^guild"))
     expect(row).to_contain_text("carpenters, masons")
@@ -71,6 +72,28 @@ def test_a_secret_is_on_no_page_that_is_kept(served: Served) -> None:
     assert served.request("admin", "DELETE", "/v1/tokens/brief").status_code == 404
 
 
+def test_a_token_that_cannot_be_added_is_explained_at_its_form(
+    open_page: Open, trouble: Trouble
+) -> None:
+    trouble.expected.append("400")
+    page = open_page("admin")
+    page.goto("/console/settings")
+    page.get_by_text("Add a token…").click()
+    page.get_by_label("Name").fill("read")
+    page.get_by_label("Groups").fill("masons carpenters")
+    page.get_by_label("Scope").select_option("write")
+    page.get_by_label("Lifetime").select_option("7 days")
+    page.get_by_role("button", name="Add the token").click()
+    form = page.locator("details[open]", has=page.get_by_label("Lifetime"))
+    expect(form.get_by_role("alert")).to_contain_text("exists already")
+    expect(form.get_by_label("Name")).to_have_value("read")
+    expect(form.get_by_label("Groups")).to_have_value("masons carpenters")
+    expect(form.get_by_label("Scope")).to_have_value("write")
+    expect(form.get_by_label("Lifetime")).to_have_value("7")
+    expect(page.get_by_role("row", name=re.compile("^admin"))).to_be_visible()
+    assert "skb_" not in page.content()
+
+
 @pytest.mark.parametrize("attack", [*ATTACKS[:6], "a b", "anonymous"])
 def test_a_hostile_name_is_refused(
     served: Served, open_page: Open, trouble: Trouble, attack: str
@@ -81,7 +104,7 @@ def test_a_hostile_name_is_refused(
     page.get_by_text("Add a token…").click()
     page.get_by_label("Name").fill(attack[:60])
     page.get_by_role("button", name="Add the token").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("This cannot be done")
+    expect(page.get_by_role("alert")).to_contain_text("The token was not added")
     assert page.evaluate("window.hit") is None
 
 
@@ -111,6 +134,9 @@ def test_settings_say_where_they_come_from(served: Served, open_page: Open) -> N
     row = page.get_by_role("row", name=re.compile("^gateway.burst")).first
     expect(row).to_contain_text("100000")
     expect(row).to_contain_text("environment, SKILLBUS_GATEWAY__BURST")
+    path = served.skillbus.home / "skillbus.toml"
+    assert served.request("admin", "GET", "/v1/settings").json()["file_exists"] is path.exists()
+    expect(page.get_by_text("There is no settings file")).to_have_count(0 if path.exists() else 1)
     page.get_by_text("All settings").click()
     budget = page.get_by_role("row", name=re.compile("^choice.budget"))
     expect(budget).to_contain_text("8000")
@@ -124,3 +150,7 @@ def test_health_is_shown_with_what_to_do(served: Served, open_page: Open) -> Non
     health.wait_for()
     expect(health.get_by_role("row", name=re.compile("^catalog"))).to_contain_text("published")
     expect(health.get_by_role("row", name=re.compile("^disk"))).to_contain_text("ok")
+    reviews = health.get_by_role("row", name=re.compile("^reviews"))
+    expect(reviews.locator("code")).to_have_text("skillbus review list")
+    reviews.get_by_role("link", name="Review").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Review")

@@ -135,6 +135,20 @@ class TestSkill:
         page = open_page("read")
         page.goto("/console/skills/crafts:broken")
         expect(page.locator(".notice.bad")).to_contain_text("broken/SKILL.md:1: the file has no")
+        page.get_by_role("link", name="Findings").click()
+        expect(page.get_by_text("without a warning")).to_have_count(0)
+        page.get_by_role("link", name="History").click()
+        expect(page.get_by_role("row", name=re.compile("the file has no"))).to_be_visible()
+        expect(page.get_by_role("columnheader", name="Trace")).to_have_count(0)
+
+    def test_warnings_of_the_parser_are_no_findings(self, served: Served, open_page: Open) -> None:
+        write_skill(served.root, "chair-caning", "Cane a chair", license="MIT\nlicense: MIT")
+        served.skillbus("sync", str(served.root), "--until", "words")
+        page = open_page("read")
+        page.goto("/console/skills/crafts:chair-caning")
+        expect(page.locator(".head .badge.level-0")).to_have_text("clean")
+        tab = page.get_by_role("link", name=re.compile("^Findings"))
+        expect(tab).to_have_text(re.compile(r"^Findings \d warnings?$"))
 
     def test_it_is_pinned_and_unpinned(self, served: Served, open_page: Open) -> None:
         page = open_page("write")
@@ -332,7 +346,9 @@ class TestUse:
         expect(page.get_by_role("img", name="Queries over time")).to_be_visible()
         row = page.get_by_role("row", name=re.compile("^crafts:kiln-firing"))
         expect(row).to_be_visible()
+        expect(page.get_by_text("Queries of this console count too")).to_be_visible()
         page.get_by_role("link", name="Asked in vain").click()
+        expect(page.get_by_role("main")).not_to_contain_text(re.compile(r"\b1 queries"))
         page.get_by_role("link", name="negotiate the salary").click()
         expect(page.get_by_label("Task")).to_have_value("negotiate the salary of a goalkeeper")
 

@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from deploy.stack.ports import free_port
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.journal.sqlite import SqliteJournal
-from tasks.journal.work_records import TaskRun
+from tasks.journal.work_records import TaskRun, duration_range
 from tasks.policies import INGEST, LINK
 from tests.console.conftest import Served, Trouble, find_overflow, log_in
 from tests.support.program.program import ForkServer, Skillbus
@@ -110,6 +110,53 @@ def test_queues_and_workers_are_shown_while_work_is_done(served: Served, open_pa
     assert sum(point["skills"] for point in report["points"]) >= 12
     assert 0 < report["p50"] <= report["p95"]
     assert report["point_seconds"] == 60
+
+
+COUNT_LINES = """name => {
+    const counts = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) {
+        const at = walker.currentNode.data.indexOf(name);
+        if (at < 0) continue;
+        const range = document.createRange();
+        range.setStart(walker.currentNode, at);
+        range.setEnd(walker.currentNode, at + name.length);
+        counts.push(range.getClientRects().length);
+    }
+    return counts;
+}"""
+"""The lines on which each occurrence of a name is."""
+
+
+def test_no_name_of_a_queue_is_broken(open_page: Open) -> None:
+    page = open_page("admin")
+    page.goto("/console/work")
+    page.evaluate("for (const one of document.querySelectorAll('table')) one.style.width = '1px'")
+    lines = page.evaluate(COUNT_LINES, "embed_sections")
+    assert len(lines) > 1
+    assert set(lines) == {1}
+
+
+def test_the_time_to_searchable_is_that_of_the_chosen_hours(
+    served: Served, open_page: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = time.time() - 3 * 3_600
+    journal = SqliteJournal(served.skillbus.home / "journal.db")
+    with closing(journal), monkeypatch.context() as patched:
+        patched.setattr(time, "time", lambda: earlier)
+        journal.count_work({("searchable", str(duration_range(3_600.0))): 100_000})
+    p50 = [
+        served.request("admin", "GET", "/v1/work", params={"hours": hours}).json()["p50"]
+        for hours in (1, 6)
+    ]
+    assert (p50[0] or 0) < 1_800 < p50[1]
+    page = open_page("admin")
+    page.goto("/console/work?hours=6")
+    expect(page.get_by_text("In the last 6 hours half of the skills")).to_be_visible()
+    event_id = served.request("admin", "POST", "/v1/sources/crafts").json()["id"]
+    page.reload()
+    row = page.get_by_role("row").filter(has=page.locator(f"a[href$='{event_id}']"))
+    row.get_by_role("link", name="source").click()
+    page.wait_for_url(f"**/work/events/{event_id}")
 
 
 def test_work_is_not_for_those_who_may_not_see_all_sources(

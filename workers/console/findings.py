@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from graph.records import SkillState
+from skills.scanner import MAX_FINDINGS
+from skills.skill_policy import LEVEL_REASON
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFindings:
-    """The findings of one rule in a skill. rule: "" for those of older scanners."""
+    """The findings of one rule in a skill. rule: "" for those of older scanners. is_last: whether
+    the skill is withheld for these alone."""
 
     rule: str
     findings: list[Mapping[str, Any]]
+    is_last: bool = False
+
+    @property
+    def places(self) -> list[list[Mapping[str, Any]]]:
+        """The findings by line."""
+        places: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+        for one in self.findings:
+            places.setdefault((one["file"], one["line"]), []).append(one)
+        return list(places.values())
 
     @property
     def waiver(self) -> Any:
@@ -26,15 +40,36 @@ class RuleFindings:
         return all(one["suppressed"] for one in self.findings)
 
 
-def group_by_rule(findings: Iterable[Mapping[str, Any]]) -> list[RuleFindings]:
-    """Group findings by rule, the gravest first, those that do not count last."""
+def group_by_rule(revision: Mapping[str, Any], highest_level: int) -> list[RuleFindings]:
+    """Group the findings of a revision by rule, the gravest first, those that do not count last.
+
+    highest_level: that the policy sends.
+    """
+    findings: Sequence[Mapping[str, Any]] = revision["safety"]
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for one in findings:
         groups.setdefault(one["rule"], []).append(one)
-    found = [RuleFindings(rule, of_rule) for rule, of_rule in groups.items()]
+    last = _find_last_rule(revision, highest_level)
+    found = [RuleFindings(rule, of_rule, rule == last) for rule, of_rule in groups.items()]
 
     def rank(one: RuleFindings) -> tuple[bool, int, str]:
         is_exempt = one.waiver is not None or one.is_suppressed
         return is_exempt, -max(finding["level"] for finding in one.findings), one.rule
 
     return sorted(found, key=rank)
+
+
+def _find_last_rule(revision: Mapping[str, Any], highest_level: int) -> str | None:
+    """The only rule whose findings withhold a published revision, None without one."""
+    findings = revision["safety"]
+    # A scan that found more may have left out others as grave.
+    is_complete = len(findings) < MAX_FINDINGS
+    is_withheld = (revision["withheld"] or "").startswith(LEVEL_REASON)
+    if not (is_complete and is_withheld and revision["state"] == SkillState.PUBLISHED):
+        return None
+    rules = {
+        one["rule"]
+        for one in findings
+        if one["level"] > highest_level and not one["waived"] and not one["suppressed"]
+    }
+    return rules.pop() if len(rules) == 1 else None

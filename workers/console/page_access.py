@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import structlog
 from starlette.concurrency import run_in_threadpool
@@ -20,11 +20,15 @@ from workers.console.pages import (
     OPENING,
     PREFIX,
     Pages,
+    check_local_url,
     get_local_url,
     is_cross_site,
 )
 from workers.console.static_files import PREFIX as STATIC_PREFIX
 from workers.http.access import PageAccess
+
+_ACTIONS_PREFIX = f"{PREFIX}/actions/"
+"""Of the paths that forms are sent to; they are no pages."""
 
 log = structlog.get_logger()
 
@@ -96,8 +100,18 @@ def render_error(pages: Pages, request: Request, status: int, detail: str) -> Re
         status,
         title=title,
         detail=detail,
+        back=_find_form_page(request),
         request_id=str(request.scope.get("state", {}).get("request_id", "")),
     )
     if status in (429, 503):
         response.headers["Retry-After"] = "2"
     return response
+
+
+def _find_form_page(request: Request) -> str:
+    """Return the page whose form was sent, "" for a request without a form."""
+    referrer = urlsplit(request.headers.get("referer", ""))
+    if request.method != "POST" or referrer.path.startswith(_ACTIONS_PREFIX):
+        return ""
+    url = f"{referrer.path}?{referrer.query}" if referrer.query else referrer.path
+    return url if url != PREFIX and check_local_url(url) == url else ""

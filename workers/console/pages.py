@@ -24,6 +24,7 @@ from workers.console.text_display import (
     format_seconds,
     format_time,
     review_path,
+    show_code,
     show_line,
     show_value,
     skill_path,
@@ -193,6 +194,7 @@ def _create_environment(static_files: StaticFiles) -> Environment:
     }
     environment.filters |= {
         "line": show_line,
+        "code": show_code,
         "time": format_time,
         "iso_time": format_iso_time,
         "duration": format_duration,

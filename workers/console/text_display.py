@@ -20,6 +20,7 @@ MAX_CHARACTERS = 2_000
 MAX_LINE_CHARACTERS = 5_000
 
 _MAX_NAMED = 12
+_CODE = re.compile("`([^`]+)`")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_MARKS = 6
 
@@ -48,6 +49,15 @@ def show_line(line: str) -> Markup:
     if more > 0:
         shown += Markup('<span class="hidden-characters">{:,} more characters</span>').format(more)
     return shown
+
+
+def show_code(text: str) -> Markup:
+    """Return text as HTML, with what stands between backticks as code."""
+    parts = _CODE.split(str(show_value(text)))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(parts)
+    )
 
 
 def _mark_invisible(line: str) -> Iterator[Markup]:

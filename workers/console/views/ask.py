@@ -195,6 +195,7 @@ def _render_answer(
         return pages.render(request, "ask/waiting.html", reached=reached, **frame)
     bundle = Bundle.model_validate(job.outcome)
     outcomes = describe_outcomes(backend, caller, query_id)
+    trusted = backend.settings.learning.trusted_owners
     return pages.render(
         request,
         "ask/answer.html",
@@ -207,7 +208,8 @@ def _render_answer(
         reported=query.reported,
         outcomes=outcomes,
         right_skills={one["skill_id"] for one in outcomes if one["outcome"] == OutcomeKind.HELPED},
-        is_trusted=caller.name in TRUSTED_OWNERS.union(backend.settings.learning.trusted_owners),
+        is_trusted=caller.name in TRUSTED_OWNERS.union(trusted),
+        trusted_with_caller=[*trusted, caller.name],
         explained_skills=(bundle.explain or {}).get("skills", []),
         stage_words=_STAGE_WORDS,
         find=query.find,

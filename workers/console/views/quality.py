@@ -28,11 +28,12 @@ _PROMPTS = 50
 
 
 class CursorQuery(BaseModel):
-    """A page of a list."""
+    """A page of a list. withdrawn: whether a label has just been withdrawn."""
 
     model_config = ConfigDict(frozen=True)
 
     cursor: str = ""
+    withdrawn: bool = False
 
     def to_page_query(self) -> PageQuery:
         """Return the query of the HTTP API."""
@@ -116,7 +117,7 @@ def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) 
         query_id = get_text(form, "query_id")
         note_object(request, query_id)
         forget_outcomes(backend, caller, query_id)
-        return redirect(f"{PATH}/labels")
+        return redirect(build_url(f"{PATH}/labels", {"withdrawn": 1}))
 
     @router.post("/actions/evaluations/remove")
     def remove_run(request: Request, caller: CurrentCaller, form: SentForm) -> Response:

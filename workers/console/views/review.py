@@ -121,7 +121,7 @@ def review_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             section="Review",
             revision=revision,
             items=[one.describe() for one in items],
-            groups=group_by_rule(revision["safety"]),
+            groups=group_by_rule(revision, backend.settings.policy.highest_level),
             change=describe_change(revision["change"]),
         )
 

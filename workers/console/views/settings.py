@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
+from starlette.datastructures import FormData
 
 from config.errors import UsageError
 from skills.events import describe_validation_error
@@ -13,6 +15,7 @@ from workers.audit.requests import note_object
 from workers.console.forms import SentForm, get_text
 from workers.console.pages import PREFIX, Pages, redirect
 from workers.http.authentication import CurrentCaller, check_scope
+from workers.http.problems import describe_error
 from workers.http.routes.operations.settings import SettingData, SettingsService
 from workers.http.routes.operations.tokens import NewToken, TokenService, describe_new
 from workers.http.tokens import TokenScope
@@ -24,15 +27,45 @@ LIFETIMES = {"": "unlimited", "1": "1 day", "7": "7 days", "30": "30 days", "90"
 _DAY_SECONDS = 86_400
 
 
+@dataclass(frozen=True, slots=True)
+class NewTokenForm:
+    """The fields of the form that adds a token. days: its lifetime, a key of `LIFETIMES`."""
+
+    name: str = ""
+    scope: str = "read"
+    groups: str = ""
+    days: str = ""
+
+    @classmethod
+    def of(cls, form: FormData) -> NewTokenForm:
+        """Return the fields that were sent; raises UsageError if one is too long."""
+        return cls(
+            get_text(form, "name").strip(),
+            *(get_text(form, name) for name in ("scope", "groups", "days")),
+        )
+
+    def to_new_token(self) -> NewToken:
+        """Return the token to add; raises UsageError if a field is not valid."""
+        if self.days not in LIFETIMES:
+            raise UsageError("expires: choose one in the list")
+        try:
+            return NewToken(
+                name=self.name,
+                scope=self.scope,
+                groups=tuple(self.groups.split()),
+                expires_in_seconds=int(self.days) * _DAY_SECONDS if self.days else None,
+            )
+        except ValidationError as error:
+            raise UsageError(describe_validation_error(error)) from None
+
+
 def settings_views(
     pages: Pages, settings_service: SettingsService, token_service: TokenService
 ) -> APIRouter:
     """Return the routes of settings and tokens."""
     router = APIRouter()
 
-    @router.get("/settings")
-    def show_settings(request: Request, caller: CurrentCaller) -> Response:
-        check_scope(caller, TokenScope.ADMIN)
+    def render_settings(request: Request, given: NewTokenForm, problem: str = "") -> Response:
         found = settings_service.list_settings()
         groups: dict[str, list[SettingData]] = defaultdict(list)
         for one in found.settings:
@@ -41,6 +74,7 @@ def settings_views(
         return pages.render(
             request,
             "settings/settings.html",
+            400 if problem else 200,
             section="Settings",
             checks=settings_service.list_checks(),
             tokens=token_service.list_tokens(),
@@ -49,29 +83,33 @@ def settings_views(
             found=found,
             changed=[one for one in found.settings if one.origin != "default" or one.is_changed],
             groups=groups,
+            given=given,
+            problem=problem,
         )
+
+    @router.get("/settings")
+    def show_settings(request: Request, caller: CurrentCaller) -> Response:
+        check_scope(caller, TokenScope.ADMIN)
+        return render_settings(request, NewTokenForm())
 
     @router.post("/actions/tokens/add")
     def add_token(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
-        name = get_text(form, "name").strip()
-        note_object(request, name)
+        given = NewTokenForm.of(form)
+        note_object(request, given.name)
         check_scope(caller, TokenScope.ADMIN)
-        days = get_text(form, "days")
-        if days not in LIFETIMES:
-            raise UsageError("expires: choose one in the list")
         try:
-            new = NewToken(
-                name=name,
-                scope=get_text(form, "scope"),
-                groups=tuple(get_text(form, "groups").split()),
-                expires_in_seconds=int(days) * _DAY_SECONDS if days else None,
-            )
-        except ValidationError as error:
-            raise UsageError(describe_validation_error(error)) from None
-        note_object(request, describe_new(new))
-        added = token_service.add(new)
+            new = given.to_new_token()
+            note_object(request, describe_new(new))
+            added = token_service.add(new)
+        except UsageError as error:
+            return render_settings(request, given, describe_error(error, caller))
         return pages.render(
-            request, "settings/added.html", section="Settings", added=added, scope=new.scope
+            request,
+            "settings/added.html",
+            section="Settings",
+            added=added,
+            scope=new.scope,
+            lifetime=LIFETIMES[given.days] if given.days else "",
         )
 
     @router.post("/actions/tokens/revoke")

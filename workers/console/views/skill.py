@@ -150,7 +150,7 @@ def _describe_tab(
     if tab == "record":
         return {"fields": _list_fields(skill)}
     if tab == "findings":
-        return {"groups": group_by_rule(skill["safety"])}
+        return {"groups": group_by_rule(skill, backend.settings.policy.highest_level)}
     if tab == "links":
         return _links_tab(skill)
     if tab == "revisions":
@@ -180,10 +180,14 @@ def _may_change(caller: Caller, source_id: str) -> bool:
     )
 
 
-def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int]:
+def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int | str]:
     """How many things each tab lists, 0 for tabs that are no lists."""
-    return dict.fromkeys(TABS, 0) | {
-        "findings": len(skill["safety"]) + len(skill["warnings"]),
+    findings: list[str] = [str(len(skill["safety"]))] if skill["safety"] else []
+    if warnings := len(skill["warnings"]):
+        findings.append(f"{warnings} {'warning' if warnings == 1 else 'warnings'}")
+    counts: dict[str, int | str] = dict.fromkeys(TABS, 0)
+    return counts | {
+        "findings": ", ".join(findings),
         "files": len(skill["files"]),
         "links": len(merge_links(skill["links"])),
     }

@@ -17,7 +17,7 @@ from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from search.protocol import StoredRevision
 from search.review_store import ReviewStore
-from skills.judgement import JUDGEMENT_RULE, find_judgement, with_judgement
+from skills.judgement import JUDGEMENT_RULE
 from skills.record import RevisionKey, SafetyFinding
 from skills.review import ReviewKind, ReviewRecord, Reviews, collect_rule_ids
 from skills.scanner import SCANNER_VERSION
@@ -54,9 +54,10 @@ _DECIDED = (
 class ReviewItem:
     """A skill that waits for a person, or about which one has decided.
 
-    about: `findings` that withhold it, or an `update`. seq: of the revision. level: of all its
-    findings. rules: by which it has findings. gravest: the first of the highest level. decision:
-    the newest, None while it waits. published_seq: 0 while no revision is published.
+    about: `findings` that withhold it, or an `update`. seq: of the revision. level, rules: of its
+    findings that count. gravest: the first of these of the highest level. all_rules: of all its
+    findings, waived ones included. decision: the newest, None while it waits. published_seq: 0
+    while no revision is published.
     """
 
     skill_id: str
@@ -66,6 +67,7 @@ class ReviewItem:
     published_seq: int = 0
     level: int = 0
     rules: tuple[str, ...] = ()
+    all_rules: tuple[str, ...] = ()
     decision: ReviewRecord | None = None
     gravest: SafetyFinding | None = None
 
@@ -98,7 +100,8 @@ class ReviewPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewFilter:
-    """Which reviews are wanted; None matches any. rule: by which there is a finding."""
+    """Which reviews are wanted; None matches any. rule: by which there is a finding, which may be
+    waived."""
 
     state: ReviewState | None = None
     source_id: str | None = None
@@ -110,7 +113,7 @@ class ReviewFilter:
         return (
             self.state in (None, one.state)
             and self.about in (None, one.about)
-            and (self.rule is None or self.rule in one.rules)
+            and (self.rule is None or self.rule in one.all_rules)
         )
 
 
@@ -379,10 +382,11 @@ def _judge_revision(
         state, decision = ReviewState.RELEASED, max(waivers, key=lambda one: one.recorded)
     else:  # its rules are suppressed, or a newer scanner finds less
         return None
-    all_of = with_judgement(record, find_judgement(entry.judgements, policy.judge))
+    findings = policy.count_findings(*place)
     return ReviewItem(
-        *(entry.skill_id, _FINDINGS, state, entry.seq, entry.seq, all_of.safety_level),
-        rules=collect_rule_ids(all_of.safety),
+        *(entry.skill_id, _FINDINGS, state, entry.seq, entry.seq, findings.level),
+        rules=collect_rule_ids(findings.counted),
+        all_rules=collect_rule_ids(findings.findings),
         decision=decision,
-        gravest=max(all_of.safety, key=lambda one: one.level, default=None),
+        gravest=max(findings.counted, key=lambda one: one.level, default=None),
     )

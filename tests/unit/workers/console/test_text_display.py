@@ -13,6 +13,7 @@ from workers.console.text_display import (
     format_event_type,
     format_iso_time,
     format_time,
+    show_code,
     show_line,
     show_value,
     skill_path,
@@ -34,6 +35,11 @@ def test_values_are_bounded() -> None:
     assert show_value("x" * 10_000) == "x" * MAX_CHARACTERS + "… [8,000 more characters]"
     assert show_value("a" + "\u0301" * 100) == "a" + "\u0301" * 6 + "[94 more marks]"
     assert show_value("\ud800x") == "[U+D800]x"
+
+
+def test_text_between_backticks_is_code() -> None:
+    assert show_code("see `a <b>`; or <c>") == "see <code>a &lt;b&gt;</code>; or &lt;c&gt;"
+    assert show_code("one ` and `\u202e`") == "one <code> and </code>[hidden characters: 1]`"
 
 
 def test_lines_are_escaped_and_name_their_characters() -> None:

@@ -32,12 +32,13 @@ class SettingData(BaseModel):
 
 
 class SettingList(BaseModel):
-    """Every setting that this gateway was started with. file: that may set them. problem: why that
-    file cannot be read now, "" if it can."""
+    """Every setting that this gateway was started with. file: that may set them.
+    file_exists: whether it is there now. problem: why it cannot be read now, "" if it can."""
 
     model_config = ConfigDict(frozen=True)
 
     file: str
+    file_exists: bool
     problem: str
     settings: list[SettingData]
 
@@ -76,8 +77,10 @@ class SettingsService:
     def list_settings(self) -> SettingList:
         """Return the settings in force."""
         found, problem = list_settings_in_force(self._settings)
+        path = get_config_path(self._settings.home)
         return SettingList(
-            file=str(get_config_path(self._settings.home)),
+            file=str(path),
+            file_exists=path.exists(),
             problem=problem,
             settings=[
                 SettingData(

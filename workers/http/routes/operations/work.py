@@ -93,8 +93,8 @@ class TaskCount(BaseModel):
 
 class WorkReport(BaseModel):
     """The work of the deployment. queues: None if the broker does not answer. oldest_event: the
-    open event that waits longest, for admins. point_seconds: length of a point. p50, p95, tasks: of
-    the last hour; queries and maintenance are not counted among tasks."""
+    open event that waits longest, for admins. point_seconds: length of a point. p50, p95: of all
+    points. tasks: of the last hour; queries and maintenance are not counted among them."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -132,7 +132,7 @@ def describe_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkRepo
     first = int(now // step + 1) * step - hours * 3_600 // step * step
     minutes = backend.journal.list_work_minutes(min(first, now - _LAST_SECONDS))
     last = [one for one in minutes if one.at >= now - _LAST_SECONDS]
-    durations = _add_up(last)
+    durations = _add_up(one for one in minutes if one.at >= first)
     queues = backend.list_queues()
     return WorkReport(
         queues=None if queues is None else [QueueLength(**one) for one in queues],

@@ -63,9 +63,9 @@ class DecidedBy(BaseModel):
 
 
 class ReviewEntry(BaseModel):
-    """A skill that waits for a person, or about which one has decided. level, rules: of all its
-    findings. finding: the gravest one, null for an update. published_seq: null while no revision is
-    published."""
+    """A skill that waits for a person, or about which one has decided. level, rules: of its
+    findings that count. finding: the gravest of these, null for an update and where none counts.
+    published_seq: null while no revision is published."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -101,7 +101,10 @@ class ReviewQuery(BaseModel):
     source: SourceId | None = None
     about: Literal["findings", "update"] | None = None
     rule: str | None = Field(
-        None, min_length=1, max_length=200, description="only skills with findings of this rule"
+        None,
+        min_length=1,
+        max_length=200,
+        description="only skills with findings of this rule, waived or not",
     )
     limit: int = Field(_MAX_ITEMS, ge=1, le=_MAX_ITEMS)
     cursor: str = Field("", description="from `next` of the previous page")
