@@ -49,7 +49,9 @@ class BertGraph:
         self._precision = "bf16" if low_precision else "f32"
         self._lock = threading.Lock()
         self._compiled: dict[int, _CompiledGraph] = {}
-        self._get_compiled()
+        # OpenVINO registers the Python types of a result with the first one, which two threads at
+        # once disturb ("Object of type 'iterator' is not an instance of 'iterator'").
+        self.encode(np.zeros((1, 1, sizes.hidden), np.float32), np.ones((1, 1), np.int64))
 
     def encode(
         self, embeddings: npt.NDArray[np.float32], mask: npt.NDArray[np.int64]
