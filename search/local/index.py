@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,9 +60,6 @@ SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}"
 _MAX_UNPACKED = 1_000
 """Rows that the pack may lack, which every process that answers queries reads for itself."""
 
-_SECTION_THREADS = 2
-"""Threads that compare sections, for all queries of a process."""
-
 _MIN_PACKED = 100
 """Rows that are packed when the index is closed; fewer are not worth writing some files."""
 
@@ -93,7 +89,6 @@ class LocalSearchIndex(SearchIndex):
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._path = folder / "revisions.sqlite"
         self._packs = folder / "packs"
-        self._threads = ThreadPoolExecutor(_SECTION_THREADS, "section-search")
         self._keys = RowKeys(self._store, self._packs)
         self._matrix = VectorMatrix(self._store, self._packs, dimension)
         self._sections = SectionMatrix(self._store, self._packs, dimension)
@@ -218,17 +213,7 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
-        # Sections take as long as all others together: they are compared meanwhile.
-        waiting = [
-            self._threads.submit(self._search, one) if isinstance(one, SectionSearch) else None
-            for one in searches
-        ]
-        found = [
-            [] if waits else self._search(one) for one, waits in zip(searches, waiting, strict=True)
-        ]
-        return [
-            waits.result() if waits else hits for hits, waits in zip(found, waiting, strict=True)
-        ]
+        return [self._search(one) for one in searches]
 
     def _search(self, one: Search) -> list[Hit]:
         if isinstance(one, VectorSearch):
@@ -341,7 +326,6 @@ class LocalSearchIndex(SearchIndex):
                 if writable:  # not when it is closed again
                     self._write_packs(_MIN_PACKED)
             finally:
-                self._threads.shutdown()
                 self._engine.close()
                 self._completed.close()
                 self._store.close()
