@@ -45,7 +45,7 @@ install-light: $(LIGHT)  ## Install skillbus with its default encoder only, with
 demo: $(LIGHT)  ## Show skillbus at work on the example skills
 	@$(BIN)/python examples/demo.py
 
-unit: $(INSTALLED)  ## Unit tests: no servers, no network, under a minute
+unit: $(INSTALLED)  ## Unit tests: no servers, no network
 	$(BIN)/python -m pytest tests/unit $(PARALLEL) -p no:schemathesis
 
 test: check  ## Checks, then the whole test suite
