@@ -394,7 +394,7 @@ class TestWorkAndSources:
         expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
             "crafts", timeout=30_000
         )
-        expect(page.get_by_role("link", name="ago").first).to_be_visible()
+        expect(page.get_by_role("link", name="source changed").first).to_be_visible()
 
     @pytest.mark.parametrize("path", ["/console/work/events/none", "/console/ask/none"])
     def test_what_is_unknown_is_not_found(

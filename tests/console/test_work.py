@@ -25,7 +25,7 @@ Open = Callable[..., Page]
 def test_an_event_is_followed_through_its_tasks(served: Served, open_page: Open) -> None:
     page = open_page("admin")
     page.goto("/console/work")
-    newest = page.locator("#work").get_by_role("link", name="ago").first
+    newest = page.locator("#work").get_by_role("table").get_by_role("link").first
     before = newest.get_attribute("href") if newest.count() else ""
     write_skill(served.root, "hedge-laying", "Lay a hedge of hawthorn")
     expect(newest).not_to_have_attribute("href", before or "", timeout=30_000)

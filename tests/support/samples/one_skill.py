@@ -103,7 +103,11 @@ class OneSkill:
 
 @contextmanager
 def open_skill(**given: Any) -> Iterator[OneSkill]:
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+    # tantivy may remove a file of a merge just after the index is closed, while the folder is deleted.
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        ExitStack() as stack,
+    ):
         (root := Path(folder) / "lib").mkdir()
         given_settings = Settings.model_validate(
             {

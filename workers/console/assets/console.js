@@ -58,6 +58,10 @@ if (stream) {
   addEventListener("pagehide", () => events.close());
 }
 
+// A page of work that goes on, loaded again after these seconds; a <noscript> does it without scripts.
+const awaited = document.querySelector("[data-reload-after]");
+if (awaited) setTimeout(() => location.reload(), 1000 * awaited.dataset.reloadAfter);
+
 // A part of the page that is loaded again and again: whether the server still answers.
 const connection = document.querySelector("[data-connection]");
 if (connection) {
