@@ -10,7 +10,7 @@ from graph.protocol import LinkStore
 from graph.records import Link, LinkType
 
 MAX_SKILLS = 200
-MAX_LINKS = 600
+MAX_LINKS = 300
 FAN_OUT = 256
 """Links of one skill that are followed: conflicts, then the heaviest."""
 

@@ -49,6 +49,7 @@ def open_backend(settings: Settings) -> Iterator[StoreBackend]:
     """The backend of a home, or of the servers that the settings name."""
     if settings.distributed:
         with DistributedBackend(settings) as servers:
+            servers.warm_up()
             yield servers
     else:
         with EmbeddedBackend(settings, writable=False, embeds="nothing") as embedded:
@@ -112,6 +113,7 @@ async def measure(home: Path | None, requests: int) -> dict[str, dict[str, float
                 "work": ["/console/work"],
                 "work, 24 hours": ["/console/work?hours=24"],
                 "sources": ["/console/sources"],
+                "settings": ["/console/settings"],
             }
             return {
                 name: await _time(client, itertools.cycle(paths), requests)

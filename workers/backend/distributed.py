@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -98,6 +99,14 @@ class DistributedBackend(StoreBackend):
         deployment_status = DeploymentStatus(self.settings, self.app)
         self._stack.callback(deployment_status.close)
         return deployment_status
+
+    @override
+    def warm_up(self) -> None:
+        # The modules and the application are never freed. Frozen, they are skipped by the garbage
+        # collector, which would otherwise stop every request for 0.15 s once in a while.
+        gc.collect()
+        gc.freeze()
+        self._stack.callback(gc.unfreeze)
 
     @override
     def get_status(self) -> dict[str, Any]:

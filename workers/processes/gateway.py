@@ -49,6 +49,7 @@ def run_gateway(
         notify(describe_address(settings, address))
         access = access_rules(settings, address, unprotected)
         app = create_gateway(backend, access, process_metrics)
+        backend.warm_up()
         # As long as a worker has: a client may be waiting for the answer to its query.
         server = create_server(app, settings, settings.workers.stop_seconds)
         if not stop_requested.is_set():
