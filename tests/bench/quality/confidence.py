@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -149,10 +150,10 @@ def render(found: Mapping[str, Any]) -> dict[str, str]:
     return blocks
 
 
-def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
+def plots(found: Mapping[str, Any]) -> dict[str, Callable[[], bytes]]:
     """Reliability, where probabilities were measured."""
     calibration = found.get("calibration")
     if not calibration:
         return {}
     bins = {column: calibration[column]["bins"] for column in COLUMNS if column in calibration}
-    return {"reliability": draw_reliability(bins)}
+    return {"reliability": partial(draw_reliability, bins)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -60,25 +60,25 @@ def render_files(results: Mapping[str, Any], template: str) -> dict[str, bytes]:
     }
     blocks["about.encoder"] = results["about"]["encoder"]
     blocks["about.trial"] = _trial(results["about"])
-    drawn = {
-        plot: image
+    plots: dict[str, Callable[[], bytes]] = {
+        plot: draw
         for name, module in SECTIONS.items()
         if name in found and hasattr(module, "plots")
-        for plot, image in module.plots(found[name]).items()
+        for plot, draw in module.plots(found[name]).items()
     }
-    _check_template(template, blocks, set(drawn), set(found))
+    _check_template(template, blocks, set(plots), set(found))
 
     def block(match: re.Match[str]) -> str:
         name, alone = f"{match[1]}.{match[2]}", match[0] in template.splitlines()
         return blocks.get(name, NOT_MEASURED if alone else EMPTY)
 
     def plot(match: re.Match[str]) -> str:
-        return f"![{match[2]}]({PLOTS}/{match[1]}.svg)" if match[1] in drawn else ""
+        return f"![{match[2]}]({PLOTS}/{match[1]}.svg)" if match[1] in plots else ""
 
     page = _PLOT.sub(plot, _BLOCK.sub(block, template))
     page = re.sub(r"\n{3,}", "\n\n", page).strip() + "\n"
     return {"quality.md": page.encode()} | {
-        f"{PLOTS}/{name}.svg": image for name, image in drawn.items()
+        f"{PLOTS}/{name}.svg": draw() for name, draw in plots.items()
     }
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -149,7 +150,7 @@ def _rows(name: str, columns: Mapping[str, Any], alone: bool = False) -> list[li
     return found
 
 
-def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
+def plots(found: Mapping[str, Any]) -> dict[str, Callable[[], bytes]]:
     """Sufficiency against reduction by collection and column."""
     curves = []
     settings = list(found["f"].values())
@@ -162,4 +163,4 @@ def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
                 at = [part["reduction"]["value"] for part in parts]
                 curves.append(Curve(column, at, [part["sufficient"] for part in parts], name))
     label = "queries with every required line"
-    return {"passages": draw_curves(curves, "token reduction", label, points=True)}
+    return {"passages": partial(draw_curves, curves, "token reduction", label, points=True)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -178,7 +179,7 @@ def _count(prompts: Mapping[str, Any], length: str) -> int:
     return max(figure["cases"] for figure in pair.values())
 
 
-def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
+def plots(found: Mapping[str, Any]) -> dict[str, Callable[[], bytes]]:
     """Recall by rank and by query length."""
     prompts = found["prompts"]
     recall = [
@@ -198,7 +199,8 @@ def plots(found: Mapping[str, Any]) -> dict[str, bytes]:
     ]
     ticks = [name.removesuffix(" terms") for name in lengths]
     x, y = "distinct terms of the prompt", "share of the prompts"
+    right = "prompts with the right skill so far"
     return {
-        "recall": draw_curves(recall, "rank", "prompts with the right skill so far", log=True),
-        "length": draw_bars(bars, ticks, x, y),
+        "recall": partial(draw_curves, recall, "rank", right, log=True),
+        "length": partial(draw_bars, bars, ticks, x, y),
     }

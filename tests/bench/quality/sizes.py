@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tests.bench.quality.data import Row, needed_sources, with_skills
@@ -87,7 +88,7 @@ def render(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {"table": wide_table("skills", rows, dict.fromkeys(METRICS, share))}
 
 
-def plots(found: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
+def plots(found: Sequence[Mapping[str, Any]]) -> dict[str, Callable[[], bytes]]:
     """Each metric by size."""
     curves = [
         Curve(column, [one["size"] for one in found], values, metric)
@@ -97,4 +98,4 @@ def plots(found: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
         and len(values) == len(found)
     ]
     x, y = "skills in the library", "mean over long tasks"
-    return {"sizes": draw_curves(curves, x, y, log=True, points=True, bars=True)}
+    return {"sizes": partial(draw_curves, curves, x, y, log=True, points=True, bars=True)}

@@ -419,7 +419,7 @@ def apply(library: Library, step: tuple[Any, ...]) -> None:
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_links_do_not_depend_on_the_order_of_what_happened(steps: list[tuple[Any, ...]]) -> None:
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         library = Library(Path(folder))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,6 +29,21 @@ from skills.record import RevisionKey
 from tests.support.samples.similarity_link import cosine, similarity_link
 
 SMALL = LinkSettings(max_alternatives=2, max_complements=2, complement_body_cosine=0.3)
+
+NewGraph = Callable[[Path], SqliteSkillGraph]
+
+
+@pytest.fixture(scope="module")
+def new_graph(tmp_path_factory: pytest.TempPathFactory) -> NewGraph:
+    """Makes a graph of a copy of an empty file: to make the tables takes as long as a test."""
+    empty = tmp_path_factory.mktemp("empty") / "library.db"
+    SqliteSkillGraph(empty, writable=True).close()
+
+    def make(path: Path) -> SqliteSkillGraph:
+        shutil.copyfile(empty, path)
+        return SqliteSkillGraph(path, writable=True)
+
+    return make
 
 
 def unit(terms: Mapping[int, float]) -> dict[int, float]:
@@ -321,14 +337,14 @@ class History:
             self.now.pop(path, None)
 
 
-@settings(deadline=None, max_examples=120)
-@given(st.lists(STEPS, max_size=30))
+@settings(deadline=None, max_examples=80)
+@given(steps=st.lists(STEPS, max_size=30))
 def test_any_history_gives_the_links_of_the_library(
-    steps: list[tuple[str, object, object]],
+    new_graph: NewGraph, steps: list[tuple[str, object, object]]
 ) -> None:
     with TemporaryDirectory() as folder:
-        graph = SqliteSkillGraph(Path(folder) / "history.db", writable=True)
-        fresh = SqliteSkillGraph(Path(folder) / "fresh.db", writable=True)
+        graph = new_graph(Path(folder) / "history.db")
+        fresh = new_graph(Path(folder) / "fresh.db")
         try:
             history = History(graph)
             history.apply(steps)
@@ -352,10 +368,10 @@ SOURCES = st.sampled_from(["lib", "vault", "annex"])
 MOVES = st.lists(st.tuples(SOURCES, st.sampled_from(PATHS), st.none() | SKILLS), max_size=30)
 
 
-@settings(deadline=None, max_examples=120)
-@given(MOVES, st.integers(1, 5))
+@settings(deadline=None, max_examples=80)
+@given(moves=MOVES, at_once=st.integers(1, 5))
 def test_hidden_sources_take_no_place_in_the_links_of_others(
-    moves: list[tuple[str, str, tuple[object, ...] | None]], at_once: int
+    new_graph: NewGraph, moves: list[tuple[str, str, tuple[object, ...] | None]], at_once: int
 ) -> None:
     """However a library came about, the links that a reader sees are those of one without the
     sources that it does not see."""
@@ -382,7 +398,7 @@ def test_hidden_sources_take_no_place_in_the_links_of_others(
     with TemporaryDirectory() as folder:
         found = {}
         for name, seen in visible.items():
-            graph = SqliteSkillGraph(Path(folder) / f"{name}.db", writable=True)
+            graph = new_graph(Path(folder) / f"{name}.db")
             found[name] = replay(graph, seen)
             graph.close()
     for name, seen in visible.items():
@@ -395,8 +411,10 @@ def test_hidden_sources_take_no_place_in_the_links_of_others(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(SKILLS, min_size=1, max_size=12), st.integers(1, 4))
-def test_the_index_leaves_no_skill_out(skills: list[tuple[object, ...]], most: int) -> None:
+@given(skills=st.lists(SKILLS, min_size=1, max_size=12), most=st.integers(1, 4))
+def test_the_index_leaves_no_skill_out(
+    new_graph: NewGraph, skills: list[tuple[object, ...]], most: int
+) -> None:
     chosen = LinkSettings(
         max_alternatives=most,
         max_complements=most,
@@ -404,7 +422,7 @@ def test_the_index_leaves_no_skill_out(skills: list[tuple[object, ...]], most: i
         complement_max_description_cosine=0.8,
     )
     with TemporaryDirectory() as folder:
-        graph = SqliteSkillGraph(Path(folder) / "pool.db", writable=True)
+        graph = new_graph(Path(folder) / "pool.db")
         graph.publish([publication(f"s{n}", 1, skill) for n, skill in enumerate(skills)])
         pool = SimilarityIndex(chosen)
         pool.refresh(graph)

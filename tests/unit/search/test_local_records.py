@@ -11,10 +11,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from config.errors import TransientError
+from search.completed_terms import widen
 from search.local.index import LocalSearchIndex, index_identity
 from search.local.local_records import LocalRecords
 from search.local.packs import column_pack
@@ -85,6 +86,9 @@ def assert_equal(left: PackedRecords, right: PackedRecords) -> None:
             assert one.ends.tolist() == other.ends.tolist(), name
         elif isinstance(one, np.ndarray):
             assert one.dtype == other.dtype, name
+            if name in ("counts", "lengths"):
+                # One that has read a record with completions keeps their column.
+                one, other = widen(one), widen(other)
             assert np.array_equal(one, other), name
         else:
             assert one == other, name
@@ -154,6 +158,7 @@ STEP = st.one_of(
 
 @settings(max_examples=12, deadline=None)
 @given(st.lists(STEP, min_size=3, max_size=12))
+@example([("add", 1), ("add", 1), ("delete", 0)])
 def test_a_kill_at_any_point_leaves_all_records(
     tmp_path_factory: pytest.TempPathFactory, steps: Sequence[tuple[str, int]]
 ) -> None:

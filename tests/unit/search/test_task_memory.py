@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,6 +30,7 @@ SKILLS = ("lib:a", "lib:b", "other:c")
 OWNERS = ("", "ann", "bob", "eve")
 
 
+@cache
 def unit(seed: int, dimension: int = DIMENSION) -> np.ndarray:
     """A unit vector near one of four topics."""
     topic = np.random.default_rng(seed % 4).normal(size=dimension)
@@ -35,6 +38,7 @@ def unit(seed: int, dimension: int = DIMENSION) -> np.ndarray:
     return np.asarray(vector / np.linalg.norm(vector), dtype=np.float32)
 
 
+@cache
 def words_of(seed: int) -> TaskWords:
     rng = np.random.default_rng(seed)
     ids = np.unique(rng.integers(1, 30, size=6)).astype(np.uint64)

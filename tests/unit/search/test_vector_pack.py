@@ -18,7 +18,7 @@ from search.local.index import LocalSearchIndex
 from search.protocol import Filters, SkillDocument
 from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
-from skills.record import RevisionKey
+from skills.record import ParsedSkill, RevisionKey
 
 MODEL, DIMENSION = "hashing:1", 8
 SOURCES = ("home", "team")
@@ -130,8 +130,20 @@ def test_codes_find_the_nearest_of_many(tmp_path: Path) -> None:
     topics = rng.normal(size=(40, dimension))
     rows = topics[rng.integers(40, size=(count, 2))] + 0.8 * rng.normal(size=(count, 2, dimension))
     rows = np.asarray(rows / np.linalg.norm(rows, axis=2, keepdims=True), dtype=np.float32)
+    first = DOCUMENTS[0].parsed
+
+    def parsed_alike(number: int) -> ParsedSkill:
+        """The first skill with texts of its own, without the time that parsing takes."""
+        record = replace(first.record, description=f"Warps {number}")
+        return replace(first, record=record, lines=(*first.lines[:-1], f"Warp it {number} times."))
+
     documents = [
-        replace(document(n), key=RevisionKey(f"home:{n}", n + 1), vectors=pair)
+        replace(
+            DOCUMENTS[0],
+            key=RevisionKey(f"home:{n}", n + 1),
+            parsed=parsed_alike(n),
+            vectors=pair,
+        )
         for n, pair in enumerate(rows)
     ]
     with closing(LocalSearchIndex(tmp_path, MODEL, dimension, writable=True)) as index:

@@ -250,7 +250,7 @@ def test_install_scripts_and_lists_of_packages_are_read() -> None:
     assert found("requirements.txt", index) == {"foreign-package"}
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(
     st.sampled_from([meanings.SECRET_PATH, meanings.SETTINGS_PATH]).flatmap(
         lambda pattern: st.from_regex(pattern, alphabet=st.characters(max_codepoint=126))

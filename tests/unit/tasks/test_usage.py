@@ -145,7 +145,7 @@ def read_days(store: SqliteOutcomeStore) -> list[Usage]:
 
 
 @given(st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 def test_the_roll_up_equals_a_naive_count(data: st.DataObject) -> None:
     queries = data.draw(answers())
     reported = data.draw(outcomes(queries))

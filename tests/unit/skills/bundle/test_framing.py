@@ -158,7 +158,7 @@ def outside(markdown: str) -> tuple[list[str], list[list[str]]]:
 
 
 @given(HOSTILE)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_no_text_changes_what_a_reader_of_the_frames_sees(text: str) -> None:
     """Whatever the text says, the frames are those of a text that says nothing."""
     found, passages = outside(render_markdown(bundle_of(text)))
@@ -172,7 +172,7 @@ def test_no_text_changes_what_a_reader_of_the_frames_sees(text: str) -> None:
 
 
 @given(HOSTILE)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_nothing_in_a_passage_looks_like_its_tag(text: str) -> None:
     inner = escape_passage(text)
     plain = unicodedata.normalize("NFKC", inner).casefold()
@@ -181,14 +181,14 @@ def test_nothing_in_a_passage_looks_like_its_tag(text: str) -> None:
 
 
 @given(HOSTILE)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_nothing_in_a_passage_is_invisible(text: str) -> None:
     for c in escape_passage(text):
         assert c in "\n\t\u200c\u200d\ufe0e\ufe0f" or unicodedata.category(c) not in ("Cc", "Cf")
 
 
 @given(HOSTILE)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_fence_or_comment_ends_within_its_passage(text: str) -> None:
     inner, mark = escape_passage(text), ""
     plain = []
@@ -207,7 +207,7 @@ def test_a_fence_or_comment_ends_within_its_passage(text: str) -> None:
 
 
 @given(st.text(max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_inline_text_is_one_line_without_tags(text: str) -> None:
     shown = escape_inline(text)
     assert len(shown.splitlines()) <= 1

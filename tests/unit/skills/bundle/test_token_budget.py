@@ -31,7 +31,7 @@ def cost_of(items: list[BudgetItem], bought: list[list[int] | None]) -> int:
 
 
 @given(OFFERS, st.integers(0, 3000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_never_above_the_budget(items: list[BudgetItem], budget: int) -> None:
     bought = allocate_tokens(items, budget)
     assert len(bought) == len(items)
@@ -51,7 +51,7 @@ def test_with_enough_everything_is_bought(items: list[BudgetItem]) -> None:
 
 
 @given(OFFERS, st.integers(0, 2000), st.integers(0, 1000))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_more_budget_never_loses_the_best_skill(
     items: list[BudgetItem], budget: int, more: int
 ) -> None:

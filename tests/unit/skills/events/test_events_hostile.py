@@ -53,7 +53,7 @@ from skills.events.schema import event_schema
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 from tests.support.samples.events import attributes
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 texts = st.text(max_size=30)
 names = st.text("abcXYZ019_-.技能", min_size=1, max_size=12).filter(
@@ -160,6 +160,7 @@ DATA: dict[type[EventData], st.SearchStrategy[Any]] = {
     OutcomesRefused: st.builds(OutcomesRefused, query_id=names, reason=texts),
     MessageRefused: st.builds(MessageRefused, reason=texts, letter_id=names, message_id=texts),
 }
+EXAMPLES = {name: get_example(name) for name in EVENT_TYPES}
 VALIDATORS = {name: jsonschema.Draft202012Validator(event_schema(name)) for name in EVENT_TYPES}
 
 
@@ -229,11 +230,11 @@ def test_bytes_are_an_event_or_an_error(text: str | bytes) -> None:
 
 
 @given(st.sampled_from(sorted(EVENT_TYPES)), members, members)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_objects_are_an_event_or_an_error(
     name: str, changed: dict[str, Any], data: dict[str, Any]
 ) -> None:
-    event = get_example(name)
+    event = EXAMPLES[name]
     text = json.dumps(event | changed | {"data": {**event["data"], **data}})
     found = read(text)
     parse_sender(text)
@@ -247,7 +248,7 @@ def test_objects_are_an_event_or_an_error(
 @given(st.sampled_from(sorted(EVENT_TYPES)), st.data())
 @settings(max_examples=200, deadline=None)
 def test_damaged_events_are_an_event_or_an_error(name: str, drawn: st.DataObject) -> None:
-    text = json.dumps(get_example(name)).encode()
+    text = json.dumps(EXAMPLES[name]).encode()
     start = drawn.draw(st.integers(0, len(text)))
     end = drawn.draw(st.integers(start, min(len(text), start + 5)))
     noise = drawn.draw(st.sampled_from([b"", b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800", b"{"]))

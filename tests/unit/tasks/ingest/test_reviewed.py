@@ -46,7 +46,7 @@ def decide(
         verdicts[text_of(revisions[place].parsed)] = decision
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(_STEPS)
 def test_only_what_was_approved_is_published(steps: list[tuple[str, int]]) -> None:
     with open_skill(**REVIEW) as library:

@@ -43,19 +43,19 @@ def check_frame(text: str, max_tokens: int) -> None:
     framed.encode("utf-8")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=TEXTS, max_tokens=st.integers(1, 60))
 def test_a_framed_text_is_one_string_on_one_line(text: str, max_tokens: int) -> None:
     check_frame(text, max_tokens)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(text=TEXTS)
 def test_cleaning_twice_changes_nothing_more(text: str) -> None:
     assert clean(clean(text)) == clean(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text=TEXTS, max_tokens=st.integers(1, 60))
 def test_a_short_text_stays_whole_and_a_long_one_is_cut(text: str, max_tokens: int) -> None:
     cleaned = clean(text)

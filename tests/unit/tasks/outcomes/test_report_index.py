@@ -210,7 +210,7 @@ def test_what_was_read_before_an_error_is_not_lost(
 
 @given(STEPS)
 @settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

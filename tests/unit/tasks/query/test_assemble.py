@@ -120,7 +120,7 @@ def check(bundle: Bundle) -> None:
 
 
 @given(DRAFTS, st.integers(1, 3000), st.sampled_from(BudgetForm))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_bundle_never_exceeds_the_budget(
     drafts: list[Draft], budget: int, form: BudgetForm
 ) -> None:

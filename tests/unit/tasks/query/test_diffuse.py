@@ -68,14 +68,14 @@ def test_without_links_nothing_moves() -> None:
     assert run(ranking) == ranking
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(SCORES, CHOSEN)
 def test_no_seed_gains_without_links(scores: list[float], chosen: DiffusionSettings) -> None:
     ranking = ranking_of(scores)
     assert run(ranking, chosen=chosen) == ranking
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
     SCORES,
     CHOSEN,

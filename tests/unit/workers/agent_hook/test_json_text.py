@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from config.errors import UsageError
 from workers.agent_hook.json_text import append_item, parse_json, remove_item
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+TEXTS = st.text(max_size=9)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS
 VALUES = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=12,
 )
 INDENTS = st.sampled_from([None, 0, 1, 2, 4, "\t"])
@@ -29,7 +30,7 @@ def test_a_text_is_read_as_json_reads_it(value: Any, indent: int | str | None) -
     assert json.loads(text[node.start : node.end]) == node.value
 
 
-@given(st.dictionaries(st.text(), VALUES), INDENTS, VALUES, st.booleans())
+@given(st.dictionaries(TEXTS, VALUES, max_size=4), INDENTS, VALUES, st.booleans())
 def test_what_is_appended_and_removed_leaves_the_text(
     value: dict[str, Any], indent: int | str | None, item: Any, windows: bool
 ) -> None:

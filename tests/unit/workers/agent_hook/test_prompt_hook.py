@@ -60,9 +60,12 @@ def test_a_prompt_is_asked_in_the_session_of_the_agent() -> None:
     assert build({**PROMPT, "agent_id": "a-2"})["session"] == "s-1:a-2"
 
 
+LONG = st.text(min_size=1, max_size=99).map(lambda text: (text * 4_001)[: 4_001 + len(text)])
+
+
 @given(
     st.fixed_dictionaries(
-        {"prompt": st.text(min_size=1) | st.text(min_size=4_001, max_size=4_100)},
+        {"prompt": st.text(min_size=1) | LONG},
         optional={"session_id": st.text(max_size=210) | st.integers(), "agent_id": st.text()},
     )
 )

@@ -296,14 +296,16 @@ def test_keys_that_are_not_for_tokens_are_left_out() -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 MEMBERS = ("kty", "kid", "use", "alg", "key_ops", "crv", "n", "e", "x", "y")
 KINDS = st.sampled_from(["RSA", "EC", "OKP", "oct", "P-256", "Ed25519", "AQAB", "sig", "RS256"])
 
 
-@given(st.lists(st.dictionaries(st.sampled_from(MEMBERS), KINDS | JSON)))
+@given(st.lists(st.dictionaries(st.sampled_from(MEMBERS), KINDS | JSON), max_size=4))
 def test_any_key_set_is_read_or_refused(rows: list[Any]) -> None:
     try:
         keys = parse_keys({"keys": rows})

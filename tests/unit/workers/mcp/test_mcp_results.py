@@ -153,7 +153,7 @@ def test_a_line_that_no_result_can_hold_is_said_to_be_one() -> None:
         render_lines(revision, PATH, [(line, line)], 200_000)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_a_result_takes_at_most_what_its_bundle_counts(data: st.DataObject) -> None:
     text = st.text(alphabet='ab9"\\\n\t<é火 ', min_size=1, max_size=600)
