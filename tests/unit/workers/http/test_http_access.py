@@ -7,8 +7,10 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -90,8 +92,7 @@ def answered(server: uvicorn.Server) -> bool:
         return other.recv(12) == b"HTTP/1.1 200"
 
 
-@pytest.mark.parametrize("begun", [b"", b"GET / HT"])
-def test_a_head_that_does_not_go_on_is_cut(begun: bytes) -> None:
+def check_that_a_head_that_does_not_go_on_is_cut(begun: bytes) -> None:
     with served(PATIENT) as server, connected(server) as slow:
         slow.sendall(begun)
         assert b"HTTP" not in read(slow)
@@ -108,7 +109,7 @@ def drip(server: uvicorn.Server, slow: socket.socket, piece: bytes) -> None:
         pytest.fail("each piece put the end off")
 
 
-def test_a_head_that_does_not_end_is_cut() -> None:
+def check_that_a_head_that_does_not_end_is_cut() -> None:
     with served(PATIENT) as server, connected(server) as slow:
         slow.sendall(HEAD)
         drip(server, slow, b"X-A: b\r\n")
@@ -116,7 +117,7 @@ def test_a_head_that_does_not_end_is_cut() -> None:
         wait_for(lambda: not server.server_state.connections)
 
 
-def test_the_head_of_a_second_request_is_cut_too() -> None:
+def check_that_the_head_of_a_second_request_is_cut_too() -> None:
     with served(PATIENT) as server, connected(server) as slow:
         slow.sendall(HEAD + b"\r\n")
         assert slow.recv(65_536).startswith(b"HTTP/1.1 200")
@@ -124,14 +125,14 @@ def test_the_head_of_a_second_request_is_cut_too() -> None:
         assert b"HTTP" not in read(slow)
 
 
-def test_a_body_that_does_not_end_gets_408_and_is_cut() -> None:
+def check_that_a_body_that_does_not_end_gets_408_and_is_cut() -> None:
     with served(PATIENT) as server, connected(server) as slow:
         slow.sendall(HEAD + b"Content-Length: 100000\r\n\r\n")
         drip(server, slow, b"x")
         assert read(slow).startswith(b"HTTP/1.1 408")
 
 
-def test_an_answer_that_is_not_read_is_dropped() -> None:
+def check_that_an_answer_that_is_not_read_is_dropped() -> None:
     with served(PATIENT) as server, connected(server, SO_RCVBUF=4_096) as slow:
         slow.sendall(HEAD.replace(b"/ ", b"/long ", 1) + b"\r\n")
         wait_for(lambda: server.server_state.connections)
@@ -140,7 +141,7 @@ def test_an_answer_that_is_not_read_is_dropped() -> None:
         wait_for(lambda: not server.server_state.tasks)
 
 
-def test_an_answer_that_is_taken_steadily_arrives() -> None:
+def check_that_an_answer_that_is_taken_steadily_arrives() -> None:
     with served(PATIENT) as server, connected(server, SO_RCVBUF=65_536) as steady:
         steady.sendall(HEAD.replace(b"/ ", b"/long ", 1) + b"Connection: close\r\n\r\n")
         size = 0
@@ -148,6 +149,31 @@ def test_an_answer_that_is_taken_steadily_arrives() -> None:
             size += len(data)
             time.sleep(0.01)
         assert size > MEGABYTES * 1_000_000
+
+
+SLOW_CLIENTS: dict[str, Callable[[], None]] = {
+    "nothing comes": partial(check_that_a_head_that_does_not_go_on_is_cut, b""),
+    "a head does not go on": partial(check_that_a_head_that_does_not_go_on_is_cut, b"GET / HT"),
+    "a head does not end": check_that_a_head_that_does_not_end_is_cut,
+    "a second head does not end": check_that_the_head_of_a_second_request_is_cut_too,
+    "a body does not end": check_that_a_body_that_does_not_end_gets_408_and_is_cut,
+    "an answer is not read": check_that_an_answer_that_is_not_read_is_dropped,
+    "an answer is taken steadily": check_that_an_answer_that_is_taken_steadily_arrives,
+}
+
+
+@pytest.fixture(scope="module")
+def slow_clients() -> Iterator[dict[str, Future[None]]]:
+    """Each waits for seconds at a server of its own: all at the same time."""
+    with ThreadPoolExecutor(len(SLOW_CLIENTS)) as threads:
+        yield {name: threads.submit(check) for name, check in SLOW_CLIENTS.items()}
+
+
+@pytest.mark.parametrize("client", SLOW_CLIENTS)
+def test_a_slow_client_is_cut_and_a_steady_one_is_not(
+    slow_clients: dict[str, Future[None]], client: str
+) -> None:
+    slow_clients[client].result()
 
 
 def test_too_many_connections_get_503() -> None:

@@ -53,7 +53,7 @@ async def _in_thread(function: Callable[[], T], abandon: bool = False) -> T:
     return await to_thread.run_sync(function, abandon_on_cancel=abandon)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1.0])
+@pytest.mark.parametrize("seconds", [0.0, 0.2])
 def test_who_leaves_before_or_after_it_is_accepted(seconds: float) -> None:
     backend = SlowBackend(seconds)
     messages: list[str] = []
