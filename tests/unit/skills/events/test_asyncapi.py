@@ -24,7 +24,7 @@ from skills.events.asyncapi import asyncapi_document
 from skills.events.examples import get_example
 from skills.events.schema import event_schema, event_schemas, events_schema
 
-DOCUMENT: dict[str, Any] = yaml.safe_load(asyncapi_document())
+DOCUMENT: dict[str, Any] = yaml.load(asyncapi_document(), yaml.CSafeLoader)
 
 REFERENCE = {
     "type": "object",

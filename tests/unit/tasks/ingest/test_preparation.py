@@ -36,8 +36,9 @@ def request(name: str, text: str = "") -> PreparationRequest:
 REQUESTS = [*(request(f"loom-{number}") for number in range(COUNT)), request("empty", " ")]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def preparer() -> Iterator[ProcessPreparer]:
+    """One for all tests: its process takes as long to start as most of them take."""
     made = ProcessPreparer(_start_preparing, lambda: True)
     yield made
     made.close()
@@ -109,7 +110,8 @@ def test_time_that_is_over_ends_the_process(preparer: ProcessPreparer) -> None:
     assert preparer._idle == []
 
 
-def test_closing_ends_the_processes(preparer: ProcessPreparer) -> None:
+def test_closing_ends_the_processes() -> None:
+    preparer = ProcessPreparer(_start_preparing, lambda: True)
     list(preparer.prepare(REQUESTS, SETTINGS, Deadline(60)))
     process = child_of(preparer)._process
     preparer.close()

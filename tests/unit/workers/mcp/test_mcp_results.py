@@ -131,19 +131,19 @@ def test_a_budget_that_holds_no_line_is_refused_and_the_named_one_does() -> None
     assert count_result_tokens(render_lines(revision, PATH, spans, least)) <= least
 
 
-def test_a_file_of_a_megabyte_is_read_page_by_page() -> None:
-    steps = (f"{n}. " + f'Strike the "hot" iron for {n} s.\\n' * 30 for n in range(1, 1001))
+def test_a_long_file_is_read_page_by_page() -> None:
+    steps = (f"{n}. " + f'Strike the "hot" iron for {n} s.\\n' * 30 for n in range(1, 301))
     revision = _revision("\n\n".join(steps))
     spans = clip_line_ranges(revision.parsed, [])
     seen: list[str] = []
     while True:
-        result = render_lines(revision, PATH, spans, 20_000)
-        assert count_result_tokens(result) <= 20_000
+        result = render_lines(revision, PATH, spans, 10_000)
+        assert count_result_tokens(result) <= 10_000
         seen += re.findall(r"^(\d+)\. Strike", result.text, re.M)
         if not result.next_lines:
             break
         spans = clip_line_ranges(revision.parsed, parse_line_ranges(result.next_lines))
-    assert seen == [str(n) for n in range(1, 1001)]
+    assert seen == [str(n) for n in range(1, 301)]
 
 
 def test_a_line_that_no_result_can_hold_is_said_to_be_one() -> None:
