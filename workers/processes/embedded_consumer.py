@@ -14,9 +14,13 @@ class ThreadedConsumer(Consumer):  # type: ignore[misc]  # celery carries no ann
     """Stops within 50 ms of a request; Celery's own consumer takes up to two seconds."""
 
     @staticmethod
-    def loop(worker: Any, connection: Any, *rest: Any) -> None:
+    def loop(
+        worker: Any, connection: Any, consumer: Any, blueprint: Any, hub: Any, qos: Any, *rest: Any
+    ) -> None:
         """Celery's loop over a connection with a short receive timeout."""
-        synloop(worker, _ShortTimeoutConnection(connection), *rest)
+        # The loop would do it once the worker is ready, when a stop may already close the consumer.
+        qos.update()
+        synloop(worker, _ShortTimeoutConnection(connection), consumer, blueprint, hub, qos, *rest)
 
 
 class _ShortTimeoutConnection:

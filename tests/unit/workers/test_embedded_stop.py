@@ -9,22 +9,28 @@ from typing import Any
 
 import pytest
 from celery.worker.consumer.tasks import Tasks
+from kombu.common import QoS
 
 from config.settings import Settings
 from tests.support.samples.tiny import TinyEncoder
 from workers.backend.embedded import EmbeddedBackend
 
 
+@pytest.mark.parametrize(("kind", "name"), [(Tasks, "start"), (QoS, "update")])
 def test_a_worker_that_is_starting_ends_without_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    kind: type,
+    name: str,
 ) -> None:
-    start = Tasks.start
+    call = getattr(kind, name)
 
-    def start_late(step: Any, consumer: Any) -> None:
+    def call_late(*arguments: Any) -> Any:
         time.sleep(0.3)
-        start(step, consumer)
+        return call(*arguments)
 
-    monkeypatch.setattr(Tasks, "start", start_late)
+    monkeypatch.setattr(kind, name, call_late)
     backend = EmbeddedBackend(Settings(home=tmp_path), writable=True, encoder=TinyEncoder())
     with caplog.at_level(logging.CRITICAL):
         backend.start()
