@@ -67,6 +67,7 @@ def document(number: int) -> SkillDocument:
 
 DOCUMENTS = [document(number) for number in range(24)]
 KEYS = [one.key for one in DOCUMENTS]
+TASK = understand("fix the kiln and the oak, and clean the sluice")
 
 
 def open_store(folder: Path, *, writable: bool = True) -> RevisionStore:
@@ -108,9 +109,8 @@ def assert_complete(store: RevisionStore, packs: Path, *readers: LocalRecords) -
             statistics = LibraryStatistics(reader.read(keys))
             assert len(statistics) == len(counted) == len(keys)
             assert statistics.mean_lengths.tolist() == counted.mean_lengths.tolist()
-            task = understand("fix the kiln and the oak, and clean the sluice")
-            scored = score_candidates(task, found, statistics)
-            wanted = score_candidates(task, expected.pack(keys), counted)
+            scored = score_candidates(TASK, found, statistics)
+            wanted = score_candidates(TASK, expected.pack(keys), counted)
             assert scored.keys == wanted.keys
             assert scored.scores.tolist() == wanted.scores.tolist()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
@@ -32,6 +33,7 @@ MODEL, DIMENSION = "hashing:1", 4
 WORDS = ("loom", "kiln", "tide", "glaze", "warp", "weft", "cone", "buoy")
 
 
+@cache
 def document(skill_id: str, seq: int) -> SkillDocument:
     words = [WORDS[(len(skill_id) + seq * step) % len(WORDS)] for step in (1, 3)]
     text = f"---\nname: {words[0]}\ndescription: Mends a {words[1]}\n---\n{' '.join(words * seq)}\n"
