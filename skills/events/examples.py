@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 from skills.bundle.model import BundlePassage, BundleSkill, Revision
@@ -146,6 +147,7 @@ def _answers() -> tuple[tuple[str, Reply], ...]:
     )
 
 
+@cache
 def example_events() -> dict[str, Event]:
     """Type -> an event of it; each answer answers one of the requests."""
     requests = {}
