@@ -164,7 +164,7 @@ SLOW_CLIENTS: dict[str, Callable[[], None]] = {
 
 @pytest.fixture(scope="module")
 def slow_clients() -> Iterator[dict[str, Future[None]]]:
-    """Each waits for seconds at a server of its own: all at the same time."""
+    """The checks of slow clients, which run at the same time: each waits for seconds."""
     with ThreadPoolExecutor(len(SLOW_CLIENTS)) as threads:
         yield {name: threads.submit(check) for name, check in SLOW_CLIENTS.items()}
 
