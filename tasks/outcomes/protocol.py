@@ -222,8 +222,8 @@ class OutcomeStore(Protocol):
 def describe_unknown_queries(query_ids: Sequence[str]) -> str:
     """The message for outcomes of queries that the store does not have."""
     return (
-        f"no answered query {query_ids[0]!r}; an answered query takes outcomes for as many days as "
-        "the setting `learning.days` says"
+        f"no answered query {query_ids[0]!r}; give the id of an answer: it takes outcomes for as "
+        "many days as the setting `learning.days` says"
     )
 
 

@@ -150,6 +150,7 @@ def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> No
     ("args", "message"),
     [
         ((LOOM, "download-runs", "--reason", "x"), "did you mean download-run"),
+        ((LOOM, "shuttle", "--reason", "x"), "no rule 'shuttle'; the rules are asks-for-secrets, "),
         ((LOOM, "override-instructions", "--reason", "x"), "finds nothing in"),
         ((f"{LOOM}@999999", RULE, "--reason", "x"), "is not kept"),
         (("crafts:none", RULE, "--reason", "x"), "no skill"),
@@ -177,6 +178,9 @@ def test_a_withheld_skill_waits_is_released_and_confirmed(skillbus: Skillbus) ->
     assert states(skillbus) == {(LOOM, "findings"): "released"}
     assert "read it again" in skillbus("review", "list").out
     assert skillbus("review", "list", "--state", "waiting").out == "nothing to review\n"
+    for command in ("review", "skills"):
+        refused = skillbus(command, "list", "--source", "nowhere", code=2)
+        assert "no source 'nowhere'" in refused.err
     assert is_sent(skillbus)
     for _ in range(2):
         skillbus("review", "confirm", LOOM, "--reason", "it is not ours")
