@@ -61,6 +61,10 @@ def test_small_answers_are_sent_at_once() -> None:
 
 def test_what_connects_before_the_server_accepts_waits(tmp_path: Path) -> None:
     path = tmp_path / "serve.sock"
-    with bind_socket(("127.0.0.1", 0)) as port, bind_unix_socket(path):
-        with socket.create_connection(port.getsockname()), socket.socket(socket.AF_UNIX) as own:
-            own.connect(str(path))
+    with (
+        bind_socket(("127.0.0.1", 0)) as port,
+        bind_unix_socket(path),
+        socket.create_connection(port.getsockname()),
+        socket.socket(socket.AF_UNIX) as own,
+    ):
+        own.connect(str(path))
