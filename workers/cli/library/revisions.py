@@ -110,8 +110,8 @@ def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
 
 
 _LEFT_IN_NEO4J = (
-    "the files and logs of Neo4j may still hold name, description and quoted lines of the skill; to "
-    "leave nothing there: `skillbus backup`, empty the servers, `skillbus restore`"
+    "the files and logs of Neo4j may still hold name, description and quoted lines of the skill; "
+    "to leave nothing there: `skillbus backup`, empty the servers, `skillbus restore`"
 )
 _PURGED = {
     "revisions": "revisions of the index",
