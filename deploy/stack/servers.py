@@ -102,9 +102,7 @@ class Neo4j(JavaServer):
             "server.directories.logs": self.log.with_suffix(""),
             "dbms.usage_report.enabled": "false",
             # After a kill, changes since the last checkpoint are replayed.
-            "db.checkpoint.interval.time": "10s",
-            "db.tx_log.rotation.size": "128k",
-            "db.tx_log.rotation.retention_policy": "keep_none",
+            "db.checkpoint.interval.time": "30s",
             # Neo4j waits this long, twice, when it stops.
             "internal.server.bolt.thread_pool_shutdown_wait_time": "0s",
         }
