@@ -205,7 +205,7 @@ class SkillReader:
         policy = self.get_policy().policy
         if skill_id:
             chosen = graph.get_entries([skill_id])
-            marked = (one for one in chosen if source_id in (None, one.source_id))
+            marked = iter([one for one in chosen if source_id in (None, one.source_id)])
         else:
             marked = iterate_entries(graph, select_marked(graph, source_id, rule or None))
         while some := list(islice(marked, _READ_AT_ONCE)):
