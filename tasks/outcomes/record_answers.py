@@ -30,7 +30,7 @@ def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
     if isinstance(request, QueryAsked):
         # What is only looked at is not sent to the agent of the session.
         session = request.session if request.record_use else ""
-        asked = Asked(*asked[:2], session, request.resend, request.record_use)
+        asked = asked._replace(session=session, resend=request.resend, is_use=request.record_use)
     return describe_answer(bundle, job.id, asked)
 
 
