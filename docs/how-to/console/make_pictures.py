@@ -172,7 +172,7 @@ class Camera:
     def _find_event(self) -> str:
         page = self._open(1280, 1000, "light")
         page.goto("/console/work")
-        path = page.locator("a:has(time)").last.get_attribute("href")
+        path = page.locator('tr:has(time) a[href*="/work/events/"]').last.get_attribute("href")
         page.context.close()
         return str(path)
 

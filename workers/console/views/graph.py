@@ -12,7 +12,7 @@ from config.errors import UsageError
 from graph.neighbourhood import MAX_SKILLS
 from graph.records import LinkType, SkillState
 from workers.backend.store_backend import StoreBackend
-from workers.console.graph_picture import draw_graph, name_skills
+from workers.console.graph.picture import draw_graph, name_skills
 from workers.console.links import merge_links
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller

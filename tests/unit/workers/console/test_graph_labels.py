@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.console.graph_labels import HEIGHT, Circle, Label, measure, place_labels, shorten
-from workers.console.graph_picture import Picture, draw_graph
+from workers.console.graph.labels import HEIGHT, Circle, Label, measure, place_labels, shorten
+from workers.console.graph.picture import Picture, draw_graph
 
 REVIEWS = [f"compliance-review-of-contracts-in-{one}-law" for one in ("german", "french", "dutch")]
 LONG = "a-name-of-more-than-twenty-four-letters"

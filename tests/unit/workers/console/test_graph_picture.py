@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.console.graph_picture import draw_graph, name_skills
+from workers.console.graph.picture import draw_graph, name_skills
 
 
 def skill(skill_id: str, distance: int = 1) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from graph.records import LinkType
-from workers.console.graph_labels import GAP, Circle, Label, measure, place_labels
+from workers.console.graph.labels import GAP, Circle, Label, measure, place_labels
 from workers.console.text_display import show_value
 
 _MAX_NAME_CHARACTERS = 200
