@@ -189,6 +189,8 @@ class Camera:
         """Take one picture. whole: of all of the page, not of its first screen."""
         page = self._open(width, height, theme)
         page.goto(path)
+        # A page that waits for something is loaded again.
+        page.locator("[data-reload-after]").wait_for(state="detached")
         page.screenshot(path=file, full_page=whole)
         page.context.close()
         if not whole:

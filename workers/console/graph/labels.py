@@ -107,7 +107,7 @@ def _list_places(
 
 
 def _measure_room(x: float, y: float, sign: int, boxes: Sequence[_Box], edge: float) -> float:
-    """The width that is free beside a point."""
+    """The width that is free next to a point."""
     room = edge - sign * x
     for box in boxes:
         if box.top < y + HEIGHT / 2 and box.bottom > y - HEIGHT / 2:
