@@ -7,7 +7,7 @@ from typing import Any
 
 from config.errors import TransientError, UsageError
 from config.settings import DiffusionSettings
-from graph.neighbourhood import MAX_LINKS, Neighbourhood, find_neighbourhood, link_skills
+from graph.neighbourhood import Neighbourhood, find_neighbourhood, link_skills
 from graph.pagerank import DiffusionStep, personalised_pagerank
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, LinkType
@@ -165,4 +165,4 @@ def _add_up(step: DiffusionStep) -> dict[str, float]:
 
 
 def _name_link_cuts(found: Neighbourhood) -> list[str]:
-    return [f"{MAX_LINKS} links are shown: the heaviest"] if found.links_cut else []
+    return ["lighter links are left out"] if found.links_cut else []
