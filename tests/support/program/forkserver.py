@@ -110,7 +110,7 @@ def preload() -> None:
 
 def network_socket() -> Path:
     """Where the process with the network listens."""
-    return Path(f"{sys.argv[1]}.network")
+    return Path(sys.argv[1]).with_name("network.sock")
 
 
 def preload_for(job: dict[str, Any]) -> None:
