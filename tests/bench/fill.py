@@ -18,13 +18,15 @@ import contextlib
 import json
 import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from config.load_settings import load_settings
 from config.server_settings import ServerSettings
 from config.settings import EncoderSettings
+from graph.entry_filter import EntryFilter
 from graph.local.store import SqliteSkillGraph
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, LinkFeatures, Publication, SkillState
@@ -33,6 +35,7 @@ from search.local.index import LocalSearchIndex
 from search.models.load_models import encoder_identity
 from search.protocol import SearchIndex
 from skills.record import RevisionKey
+from skills.scanner.rule import list_rules
 from tasks.ingest.reindex import IndexCopier, ReportProgress
 from workers.backend.stores import open_graph
 
@@ -54,9 +57,13 @@ def copy_graph(source: SkillGraph, target: SkillGraph) -> None:
             origin.source_id, source.get_file_signatures(origin.source_id), ()
         )
     published = [entry for entry in entries if entry.state is SkillState.PUBLISHED]
+    rules = _list_rules(source, len(published))
     for some in _batches(published):
         facts = source.get_link_features([entry.skill_id for entry in some])
-        target.publish([_publication(entry, facts[entry.skill_id]) for entry in some])
+        target.publish(
+            [_publication(one, facts[one.skill_id], rules.get(one.skill_id, [])) for one in some]
+        )
+    target.set_rules_version(source.get_rules_version())
     target.mark_embedded([RevisionKey(one.skill_id, one.seq) for one in published if one.embedded])
     failed = [entry for entry in entries if entry.state is SkillState.FAILED]
     seq = newest + 1
@@ -73,7 +80,16 @@ def copy_graph(source: SkillGraph, target: SkillGraph) -> None:
         target.mark_for_linking(ids)
 
 
-def _publication(entry: CatalogEntry, facts: LinkFeatures) -> Publication:
+def _list_rules(source: SkillGraph, limit: int) -> Mapping[str, list[str]]:
+    """The rules that found something, by skill."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for rule in list_rules():
+        for entry in source.list_entries(EntryFilter(above_level=0, rule=rule), "", limit):
+            found[entry.skill_id].append(rule)
+    return found
+
+
+def _publication(entry: CatalogEntry, facts: LinkFeatures, rules: Sequence[str]) -> Publication:
     return Publication(
         key=RevisionKey(entry.skill_id, entry.seq),
         source_id=entry.source_id,
@@ -91,6 +107,8 @@ def _publication(entry: CatalogEntry, facts: LinkFeatures) -> Publication:
         body_terms=facts.body_terms,
         description_terms=facts.description_terms,
         has_vectors=entry.has_vectors,
+        rules=tuple(rules),
+        has_scripts=entry.has_scripts,
     )
 
 
