@@ -118,6 +118,10 @@ class VisibleGraph:
             after = last if self._sees(last) else f"{get_source_id(last)};"
         return found[:limit]
 
+    def get_rules_version(self) -> int:
+        """See `Catalog`."""
+        return self._graph.get_rules_version()
+
     def get_epoch(self) -> int:
         """See `Catalog`."""
         return self._graph.get_epoch()

@@ -207,8 +207,11 @@ def check_rule_ids(rules: Iterable[str], setting: str) -> None:
     known = list_rule_ids()
     for rule in rules:
         if rule not in known:
-            near = get_close_matches(rule, known, 3, 0.5) or known
-            raise UsageError(f"{setting}: no rule {rule!r}; did you mean {', '.join(near)}?")
+            near = get_close_matches(rule, known, 3, 0.5)
+            hint = (
+                f"did you mean {', '.join(near)}?" if near else f"the rules are {', '.join(known)}"
+            )
+            raise UsageError(f"{setting}: no rule {rule!r}; {hint}")
 
 
 def is_reviewed_source(settings: PolicySettings, skill_id: str) -> bool:

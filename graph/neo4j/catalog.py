@@ -274,7 +274,8 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def overwrite_deleted(self) -> None:
-        """The server reuses the space of deleted values by itself; no client can read them."""
+        """Nothing: no client can read deleted values, and none can have the community edition
+        overwrite them. They stay in its files until it reuses their space (decision 60)."""
 
     @override
     def get_counts(self) -> dict[str, int]:

@@ -266,7 +266,8 @@ class QueryAsked(BaseModel):
     `pins`: seqs by skill id; if one of these skills is chosen, that revision of it is sent in place
     of the published one. `explain_skills`: the explanation also says in which stage each of these
     fell, and why. `least_probability`: a bundle of which it is less likely that one of its
-    skills is right is not sent, and the answer is NO_SKILL_HIT.
+    skills is right is not sent, and the answer is NO_SKILL_HIT. `record_use`: false to look at an
+    answer without using it: it is not counted as usage, and nothing counts as sent in the session.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -291,6 +292,7 @@ class QueryAsked(BaseModel):
     least_probability: Annotated[float, Field(ge=0, le=1), _NUMBER] | None = Field(
         default=None, exclude_if=_is_null
     )
+    record_use: bool = Field(default=True, strict=True, exclude_if=bool)
 
     @model_validator(mode="after")
     def _is_of_a_session(self) -> QueryAsked:

@@ -45,6 +45,7 @@ def dump_answer(answer: AnsweredQuery) -> bytes:
         ],
         [[one.skill_id, one.to] for one in answer.lost],
         int(answer.resend),
+        *([] if answer.is_use else [0]),
     ]
     return zlib.compress(_dump(values), _COMPRESSION_LEVEL)
 
@@ -52,7 +53,9 @@ def dump_answer(answer: AnsweredQuery) -> bytes:
 def load_answer(data: bytes) -> AnsweredQuery:
     """The answered query of `dump_answer`."""
     values, _ = _parse(zlib.decompress(data).decode())
-    _, query_id, owner, session, task, answered, hit, probability, skills, lost, resend = values
+    _, query_id, owner, session, task, answered, hit, probability, skills, lost, resend, *use = (
+        values
+    )
     return AnsweredQuery(
         query_id,
         owner,
@@ -69,6 +72,7 @@ def load_answer(data: bytes) -> AnsweredQuery:
         ),
         tuple([LostSkill(skill_id, to) for skill_id, to in lost]),
         bool(resend),
+        use != [0],
     )
 
 

@@ -83,7 +83,8 @@ class AnsweredQuery:
     owner: name of the token that asked, "" for the user of this machine. session: "" without.
     task: its first MAX_TASK_CHARACTERS. answered: seconds since the epoch. hit: whether the bundle
     holds skills. probability: of the bundle, None where none was estimated. resend: the agent had
-    lost what the session had sent before.
+    lost what the session had sent before. is_use: False for a look at an answer, which usage does
+    not count.
     """
 
     query_id: str
@@ -96,6 +97,7 @@ class AnsweredQuery:
     skills: tuple[AnsweredSkill, ...] = ()
     lost: tuple[LostSkill, ...] = ()
     resend: bool = False
+    is_use: bool = True
 
     @property
     def day(self) -> int:

@@ -18,7 +18,7 @@ _PRINTABLE_SHARE = 0.95
 def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
     """(offset, decoded text) of base64 and hex runs that decode to text, and of the whole text if
     it mentions ROT13."""
-    rotated = _ROT13.search(text) if "13" in text else None
+    rotated = _ROT13.search(text) if "13" in text and "rot" in text.lower() else None
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
     for match in _find_runs(text):

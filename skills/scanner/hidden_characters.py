@@ -11,6 +11,7 @@ _ZERO_WIDTH = "\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\uffa0"
 _SELECTORS = "\U000e0100-\U000e01ef"
 _INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}\u200e\u200f\u00ad]+")
 _HOMOGLYPHS = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
+_HOMOGLYPH = re.compile(f"[{_HOMOGLYPHS}]")
 _TO_LATIN = str.maketrans(_HOMOGLYPHS, "aeopcyxijshdqwABEKMHOPCTXIJS")
 _MIXED_WORD = re.compile(
     rf"\b(?=[a-zA-Z{_HOMOGLYPHS}]*[{_HOMOGLYPHS}])(?=[{_HOMOGLYPHS}]*[a-zA-Z])"
@@ -34,14 +35,16 @@ _MARKS = (
 """Level, pattern and description; marks of direction are honest in text from right to left."""
 
 
-def fold_homoglyphs(line: str) -> str:
-    """The line with homoglyphs replaced by Latin letters in words that mix alphabets."""
-    return _MIXED_WORD.sub(lambda word: word[0].translate(_TO_LATIN), line)
+def fold_homoglyphs(text: str) -> str:
+    """The text with homoglyphs replaced by Latin letters in words that mix alphabets."""
+    if not _HOMOGLYPH.search(text):
+        return text
+    return _MIXED_WORD.sub(lambda word: word[0].translate(_TO_LATIN), text)
 
 
-def strip_invisible(line: str) -> str:
-    """The line without invisible characters."""
-    return _INVISIBLE.sub("", line)
+def strip_invisible(text: str) -> str:
+    """The text without invisible characters."""
+    return _INVISIBLE.sub("", text)
 
 
 def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
@@ -50,7 +53,7 @@ def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str
     Legitimate are joiners in emoji and in scripts that need them, flags spelt with tag characters,
     a byte order mark at the start of the file, and direction marks in right-to-left text.
     """
-    if all(map(str.isascii, lines)):
+    if not _NOTABLE.search("\n".join(line for line in lines if not line.isascii())):
         return
     for number, line in enumerate(lines, start=1):
         if not line.isascii() and _NOTABLE.search(line):

@@ -14,7 +14,7 @@ from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
 
 _FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
-_MAYBE_SPELT_OUT = re.compile(r"(?<= )[^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
+_MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
@@ -57,7 +57,9 @@ class NormalisedText:
         """is_code: the file is a script, whose lines are no paragraphs."""
         whole, plain = "\n".join(lines), list(lines)
         if not whole.isascii():
-            plain = [line if line.isascii() else _replace_characters(line) for line in lines]
+            odd = (line for line in lines if not line.isascii())
+            shown = iter(_replace_characters("\n".join(odd)).split("\n"))
+            plain = [line if line.isascii() else next(shown) for line in lines]
             whole = "\n".join(plain)
         self.is_code = is_code
         self.fenced = [is_code] * len(plain)
@@ -66,7 +68,11 @@ class NormalisedText:
             if _MAYBE_SPELT_OUT.search(whole):
                 whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
                 plain = whole.split("\n")
-            plain = [_collapse_spaces(line) for line in plain]
+            # White space other than a space is not printable.
+            plain = [
+                line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
+                for line in plain
+            ]
             if "```" in whole or "~~~" in whole:
                 self.fenced = _fenced(plain, body_line)
             whole = "".join(_join_lines(plain, self.fenced, body_line))
@@ -76,7 +82,12 @@ class NormalisedText:
         self.spaced = replace_white_space(self.folded)
         head = self.folded.find("\n---", 3) if self.folded.startswith("---") else -1
         self.is_about_attacks = bool(_ABOUT_ATTACKS.search(self.folded, 0, max(head, 0)))
-        self._starts = [0, *accumulate(len(line) + 1 for line in plain)]
+        self._lines = plain
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Offset of each line, and of the end."""
+        return [0, *accumulate(len(line) + 1 for line in self._lines)]
 
     def line_at(self, offset: int) -> int:
         """The line (1-based) of a character."""
@@ -132,28 +143,22 @@ class NormalisedText:
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
 
 
-def _replace_characters(line: str) -> str:
-    shown = unicodedata.normalize("NFKC", strip_invisible(line))
-    return fold_homoglyphs(shown).replace("\n", " ").replace("’", "'")
-
-
-def _collapse_spaces(line: str) -> str:
-    # White space other than a space is not printable.
-    if "  " in line.lstrip() or not line.isprintable():
-        return _SPACES.sub(" ", line)
-    return line
+def _replace_characters(text: str) -> str:
+    shown = unicodedata.normalize("NFKC", strip_invisible(text))
+    return fold_homoglyphs(shown).replace("’", "'")
 
 
 def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
     """Each line with its separator: a space within a paragraph, else a line feed."""
     for number, line in enumerate(lines[:-1], start=1):
         following = lines[number]
-        if fenced[number - 1] or fenced[number] or _OWN_LINE.match(following):
-            goes_on = False
-        elif number + 1 < body_line:
-            goes_on = following[:1] == " "
+        if number + 1 < body_line:
+            may_go_on = following[:1] == " "
         else:
-            goes_on = bool(line) and number >= body_line and not _HEADING.match(line)
+            may_go_on = bool(line and following) and number >= body_line
+            may_go_on = may_go_on and not (fenced[number - 1] or fenced[number])
+            may_go_on = may_go_on and not _HEADING.match(line)
+        goes_on = may_go_on and not _OWN_LINE.match(following)
         yield line + (" " if goes_on else "\n")
     yield from lines[-1:]
 
@@ -161,7 +166,8 @@ def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) ->
 def _fenced(lines: Sequence[str], body_line: int) -> list[bool]:
     inside, mark = [], ""
     for number, line in enumerate(lines, start=1):
-        fence = _FENCE.match(line) if number >= body_line else None
+        may_be = number >= body_line and ("```" in line or "~~~" in line)
+        fence = _FENCE.match(line) if may_be else None
         inside.append(bool(mark or fence))
         if fence and not mark:
             mark = fence[1]

@@ -154,7 +154,7 @@ def _find_in_words(
 ) -> Iterator[_Found]:
     for rule in _list_text_rules(text.is_code):
         spoken = _is_spoken(rule)
-        if spoken or not spoken_only:
+        if (spoken or not spoken_only) and rule.may_match(places):
             found = (
                 _weigh_words(text, rule, start, end)
                 for start, end in rule.find(places)
@@ -163,6 +163,7 @@ def _find_in_words(
             yield from _keep_gravest(found, list_rules()[rule.rule].level)
 
 
+@cache
 def _is_spoken(rule: TextRule) -> bool:
     """Whether a rule is about words to the reader, which a script or a block may hold too."""
     return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from skills.scanner.words import Concept, Places, Span, find_clues
 
@@ -26,11 +27,12 @@ class TextRule:
     ordered: bool
     spoken: bool
 
+    def may_match(self, places: Places) -> bool:
+        """Whether a text has a word of each idea, as far as ideas need one."""
+        return not any(map(places.words.isdisjoint, _list_clues(self)))
+
     def find(self, places: Places) -> Iterator[Span]:
         """The ranges in which the ideas meet, which do not overlap."""
-        clues = filter(None, map(find_clues, self.ideas))
-        if any(map(places.words.isdisjoint, clues)):
-            return
         first, *others = self.ideas
         last = 0
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):
@@ -51,6 +53,11 @@ class TextRule:
                     if start >= last:
                         yield start, end
                     last = max(last, end)
+
+
+@cache
+def _list_clues(rule: TextRule) -> list[frozenset[str]]:
+    return [*filter(None, map(find_clues, rule.ideas))]
 
 
 def make_rule(

@@ -67,7 +67,6 @@ def _is_rare(word: str) -> bool:
     return len(word.encode()) >= _MIN_WORD or word in _MARKS
 
 
-@cache
 def find_clues(ideas: tuple[Concept, ...]) -> frozenset[str]:
     """Words of which a text with one of the ideas holds one; empty if a pattern requires none."""
     clues: set[str] = set()

@@ -54,6 +54,13 @@ def quantise_vector(vector: Vector) -> StoredVector:
     return StoredVector(np.frombuffer(data, dtype=np.int8), scale)
 
 
+class AnswerPlace(NamedTuple):
+    """The place of an answered query in the order of time, ties by id; answered: as there."""
+
+    answered: float
+    query_id: str
+
+
 class TaskVectors(NamedTuple):
     """Vectors of tasks by query, and the encoder that made them."""
 
@@ -89,6 +96,10 @@ class OutcomeStore(Protocol):
 
     def list_session(self, owner: str, session: str, limit: int) -> list[AnsweredQuery]:
         """The last `limit` answered queries of an owner's session, oldest first."""
+        ...
+
+    def list_answers_before(self, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
+        """The last `limit` answered queries before a place in the order of time, newest first."""
         ...
 
     # -- outcomes
@@ -222,8 +233,8 @@ class OutcomeStore(Protocol):
 def describe_unknown_queries(query_ids: Sequence[str]) -> str:
     """The message for outcomes of queries that the store does not have."""
     return (
-        f"no answered query {query_ids[0]!r}; an answered query takes outcomes for as many days as "
-        "the setting `learning.days` says"
+        f"no answered query {query_ids[0]!r}; give the id of an answer: it takes outcomes for as "
+        "many days as the setting `learning.days` says"
     )
 
 

@@ -25,20 +25,26 @@ _BATCH_JOBS = 500
 
 def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
     """What is kept of an answered query: a function of its job and its bundle."""
-    session, resend = _session(job)
-    return describe_answer(bundle, job.id, Asked(job.event.owner, job.accepted, session, resend))
+    asked = Asked(job.event.owner, job.accepted)
+    request = job.event.parse_data()
+    if isinstance(request, QueryAsked):
+        # What is only looked at is not sent to the agent of the session.
+        session = request.session if request.record_use else ""
+        asked = asked._replace(session=session, resend=request.resend, is_use=request.record_use)
+    return describe_answer(bundle, job.id, asked)
 
 
 class Asked(NamedTuple):
     """By which owner a query was asked, when, in seconds since the epoch, and in which session.
 
-    resend: its agent had lost what was sent before.
+    resend: its agent had lost what was sent before. is_use: whether usage counts it.
     """
 
     owner: str
     accepted: float
     session: str = ""
     resend: bool = False
+    is_use: bool = True
 
 
 def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuery:
@@ -73,13 +79,8 @@ def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuer
             if one.cause == "alternative" and one.other
         ),
         asked.resend,
+        asked.is_use,
     )
-
-
-def _session(job: Job) -> tuple[str, bool]:
-    """The session of a query, and whether its agent had lost what was sent before."""
-    request = job.event.parse_data()
-    return (request.session, request.resend) if isinstance(request, QueryAsked) else ("", False)
 
 
 def record_answer(services: Services, job: Job, bundle: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ Writes that belong together are one Lua script, which Redis runs atomically.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import struct
 import time
@@ -26,6 +27,7 @@ from tasks.broker.redis_connection import translate_errors
 from tasks.outcomes.protocol import (
     KEPT_TOMBSTONE_SECONDS,
     MAX_CHANGES,
+    AnswerPlace,
     OutcomeChanges,
     OutcomeStore,
     StoredVector,
@@ -126,6 +128,22 @@ class RedisOutcomeStore(OutcomeStore):
             name = SESSION + _name_session(owner, session)
             ids = [one.decode() for one in client.zrange(name, -limit, -1)]
         return list(self.get_answers(ids).values())
+
+    @override
+    def list_answers_before(self, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
+        ids: list[str] = []
+        with self._connected() as client:
+            # Those of the same time are among the first that are read.
+            for start in itertools.count(0, _BATCH):
+                rows = client.zrange(
+                    ANSWERS, place.answered, "-inf", desc=True, byscore=True, withscores=True,
+                    offset=start, num=_BATCH,
+                )  # fmt: skip
+                named = (AnswerPlace(answered, one.decode()) for one, answered in rows)
+                ids += [one.query_id for one in named if one < place]
+                if len(ids) >= limit or len(rows) < _BATCH:
+                    break
+        return list(self.get_answers(ids[:limit]).values())
 
     # -- outcomes
     @override

@@ -19,6 +19,7 @@ from tasks.outcomes import sqlite_deletion as deletion
 from tasks.outcomes.protocol import (
     MAX_CHANGES,
     MAX_OUTCOMES_PER_QUERY,
+    AnswerPlace,
     OutcomeChanges,
     OutcomeStore,
     StoredVector,
@@ -45,6 +46,7 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE INDEX IF NOT EXISTS answers_by_day ON answers (day, query_id);
 CREATE INDEX IF NOT EXISTS answers_by_session ON answers (owner, session, answered)
     WHERE session != '';
+CREATE INDEX IF NOT EXISTS answers_by_time ON answers (answered, query_id);
 CREATE TABLE IF NOT EXISTS outcomes (
     key TEXT PRIMARY KEY,
     query INTEGER NOT NULL,
@@ -171,6 +173,10 @@ class SqliteOutcomeStore(OutcomeStore):
                 (owner, session, limit),
             ).fetchall()
         return [load_answer(data) for (data,) in reversed(rows)]
+
+    @override
+    def list_answers_before(self, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
+        return days.list_answers_before(self._file, place, limit)
 
     # -- outcomes
     @override

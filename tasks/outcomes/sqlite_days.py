@@ -9,6 +9,7 @@ from typing import Any
 
 from skills.outcomes.codec import load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
+from tasks.outcomes.protocol import AnswerPlace
 from tasks.sqlite_file import SqliteFile
 
 _PAGE = 2_000
@@ -56,6 +57,17 @@ def list_answers_of(file: SqliteFile, day: int) -> Iterator[AnsweredQuery]:
         "ORDER BY query_id LIMIT ?"
     )
     return (load_answer(data) for _, data in _read_day(file, statement, day))
+
+
+def list_answers_before(file: SqliteFile, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
+    """As `OutcomeStore.list_answers_before`."""
+    with file.reading() as connection:
+        rows = connection.execute(
+            "SELECT data FROM answers WHERE (answered, query_id) < (?, ?) "
+            "ORDER BY answered DESC, query_id DESC LIMIT ?",
+            (*place, limit),
+        ).fetchall()
+    return [load_answer(data) for (data,) in rows]
 
 
 def list_outcomes_of(file: SqliteFile, day: int) -> Iterator[Outcome]:

@@ -84,7 +84,8 @@ def answer_query(
             bundle = assemble(context, chosen, selected)
     if bundle is None or _is_unlikely(request, bundle):
         bundle = assemble_no_hit(context, chosen, is_unlikely=bundle is not None)
-    services.record_use([skill.skill_id for skill in bundle.skills])
+    if request.record_use:
+        services.record_use([skill.skill_id for skill in bundle.skills])
     return Answer(_complete(context, chosen, bundle), ranking.vector)
 
 

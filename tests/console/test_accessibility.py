@@ -41,6 +41,7 @@ PAGES = (
     "/console/review",
     "/console/review/hostile:hostile-0",
     "/console/use",
+    "/console/use?tab=queries",
     "/console/use?tab=unanswered",
     "/console/use?tab=unused",
     "/console/use?tab=copies",

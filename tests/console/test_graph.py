@@ -107,6 +107,14 @@ def test_a_walk_is_stepped_and_played(open_page: Open) -> None:
     controls.get_by_role("link", name="Last").click()
     expect(controls.get_by_role("button", name="Play")).to_be_visible()
     assert find_violations(page) == []
+    count = page.locator(".node").count()
+    page.goto(f"{page.url}&limit=2")
+    expect(page.locator(".node")).to_have_count(2)
+    last = page.locator(".walk tbody tr").last
+    expect(last).to_contain_text(re.compile(rf"^\s*{count - 2} skills? that"))
+    page.get_by_role("link", name=f"Show all {count} skills").click()
+    expect(page.locator(".node")).to_have_count(count)
+    expect(last).to_contain_text("elsewhere")
 
 
 def test_it_is_read_without_scripts(open_page: Open) -> None:
@@ -159,6 +167,7 @@ def test_skills_of_the_same_name_are_told_apart(open_page: Open) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("Graph of crafts:garden-frost")
     both = ["crafts:garden-frost", "gardens:garden-frost"]
     expect(page.locator(".node text")).to_have_text(both)
+    assert page.locator(".node title").all_text_contents() == both
     row = page.locator("#graph-links tbody tr")
     expect(row).to_have_count(1)
     for name in both:

@@ -42,7 +42,7 @@ def list_pages(served: Served) -> Iterator[str]:
         yield f"/console/library?{urlencode({'source': short, 'licence': short, 'level': ''})}"
         yield f"/console/ask?{urlencode({'task': short, 'why': short})}"
         yield f"/console/graph?{urlencode({'find': short})}"
-    for tab in ("overview", "unanswered", "unused", "copies"):
+    for tab in ("overview", "queries", "unanswered", "unused", "copies"):
         yield f"/console/use?tab={tab}"
     yield f"/console/use?{urlencode({'source': ATTACKS[0]})}"
     yield "/console/quality"
@@ -90,7 +90,7 @@ def test_no_attack_in_a_query_reaches_its_reader(
         assert page.evaluate("window.hit") is None
         assert not find_overflow(page), attack
         assert page.locator("main *:is(script, iframe, base, style, img, object)").count() == 0
-    for url in ("/console/use", "/console/use?tab=unanswered"):
+    for url in ("/console/use", "/console/use?tab=queries", "/console/use?tab=unanswered"):
         page.goto(url)
         assert not find_overflow(page)
         assert page.evaluate("window.hit") is None

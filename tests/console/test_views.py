@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from skills.events import QueryAsked
+from tasks.journal.sqlite import SqliteJournal
 from tests.console.conftest import TASK, Served, Trouble, log_in
 from tests.support.samples.library import write_skill
 
@@ -20,6 +23,14 @@ OpenContext = Callable[..., BrowserContext]
 
 def read_query(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
+
+
+def is_use(served: Served, page: Page) -> bool:
+    """Whether usage counts the query that a page shows."""
+    with closing(SqliteJournal(served.skillbus.home / "journal.db")) as journal:
+        request = journal.get_job(urlsplit(page.url).path.rpartition("/")[2]).event.parse_data()
+    assert isinstance(request, QueryAsked)
+    return request.record_use
 
 
 class TestLibrary:
@@ -254,7 +265,7 @@ class TestAsk:
         expect(rows).to_have_count(1)
         expect(rows).to_contain_text("crafts:cheese-ripening")
 
-    def test_it_says_why_a_skill_is_chosen(self, open_page: Open) -> None:
+    def test_it_says_why_a_skill_is_chosen(self, served: Served, open_page: Open) -> None:
         page = open_page("read")
         self.ask(page)
         page.get_by_label("its id or words").fill("crafts:bread-baking")
@@ -263,8 +274,9 @@ class TestAsk:
         why = page.locator("article.finding")
         expect(why.get_by_text("Rank after each stage:")).to_be_visible()
         expect(why).to_contain_text("the best candidate has")
+        assert not is_use(served, page)
 
-    def test_it_is_asked_again_without_a_stage(self, open_page: Open) -> None:
+    def test_it_is_asked_again_without_a_stage(self, served: Served, open_page: Open) -> None:
         page = open_page("read")
         self.ask(page)
         page.get_by_text("Limits, filters and stages").click()
@@ -275,6 +287,12 @@ class TestAsk:
         expect(change).to_be_visible()
         expect(page.get_by_label("diffusion")).to_be_checked()
         expect(page.get_by_label("Task")).to_have_value(TASK)
+        assert not is_use(served, page)
+        assert "record_use" not in page.locator("#copy-curl").inner_text()
+        page.get_by_label("Task").fill(f"{TASK} of 60 litres")
+        page.get_by_role("button", name="Ask again").click()
+        expect(page.get_by_label("Task")).to_have_value(f"{TASK} of 60 litres")
+        assert is_use(served, page)
 
     def test_an_outcome_is_reported(self, served: Served, open_page: Open) -> None:
         page = open_page("write")
@@ -346,7 +364,16 @@ class TestUse:
         expect(page.get_by_role("img", name="Queries over time")).to_be_visible()
         row = page.get_by_role("row", name=re.compile("^crafts:kiln-firing"))
         expect(row).to_be_visible()
-        expect(page.get_by_text("Queries of this console count too")).to_be_visible()
+        page.get_by_role("link", name="Queries", exact=True).click()
+        asked = page.locator("table.grouped tr")
+        expect(asked.filter(has_text="goalkeeper").first).to_contain_text("no skill")
+        page.get_by_label("Answer").select_option("with a skill")
+        page.wait_for_url(lambda url: "outcome=hit" in url)
+        expect(asked.filter(has_text="goalkeeper")).to_have_count(0)
+        expect(asked.nth(1)).to_contain_text("crafts:kiln-firing")
+        asked.filter(has_text="answer kept").get_by_role("link", name=TASK).first.click()
+        expect(page.get_by_role("heading", name="Bundle", exact=True)).to_be_visible()
+        page.goto("/console/use")
         page.get_by_role("link", name="Asked in vain").click()
         expect(page.get_by_role("main")).not_to_contain_text(re.compile(r"\b1 queries"))
         page.get_by_role("link", name="negotiate the salary").click()

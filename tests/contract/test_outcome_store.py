@@ -28,7 +28,7 @@ from skills.outcomes.model import (
 )
 from tasks.broker.redis_connection import connect
 from tasks.outcomes import protocol, redis_scripts
-from tasks.outcomes.protocol import OutcomeStore, StoredVector, TaskVectors
+from tasks.outcomes.protocol import AnswerPlace, OutcomeStore, StoredVector, TaskVectors
 from tasks.outcomes.redis import RedisOutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tests.support.samples.reopened import reopening
@@ -119,7 +119,7 @@ def test_answers_are_dropped_as_if_they_had_not_been_stored(store: OutcomeStore)
 
 
 def test_answers_without_skills_and_probability(store: OutcomeStore) -> None:
-    bare = AnsweredQuery("q1", "", "", "", NOON, hit=False)
+    bare = AnsweredQuery("q1", "", "", "", NOON, hit=False, is_use=False)
     store.add_answers([bare])
     assert store.get_answers(["q1"]) == {"q1": bare}
 
@@ -137,6 +137,19 @@ def test_a_session_belongs_to_its_owner(store: OutcomeStore) -> None:
 
 
 # -- outcomes
+
+
+def test_answers_are_read_newest_first(store: OutcomeStore) -> None:
+    times = {"q1": NOON, "q2": NOON + 0.5, "q3": NOON, "q4": NOON - SECONDS_PER_DAY, "q5": NOON}
+    store.add_answers([answer(query_id, at=at) for query_id, at in times.items()])
+    store.forget_before(NOON - 1)
+    read = []
+    place = AnswerPlace(math.inf, "")
+    while batch := store.list_answers_before(place, 2):
+        assert len(batch) <= 2
+        read += [one.query_id for one in batch]
+        place = AnswerPlace(batch[-1].answered, batch[-1].query_id)
+    assert read == ["q2", "q5", "q3", "q1"]
 
 
 def test_outcomes_are_read_by_query_in_order_of_their_keys(reopen: Reopen) -> None:

@@ -232,8 +232,11 @@ def _build_request(options: dict[str, int | float | str], body: bytes, milliseco
         f"Content-Length: {len(body)}",
     ]
     if options["token_file"]:
-        with open(str(options["token_file"]), encoding="ascii") as file:  # noqa: PTH123
-            lines.append(f"Authorization: Bearer {file.read().strip()}")
+        try:
+            with open(str(options["token_file"]), encoding="ascii") as file:  # noqa: PTH123
+                lines.append(f"Authorization: Bearer {file.read().strip()}")
+        except (OSError, ValueError) as error:
+            raise _Nothing(f"hook.token_file cannot be read: {error}") from None
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 

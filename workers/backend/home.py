@@ -41,8 +41,8 @@ class WriterLock:
             holder = file.read().strip() or "another process"
             file.close()
             raise UsageError(
-                f"{self._path.parent} is locked by {holder}; wait for it to finish, "
-                "or use another SKILLBUS_HOME"
+                f"{self._path.parent} is locked by {holder}; wait until it has "
+                "finished, or `skillbus serve` has started, or use another SKILLBUS_HOME"
             ) from None
         file.truncate(0)
         file.write(f"process {os.getpid()}")

@@ -15,7 +15,7 @@ from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
 from config.tracing import parse_context, trace
-from graph.protocol import SkillGraph
+from graph.protocol import Catalog, SkillGraph
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
@@ -99,6 +99,12 @@ def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
 
     with ExitStack() as stack:
         yield open_graph(settings, stack, writable=False)
+
+
+def require_source(graph: Catalog, source_id: str | None) -> None:
+    """Raise UsageError if there is no such source; None stands for all."""
+    if source_id not in (None, *(one.source_id for one in graph.list_sources())):
+        raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
 
 
 def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:

@@ -56,9 +56,8 @@ class FoundFinding:
 
 def find_findings(reader: SkillReader, wanted: FindingFilter) -> Iterator[FoundFinding]:
     """The findings in published skills, by skill, then as the scanner lists them."""
-    for entry, revision, counted in reader.iterate_with_findings(wanted.source):
-        if wanted.skill_id and entry.skill_id != wanted.skill_id:
-            continue
+    found = reader.iterate_with_findings(wanted.source, wanted.skill_id, wanted.rule)
+    for entry, revision, counted in found:
         for finding in counted.findings:
             if wanted.covers(finding):
                 yield FoundFinding(

@@ -20,8 +20,10 @@ from search.protocol import SearchIndex, StoredRevision
 from search.visible_index import VisibleIndex
 from skills.access import UNRESTRICTED, Reader
 from skills.bundle.escaping import escape_inline
+from skills.judgement import JUDGEMENT_RULE
 from skills.record import RevisionKey
 from skills.review import CountedFindings
+from skills.scanner import SCANNER_VERSION
 from skills.skill_policy import SkillPolicy, get_source_id
 from tasks.language_model.answer_store import AnswerStore
 from tasks.query.policy_filter import rescan_revision, settle_revision
@@ -190,18 +192,22 @@ class SkillReader:
         return allowed
 
     def iterate_with_findings(
-        self, source_id: str | None = None
+        self, source_id: str | None = None, skill_id: str = "", rule: str = ""
     ) -> Iterator[tuple[CatalogEntry, StoredRevision, CountedFindings]]:
         """The published skills with findings of the present scanner or a second opinion, in the
         order of their ids; withheld skills too.
 
-        A skill whose level the catalog has from an older scanner that found nothing is left out
-        until the reconciler has scanned it again.
+        source_id, skill_id: only of that one. rule: skills that are known to have no finding of
+        this rule may be left out. A skill whose level the catalog has from an older scanner that
+        found nothing is left out until the reconciler has scanned it again.
         """
         graph, index, *_ = self._get_stores()
         policy = self.get_policy().policy
-        selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
-        marked = (one for one in iterate_entries(graph, selection) if _may_have_findings(one))
+        if skill_id:
+            chosen = graph.get_entries([skill_id])
+            marked = iter([one for one in chosen if source_id in (None, one.source_id)])
+        else:
+            marked = iterate_entries(graph, select_marked(graph, source_id, rule or None))
         while some := list(islice(marked, _READ_AT_ONCE)):
             stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in some])
             for entry in some:
@@ -321,8 +327,17 @@ class SkillReader:
         raise TransientError(f"{entry.skill_id} is being replaced; try again")
 
 
-def _may_have_findings(entry: CatalogEntry) -> bool:
-    return entry.safety_level > 0 or bool(entry.judgements)
+def select_marked(
+    graph: Catalog, source_id: str | None, rule: str | None, above_level: int = 0
+) -> EntryFilter:
+    """Published skills of a higher scanner level, or with a second opinion.
+
+    rule: those without a finding of this rule are left out if the catalog knows all skills that
+    have one.
+    """
+    if rule not in (None, JUDGEMENT_RULE) and graph.get_rules_version() < SCANNER_VERSION:
+        rule = None
+    return EntryFilter(source_id, above_level=above_level, rule=rule)
 
 
 def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:

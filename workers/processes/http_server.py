@@ -84,13 +84,17 @@ def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool
 
 @contextmanager
 def bind_socket(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """A socket bound to the address; raises UsageError if it is in use."""
+    """A socket that listens at the address; raises UsageError if it is in use.
+
+    Clients that connect before a server accepts wait for it, instead of being refused.
+    """
     family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is given; small writes would wait 40 ms.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(address)
+            listener.listen()
         except OSError as error:
             raise UsageError(
                 f"--listen {address[0]}:{address[1]}: {error.strerror}; choose another port"
@@ -100,11 +104,12 @@ def bind_socket(address: tuple[str, int]) -> Iterator[socket.socket]:
 
 @contextmanager
 def bind_unix_socket(path: Path) -> Iterator[socket.socket]:
-    """A Unix socket that only its owner can connect to; removed on exit."""
+    """A Unix socket that listens and that only its owner can connect to; removed on exit."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         path.chmod(0o600)
+        listener.listen()
         try:
             yield listener
         finally:

@@ -172,7 +172,7 @@ class Camera:
     def _find_event(self) -> str:
         page = self._open(1280, 1000, "light")
         page.goto("/console/work")
-        path = page.locator("a:has(time)").last.get_attribute("href")
+        path = page.locator('tr:has(time) a[href*="/work/events/"]').last.get_attribute("href")
         page.context.close()
         return str(path)
 
@@ -189,6 +189,8 @@ class Camera:
         """Take one picture. whole: of all of the page, not of its first screen."""
         page = self._open(width, height, theme)
         page.goto(path)
+        # A page that waits for something is loaded again.
+        page.locator("[data-reload-after]").wait_for(state="detached")
         page.screenshot(path=file, full_page=whole)
         page.context.close()
         if not whole:

@@ -72,7 +72,7 @@ DELETING = word_set("rmtree rmSync rmdirSync rimraf")
 
 def label_path(text: str) -> Labels:
     """The labels of a path, NONE for any other text."""
-    if len(text) > 300 or "\n" in text:
+    if not text or len(text) > 300 or "\n" in text:
         return NONE
     if SECRET_PATH.search(text):
         return frozenset({"secret path"})

@@ -28,12 +28,17 @@ _USED = word_set("headers auth cookies env proxies")
 """Arguments that take single values to log in, or that are not sent."""
 _ASSIGNS = word_set("= := += |=")
 _FUNCTIONS = word_set("def function lambda")
-_DECLARED = re.compile(
-    r"\b(?:def|function)[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
-    r"|\b(\w{1,80})(?:: [\w<>]{1,40})? = (?:async )?\(?([\w\s,:]{0,200})\)?(?:: ?[\w<>]{1,40})? =>"
-    r"|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
-    r"|(?m:^)[ \t]{1,20}(?:async )?(\w{1,80})\(([^()]{0,200})\) \{"
-)
+_DECLARED = {
+    "python": re.compile(
+        r"\bdef[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
+    ),
+    "javascript": re.compile(
+        r"\bfunction[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
+        r"|\b(\w{1,80})(?:: [\w<>]{1,40})? = (?:async )?\(?([\w\s,:]{0,200})\)?"
+        r"(?:: ?[\w<>]{1,40})? =>"
+        r"|(?m:^)[ \t]{1,20}(?:async )?(\w{1,80})\(([^()]{0,200})\) \{"
+    ),
+}
 """Functions with their parameters."""
 _PARAMETER = re.compile(r"(?:^|,)[\s*]*(\w+)")
 
@@ -53,7 +58,7 @@ class ProgramReader:
         self._functions: dict[str, list[str]] = {}
         self._modules: set[str] = set()
         for program in programs:
-            for found in _DECLARED.finditer(program.text):
+            for found in _DECLARED[self._language].finditer(program.text):
                 name, listed = (one for one in found.groups() if one is not None)
                 parameters = [one for one in _PARAMETER.findall(listed) if one not in KEYWORDS]
                 if name not in KEYWORDS:
@@ -146,7 +151,6 @@ class ProgramReader:
     def _expression(self, tokens: list[Token]) -> Labels:
         """The labels of all values in an expression."""
         labels, at, loop = NONE, 0, -1
-        marks = {one.text for one in tokens if one.kind == "mark"}
         while at < len(tokens):
             token = tokens[at]
             if token.text in ("for", "const", "let", "var"):
@@ -173,9 +177,10 @@ class ProgramReader:
                 continue
             at += 1
         texts = [get_content(one) for one in tokens if one.kind == "text"]
-        if texts and "/" in marks:
+        marks = {one.text for one in tokens if one.kind == "mark"} if texts else ()
+        if "/" in marks:
             labels = below(labels)
-        if len(texts) > 1 and marks & {"/", "+"}:
+        if len(texts) > 1 and ("/" in marks or "+" in marks):
             labels |= meanings.label_path("/".join(texts).replace("//", "/"))
         return labels
 

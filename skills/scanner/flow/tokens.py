@@ -22,12 +22,12 @@ _COMMON = r"""
     | (?P<name>(?:[^\W\d]|\$)[\w$]*)
     | (?P<line>\n)
     | (?P<open>[(\[{]) | (?P<close>[)\]}])
-    | (?P<mark>=>|[=!<>]==?|[:+|]=|[=:;,/+<>]) | . """
+    | (?P<mark>=>|[=!<>]==?|[:+|]=|[=:;,/+<>]) | [ \t\d]+ | . """
 _SCRIPT = r"""
     (?P<skip>\.{3} | //[^\n]* | /\*(?:[^*]|\*(?!/))*+ | <[\w\[\],.| ]{1,60}>(?=\()
         | (?<=[(,=:!&|?;{}\s])/(?![/*\s])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/ ) |"""
 _PATTERNS = {
-    "python": re.compile(rf"(?P<skip>\.{3}|\#[^\n]*|\\\n) | {_COMMON}", re.VERBOSE | re.DOTALL),
+    "python": re.compile(rf"(?P<skip>\#[^\n]*|\\\n) | {_COMMON}", re.VERBOSE | re.DOTALL),
     "javascript": re.compile(_SCRIPT + _COMMON, re.VERBOSE | re.DOTALL),
 }
 _PLACEHOLDER = re.compile(r"\$\{((?:[^{}]|\{[^{}]*\})*)\}|\{([^{}]+)\}")

@@ -135,7 +135,20 @@ class UsageCollector:
         self._unanswered = _Sample(MAX_UNANSWERED)
 
     def add(self, answer: AnsweredQuery, outcomes: Sequence[Outcome]) -> None:
-        """Count a query with all its outcomes."""
+        """Count a query with all its outcomes; of one that was only looked at, only these."""
+        worked = self._add_outcomes(answer.owner, outcomes)
+        if answer.is_use:
+            self._add_answer(answer)
+            # As `is_unanswered`.
+            if not worked and (outcomes or not answer.hit):
+                self._get_group((answer.owner, answer.owner)).totals["unanswered"] += 1
+                self._unanswered.add(answer.owner, answer.query_id)
+        self._added += 1
+        if self._added % _FOLD_INTERVAL == 0:
+            self._fold()
+
+    def _add_answer(self, answer: AnsweredQuery) -> None:
+        """Count what was asked, chosen and sent."""
         key = (answer.owner, answer.owner)
         totals, skills = self._get_group(key).totals, self._get_skills(key)
         totals["queries"] += 1
@@ -148,14 +161,6 @@ class UsageCollector:
                 row[_TOKENS] += one.tokens
         for lost in answer.lost:
             skills.lost[lost.skill_id, lost.to] += 1
-        worked = self._add_outcomes(answer.owner, outcomes)
-        # As `is_unanswered`.
-        if not worked and (outcomes or not answer.hit):
-            totals["unanswered"] += 1
-            self._unanswered.add(answer.owner, answer.query_id)
-        self._added += 1
-        if self._added % _FOLD_INTERVAL == 0:
-            self._fold()
 
     def _add_outcomes(self, asker: str, outcomes: Sequence[Outcome]) -> bool:
         """Count outcomes of a query; returns whether one says that a skill worked."""

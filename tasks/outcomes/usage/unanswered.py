@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from search.scoring.cosine_scale import is_default_model
 from skills.outcomes.model import AnsweredQuery
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.outcomes.usage.likeness import MAX_TASKS, group_tasks
+from tasks.outcomes.usage.alike import group_answers
+from tasks.outcomes.usage.likeness import MAX_TASKS
 from tasks.outcomes.usage.model import Usage
 
 _EXAMPLES = 3
@@ -59,10 +56,8 @@ def find_unanswered(
         if owner in (None, asker)
     )
     answers = _read_newest(outcomes, days, owner)
-    vectors = _read_vectors(outcomes, [one.query_id for one in answers], model)
-    groups = group_tasks([one.task for one in answers], vectors)
-    found = tuple(_describe([answers[place] for place in group]) for group in groups)
-    return UnansweredQueries(total, len(answers), found)
+    groups = group_answers(outcomes, answers, model)
+    return UnansweredQueries(total, len(answers), tuple(map(_describe, groups)))
 
 
 def _read_newest(
@@ -81,23 +76,6 @@ def _read_newest(
         if len(found) >= MAX_TASKS:
             break
     return found
-
-
-def _read_vectors(
-    outcomes: OutcomeStore, query_ids: Sequence[str], model: str
-) -> npt.NDArray[np.float32] | None:
-    """The vectors of queries, zeros for one that has none; None for another encoder than the
-    default one, whose cosines are on another scale."""
-    if not is_default_model(model):
-        return None
-    found = outcomes.get_vectors(model, query_ids)
-    if not found:
-        return None
-    rows = np.zeros((len(query_ids), len(next(iter(found.values())).values)), dtype=np.float32)
-    for place, query_id in enumerate(query_ids):
-        if query_id in found:
-            rows[place] = found[query_id].values
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
 
 
 def _describe(answers: Sequence[AnsweredQuery]) -> TaskGroup:

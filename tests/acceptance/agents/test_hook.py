@@ -244,5 +244,10 @@ def test_settings_that_changed_since_are_reported(fork_server: ForkServer, tmp_p
     changed = skillbus.with_environment(SKILLBUS_HOOK__BUDGET="900")
     rows = changed("hook", "status", "--json").data
     assert [row["state"] for row in rows if row["commands"]] == ["outdated: install it again"]
+    in_home = skillbus("hook", "status", "--json", cwd=tmp_path).data
+    assert [(row["agent"], row["state"]) for row in in_home] == [
+        ("claude-code", "not installed"),
+        ("codex", "installed"),
+    ]
     changed("hook", "install", "codex", "--yes")
     assert (tmp_path / ".codex" / "hooks.json").read_text().count("--budget 900") == 2

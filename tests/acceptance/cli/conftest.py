@@ -7,8 +7,16 @@ from contextlib import nullcontext
 
 import pytest
 
-from tests.support.program.program import ForkServer, Skillbus
+from tests.support.program.program import ROOT, ForkServer, Skillbus
 from tests.support.samples.library import write_topics
+
+
+@pytest.fixture(scope="session")
+def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """The example skills, one of them broken, synced as source `examples`; tests only ask them."""
+    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
+    skillbus("sync", str(ROOT / "examples" / "skills"), "--source", "examples", code=4)
+    return skillbus
 
 
 @pytest.fixture(scope="module", params=["alone", "served"])

@@ -5,20 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from config.settings import OPTIONAL_STAGES
-from tests.support.program.program import ROOT, ForkServer, Skillbus
+from tests.support.program.program import ROOT, Skillbus
 
 EXAMPLES = ROOT / "examples"
-
-
-@pytest.fixture(scope="module")
-def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """The example skills, one of them broken, synced; tests only ask them."""
-    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
-    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
-    return skillbus
 
 
 def write_tasks(path: Path, *rows: dict[str, object]) -> str:

@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program.program import ROOT, ForkServer, Skillbus
+from tests.support.program.program import ROOT, Skillbus
 
 EXAMPLES = ROOT / "examples"
 QUERIES = EXAMPLES / "queries.jsonl"
-
-
-@pytest.fixture(scope="module")
-def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """The example skills, synced; tests only ask them."""
-    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
-    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
-    return skillbus
 
 
 def test_more_tokens_answer_more(examples: Skillbus, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.program.program import ROOT, ForkServer, Skillbus
+from tests.support.program.program import Skillbus
 
 PROMPTS = {
     "examples:api-client-retries": (
@@ -29,14 +29,6 @@ PROMPTS = {
     ),
     "examples:backup-and-restore": ("restore last night's backup",),
 }
-
-
-@pytest.fixture(scope="module")
-def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """The example skills, one of them broken, synced; tests only ask them."""
-    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
-    skillbus("sync", str(ROOT / "examples" / "skills"), "--source", "examples", code=4)
-    return skillbus
 
 
 @pytest.fixture

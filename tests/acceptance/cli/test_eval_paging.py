@@ -9,19 +9,11 @@ from typing import get_args
 import pytest
 
 from config.bundle_settings import PassageSettings
-from tests.support.program.program import ROOT, ForkServer, Skillbus
+from tests.support.program.program import ROOT, Skillbus
 
 EXAMPLES = ROOT / "examples"
 QUERIES = str(EXAMPLES / "queries.jsonl")
 METHODS = ("f", "mmr", "topk", "graph", "chunks", "full")
-
-
-@pytest.fixture(scope="module")
-def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """The example skills, synced; tests only ask them."""
-    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("examples") / "home")
-    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
-    return skillbus
 
 
 @pytest.mark.parametrize("method", METHODS)

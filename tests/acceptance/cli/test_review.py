@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +23,34 @@ RULE = "download-run"
 WITHHELD = "safety level 2, sent up to 1"
 
 
+@contextmanager
+def opened(server: ForkServer, base: Path, way: str) -> Iterator[Skillbus]:
+    """Ten crafts, and a skill that pipes a download into a shell."""
+    made = Skillbus(server, base / "home")
+    root = write_topics(base / "crafts")
+    (write_skill(root, "loom-setup", DESCRIPTION, PIPED) / "warp.sh").write_text("echo warp\n")
+    with made.serving() if way == "served" else nullcontext():
+        made("sync", str(root))
+        yield made
+
+
 @pytest.fixture(params=["alone", "served"])
 def skillbus(
     request: pytest.FixtureRequest, fork_server: ForkServer, tmp_path: Path
 ) -> Iterator[Skillbus]:
-    """Ten crafts, and a skill that pipes a download into a shell."""
-    made = Skillbus(fork_server, tmp_path / "home")
-    root = write_topics(tmp_path / "crafts")
-    (write_skill(root, "loom-setup", DESCRIPTION, PIPED) / "warp.sh").write_text("echo warp\n")
-    with made.serving() if request.param == "served" else nullcontext():
-        made("sync", str(root))
+    """A library of the test's own."""
+    with opened(fork_server, tmp_path, request.param) as made:
+        yield made
+
+
+@pytest.fixture(scope="module", params=["alone", "served"])
+def unchanged(
+    request: pytest.FixtureRequest,
+    fork_server: ForkServer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Skillbus]:
+    """The same library for tests that change nothing."""
+    with opened(fork_server, tmp_path_factory.mktemp("review"), request.param) as made:
         yield made
 
 
@@ -150,6 +168,7 @@ def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> No
     ("args", "message"),
     [
         ((LOOM, "download-runs", "--reason", "x"), "did you mean download-run"),
+        ((LOOM, "shuttle", "--reason", "x"), "no rule 'shuttle'; the rules are asks-for-secrets, "),
         ((LOOM, "override-instructions", "--reason", "x"), "finds nothing in"),
         ((f"{LOOM}@999999", RULE, "--reason", "x"), "is not kept"),
         (("crafts:none", RULE, "--reason", "x"), "no skill"),
@@ -160,8 +179,9 @@ def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> No
         ((LOOM, RULE), "--reason"),
     ],
 )
-def test_waivers_that_cannot_be(skillbus: Skillbus, args: tuple[str, ...], message: str) -> None:
-    assert message in skillbus("waivers", "add", *args, code=2).err
+def test_waivers_that_cannot_be(unchanged: Skillbus, args: tuple[str, ...], message: str) -> None:
+    assert message in unchanged("waivers", "add", *args, code=2).err
+    assert unchanged("waivers", "list", "--json").data == []
 
 
 def test_a_withheld_skill_waits_is_released_and_confirmed(skillbus: Skillbus) -> None:
@@ -177,6 +197,9 @@ def test_a_withheld_skill_waits_is_released_and_confirmed(skillbus: Skillbus) ->
     assert states(skillbus) == {(LOOM, "findings"): "released"}
     assert "read it again" in skillbus("review", "list").out
     assert skillbus("review", "list", "--state", "waiting").out == "nothing to review\n"
+    for command in ("review", "skills"):
+        refused = skillbus(command, "list", "--source", "nowhere", code=2)
+        assert "no source 'nowhere'" in refused.err
     assert is_sent(skillbus)
     for _ in range(2):
         skillbus("review", "confirm", LOOM, "--reason", "it is not ours")

@@ -6,22 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
 from search.models.identity import SMALL_MODEL
 from tests.support.program.program import ROOT, ForkServer, Skillbus
 from tests.support.program.trainings import kill_and_resume
 
 EXAMPLES = ROOT / "examples"
 SHORT = ("--pairs", "2", "--tokens", "32", "--rank", "2", "--threads", "1", "--batch-size", "16")
-
-
-@pytest.fixture(scope="module")
-def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """The examples, synced and embedded; tests only ask them."""
-    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("encoded") / "home")
-    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
-    return skillbus
 
 
 def test_a_trained_encoder_serves_a_library(

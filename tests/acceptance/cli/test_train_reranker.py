@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.support.program.program import ROOT, ForkServer, Skillbus
+from tests.support.program.program import ROOT, Skillbus
 from tests.support.program.trainings import kill_and_resume
 from tests.support.samples.refining import model_environment
 from tests.support.samples.reranking import write_cross_encoder
@@ -17,14 +18,6 @@ from tests.support.servers.language_model import Asked, LanguageModelServer
 EXAMPLES = ROOT / "examples"
 TASK = "which stations run dry, and how do the vans drive to fill them"
 SHORT = ("--queries", "1", "--max-length", "48", "--threads", "1")
-
-
-@pytest.fixture(scope="module")
-def examples(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """The examples, synced and embedded; tests only ask them."""
-    skillbus = Skillbus(fork_server, tmp_path_factory.mktemp("reranked") / "home")
-    skillbus("sync", str(EXAMPLES / "skills"), "--source", "examples", code=4)
-    return skillbus
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +161,8 @@ def test_prompts_that_a_language_model_wrote_are_learned_from(
         prompts = [f"Need number {asked.number}: sort parcels by weight before noon"]
         return {"prompts": prompts, "near_misses": []}
 
-    other = Skillbus(examples.server, examples.home)
+    other = Skillbus(examples.server, tmp_path / "home")
+    shutil.copytree(examples.home, other.home)  # the library gets what the model writes
     out = tmp_path / "model"
     options = ("train", "reranker", "--out", str(out), "--base", base, *SHORT)
     with LanguageModelServer(script) as server:

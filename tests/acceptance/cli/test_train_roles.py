@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,26 +18,40 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_labelled(tmp_path_factory.mktemp("made"))
 
 
-@pytest.fixture
-def skillbus(fork_server: ForkServer, tmp_path: Path) -> Skillbus:
-    return Skillbus(fork_server, tmp_path / "home")
+@dataclass(frozen=True)
+class Trained:
+    """Weights with their card, the roles of skills left out, and what the command reported."""
+
+    weights: Path
+    predictions: Path
+    report: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def trained(
+    fork_server: ForkServer, made: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Trained:
+    folder, labels = made
+    base = tmp_path_factory.mktemp("trained")
+    out, predictions = base / "roles.npz", base / "predicted.json"
+    args = ("train", "roles", str(labels), "--skills", f"made={folder}", "--origin", "made up")
+    files = ("--out", str(out), "--predictions", str(predictions))
+    report = Skillbus(fork_server, base / "home")(*args, *files, "--json").data
+    return Trained(out, predictions, report)
 
 
 def test_from_folders_to_weights_with_a_card(
-    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+    skillbus: Skillbus, made: tuple[Path, Path], trained: Trained, tmp_path: Path
 ) -> None:
-    folder, labels = made
-    out = tmp_path / "roles.npz"
-    args = ("train", "roles", str(labels), "--skills", f"made={folder}", "--json")
-    result = skillbus(*args, "--out", str(out), "--origin", "made up")
-    card = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
+    card = json.loads(trained.weights.with_suffix(".json").read_text(encoding="utf-8"))
     assert card["origin"] == "made up"
     assert card["left_out"]["all"]["accuracy"] > 0.9
-    assert {name: result.data[name] for name in card} == card
-    assert len(result.data["per_skill"]) == 6
-    first = out.read_bytes()
-    skillbus(*args, "--out", str(out))
-    assert out.read_bytes() == first
+    assert {name: trained.report[name] for name in card} == card
+    assert len(trained.report["per_skill"]) == 6
+    folder, labels = made
+    out = tmp_path / "roles.npz"
+    skillbus("train", "roles", str(labels), "--skills", f"made={folder}", "--out", str(out))
+    assert out.read_bytes() == trained.weights.read_bytes()
 
 
 def test_from_the_library_and_scored_by_it(
@@ -55,15 +71,10 @@ def test_from_the_library_and_scored_by_it(
     assert all(0 < passage["confidence"] <= 1 for passage in passages)
 
 
-def test_roles_of_skills_left_out_are_written(
-    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
-) -> None:
-    folder, labels = made
-    file = tmp_path / "roles.json"
-    args = ("train", "roles", str(labels), "--skills", f"made={folder}", "--json")
-    accuracy = skillbus(*args, "--predictions", str(file)).data["per_skill"]
-    gold = json.loads(labels.read_text(encoding="utf-8"))
-    given = json.loads(file.read_text(encoding="utf-8"))
+def test_roles_of_skills_left_out_are_written(made: tuple[Path, Path], trained: Trained) -> None:
+    accuracy = trained.report["per_skill"]
+    gold = json.loads(made[1].read_text(encoding="utf-8"))
+    given = json.loads(trained.predictions.read_text(encoding="utf-8"))
     assert set(given) == set(gold)
     for name, ranges in gold.items():
         found = {n: role for first, last, role in given[name] for n in range(first, last + 1)}
@@ -116,12 +127,10 @@ def test_weights_that_are_none_are_refused(skillbus: Skillbus, made: tuple[Path,
 
 
 def test_own_weights_count_for_what_is_taken_in(
-    skillbus: Skillbus, made: tuple[Path, Path], tmp_path: Path
+    skillbus: Skillbus, made: tuple[Path, Path], trained: Trained
 ) -> None:
     folder, labels = made
-    out = tmp_path / "roles.npz"
-    skillbus("train", "roles", str(labels), "--skills", f"made={folder}", "--out", str(out))
-    skillbus.env["SKILLBUS_ROLES__WEIGHTS"] = str(out)
+    skillbus.env["SKILLBUS_ROLES__WEIGHTS"] = str(trained.weights)
     skillbus("sync", str(folder), "--source", "made", "--until", "searchable")
     ids = ",".join(json.loads(labels.read_text(encoding="utf-8")))
     scored = skillbus("eval", "roles", "--skills", ids, "--gold", str(labels), "--json")

@@ -18,12 +18,13 @@ UNKNOWN = ("rotate the zfs snapshots of the warehouse", "rotate zfs snapshots in
 
 @pytest.fixture(scope="module")
 def asked(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
-    """A library of ten skills that was asked four times."""
+    """A library of ten skills that was asked four times, and looked at once."""
     base = tmp_path_factory.mktemp("usage")
     skillbus = Skillbus(fork_server, base / "home")
     skillbus("sync", str(write_topics(base / "crafts")))
     for task in (KILN, KILN, *UNKNOWN):
         skillbus.chosen(task)
+    skillbus("query", KILN, "--no-record-use")
     return skillbus
 
 

@@ -153,6 +153,13 @@ def test_a_walk_leads_from_the_seeds_to_what_the_ranking_added(clients: Clients)
             added = candidate["scores"].get("diffusion")
             assert skills[candidate["skill_id"]]["added"] == added
             assert not added or skills[candidate["skill_id"]]["arrived"] > 0
+    assert walk["reached"] == len(skills)
+    most = get(clients["read"], f"/v1/queries/{query_id}/walk", limit=2)
+    assert most["cut"][0].startswith(f"2 of {len(skills)} skills are shown")
+    assert most["reached"] == len(skills)
+    shown = min(max(one["mass"]) for one in most["skills"])
+    left_out = skills.keys() - {one["skill_id"] for one in most["skills"]}
+    assert all(max(skills[one]["mass"]) <= shown for one in left_out)
     assert clients["other"].get(f"/v1/queries/{query_id}/walk").status_code == 404
     by_admin = get(clients["admin"], f"/v1/queries/{query_id}/walk")["skills"]
     assert [one for one in by_admin if one["withheld"] is None] == walk["skills"]

@@ -80,6 +80,9 @@ def test_a_query_right_behind_another_knows_its_answer(
         ({"task": TASK, "least_probability": 1.5}, 422),
         ({"task": TASK, "least_probability": False}, 422),
         ({"task": TASK, "least_probability": "0.5"}, 422),
+        ({"task": TASK, "record_use": "no"}, 422),
+        ({"task": TASK, "record_use": None}, 422),
+        ({"task": TASK, "record_uses": False}, 422),
         ({"session": "s"}, 400),
         ({"task": TASK, "session": "s", "obstacle": "x" * 250_000}, 400),
     ],
@@ -116,6 +119,13 @@ def test_an_unlikely_bundle_is_not_sent_and_does_not_count_as_sent(clients: Clie
     sent = ask(clients["ann"], task=TASK, session="sure", least_probability=0)
     assert KILN in ids(sent)
     assert sent["probability"] < 1
+
+
+def test_a_look_counts_as_sent_in_no_session(clients: Clients) -> None:
+    for record_use, session in ((False, "look"), (True, "look")):
+        answer = ask(clients["ann"], task=TASK, session=session, record_use=record_use)
+        assert KILN in ids(answer)
+    assert KILN not in ids(ask(clients["ann"], task=TASK, session="look"))
 
 
 def test_what_is_not_answered_in_time_is_cancelled_and_not_sent(clients: Clients) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.program.token_clients import Clients, serving_clients
 from tests.support.samples.library import write_topics
+from workers.http.cursors import encode_cursor
 
 KILN = "fire stoneware in an electric kiln"
 SNAPSHOTS, JACOBIAN = "rotate the zfs snapshots", "invert the sparse jacobian on the gpu"
@@ -32,7 +33,7 @@ def clients(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -
         yield opened
 
 
-def ask(client: httpx.Client, task: str, **more: str) -> str:
+def ask(client: httpx.Client, task: str, **more: Any) -> str:
     answer = client.post("/v1/queries", json={"task": task, **more}, headers={"Prefer": "wait=60"})
     assert answer.status_code == 200, answer.text
     return str(answer.json()["id"])
@@ -51,6 +52,20 @@ def test_counts_are_those_of_all(clients: Clients) -> None:
         assert total["no_hits"] == 2
     [row] = get(clients["bob"], "/v1/usage", skill="crafts:kiln-firing")["skills"]
     assert row["sent"] >= 1
+
+
+def test_a_look_at_an_answer_is_not_counted(clients: Clients) -> None:
+    def count() -> tuple[int, int]:
+        report = get(clients["bob"], "/v1/usage")
+        return report["total"]["queries"], report["total"]["chosen"]
+
+    before = count()
+    looked = ask(clients["bob"], KILN, record_use=False)
+    # It can be reported of, so it is stored; what is asked next is stored behind it.
+    outcomes = {"outcomes": [{"skill_id": "crafts:kiln-firing", "outcome": "helped"}]}
+    assert clients["bob"].post(f"/v1/queries/{looked}/outcomes", json=outcomes).status_code == 202
+    wait_for(lambda: get(clients["bob"], f"/v1/queries/{looked}/outcomes")["outcomes"])
+    assert count() == before
 
 
 def test_texts_and_names_are_the_callers_own(clients: Clients) -> None:
@@ -79,6 +94,40 @@ def test_the_usage_of_another_owner_is_for_admins(clients: Clients) -> None:
     assert get(clients["root"], "/v1/usage", owner="")["total"]["queries"] == 0
 
 
+def list_answered(client: httpx.Client, **params: Any) -> list[dict[str, Any]]:
+    """The answered queries of all pages."""
+    found, following = [], get(client, "/v1/usage/queries", **params)
+    while following:
+        found += [one for group in following["groups"] for one in group["answers"]]
+        following = following["next"] and client.get(following["next"]).json()
+    return found
+
+
+def test_answered_queries_are_listed_newest_first(clients: Clients) -> None:
+    rows = list_answered(clients["root"])
+    assert [one["answered_at"] for one in rows] == sorted(
+        (one["answered_at"] for one in rows), reverse=True
+    )
+    asked = [(one["owner"], one["task"]) for one in rows]
+    assert asked == [("bob", JACOBIAN), ("ann", SNAPSHOTS), ("ann", KILN)]
+    assert list_answered(clients["root"], limit=1) == rows
+    assert list_answered(clients["ann"]) == rows[1:]
+    kiln = rows[2]
+    assert kiln["skills"][0] == {"skill_id": "crafts:kiln-firing", "sent": True}
+    assert (kiln["hit"], kiln["outcomes"]) == (True, [])
+    assert 0 < kiln["probability"] <= 1
+    assert kiln["kept"]
+    assert get(clients["ann"], f"/v1/queries/{kiln['query_id']}")["bundle"]["task"] == KILN
+    for outcome, tasks in (
+        ("hit", [KILN]),
+        ("no_hit", [JACOBIAN, SNAPSHOTS]),
+        ("unreported", [JACOBIAN, SNAPSHOTS, KILN]),
+        ("helped", []),
+    ):
+        found = list_answered(clients["root"], outcome=outcome)
+        assert [one["task"] for one in found] == tasks, outcome
+
+
 @pytest.mark.parametrize(
     ("path", "params", "status"),
     [
@@ -90,6 +139,9 @@ def test_the_usage_of_another_owner_is_for_admins(clients: Clients) -> None:
         ("/v1/usage", {"cursor": "x"}, 400),
         ("/v1/usage/unanswered", {"skill": "crafts:kiln-firing"}, 422),
         ("/v1/usage/unanswered", {"cursor": "AAAA"}, 400),
+        ("/v1/usage/queries", {"outcome": "lost"}, 422),
+        ("/v1/usage/queries", {"cursor": "AAAA"}, 400),
+        ("/v1/usage/queries", {"cursor": encode_cursor("nan q", "/v1/usage/queries?days=30")}, 400),
     ],
 )
 def test_bad_parameters_are_refused(

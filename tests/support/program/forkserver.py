@@ -1,9 +1,10 @@
 """Runs the command line in forked children of a process that has everything imported.
 
 Importing torch and loading the model takes seconds; a fork takes milliseconds. The children run
-the real program on the real model, which is loaded once and encodes each text once. A job is a JSON
-line on standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers are JSON lines on standard
-output: `{"started": pid}` for each job, in order, and `{"ended": pid, "code": exit code}`.
+the real program on the real model, which a process of its own loads once and which encodes each
+text once. A job is a JSON line on standard input (`args`, `env`, `cwd`, `stdin`, `output`); answers
+are JSON lines on standard output: `{"started": pid}` for each job, in order, and
+`{"ended": pid, "code": exit code}`.
 
 Shells give it jobs by `forked_command.py` over the socket that the first argument names: JSON
 (`args`, `env`, `cwd`) with the three standard streams of the shell's process, whose whole
@@ -19,6 +20,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -35,32 +37,45 @@ sys.path.pop(0)
 from tests.support.program import loopback_only
 
 PRELOADED = (
+    "celery.app.control",
     "celery.apps.worker",
+    "celery.backends.cache",
     "celery.backends.redis",
     "celery.concurrency.prefork",
     "celery.concurrency.thread",
+    "celery.events",
+    "celery.worker.autoscale",
+    "celery.worker.components",
+    "celery.worker.consumer.delayed_delivery",
+    "celery.worker.strategy",
     "elasticsearch",
+    "encodings.cp437",
+    "graph.local.store",
     "graph.neo4j.store",
+    "kombu.matcher",
+    "kombu.pidbox",
     "kombu.transport.memory",
     "kombu.transport.pyamqp",
     "kombu.transport.redis",
+    "numpy.ma",
+    "prometheus_client",
+    "rich.logging",
     "rich.progress",
     "tantivy",
+    "tasks.broker.memory_transport",
+    "tasks.history.sqlite_reviews",
+    "tasks.outcomes.sqlite",
     "uvicorn.server",
-    "workers.mcp.http",
-    "workers.cli.library.query",
-    "workers.cli.operations.tokens",
-    "workers.cli.evaluation.eval",
-    "workers.cli.operations.status",
-    "workers.cli.library.skills",
-    "workers.cli.library.sources",
-    "workers.cli.library.sync",
-    "workers.cli.processes.worker",
     "workers.backend.distributed",
     "workers.backend.embedded",
+    "workers.backend.selector",
+    "workers.backup.home",
+    "workers.mcp.http",
+    "workers.mcp.stdio",
     "workers.processes.serve",
     "workers.processes.worker",
 )
+"""Modules that many commands import when they need them; those of `workers.cli` besides."""
 
 OTHER_MODELS = ("sentence_transformers", "transformers.models.bert.modeling_bert")
 """What only commands with a reranker or another encoder need; it takes as long as all the rest."""
@@ -72,23 +87,30 @@ OTHER_MODEL_SETTINGS = {"SKILLBUS_ENCODER__MODEL", "SKILLBUS_RERANKER__MODEL"}
 
 
 def preload() -> None:
-    """Import what any command needs, and load the default model without using it."""
+    """Import what any command needs, and have every module get the encoder that all forks share."""
     loopback_only.install()
-    for module in PRELOADED:
-        importlib.import_module(module)
     import search.models.load_models
-    import workers.backend.stores
     from config.settings import EncoderSettings
     from tests.support.program.remembered_vectors import RememberingEncoder
 
     make = search.models.load_models.load_encoder
-    loaded = RememberingEncoder(Path(sys.argv[2]))
+    shared = RememberingEncoder(Path(sys.argv[2]), network_socket())
 
     def load_encoder(settings: EncoderSettings) -> Any:
-        return loaded if settings == EncoderSettings() else make(settings)
+        return shared if settings == EncoderSettings() else make(settings)
 
     search.models.load_models.load_encoder = load_encoder
-    workers.backend.stores.load_encoder = load_encoder  # imported there
+    import workers.cli
+
+    commands = [one.name for one in pkgutil.walk_packages(workers.cli.__path__, "workers.cli.")]
+    for module in (*PRELOADED, *commands):
+        if not module.endswith(".__main__"):
+            importlib.import_module(module)
+
+
+def network_socket() -> Path:
+    """Where the process with the network listens."""
+    return Path(sys.argv[1]).with_name("network.sock")
 
 
 def preload_for(job: dict[str, Any]) -> None:
@@ -225,6 +247,8 @@ def open_streams(job: dict[str, Any]) -> list[int]:
 def main() -> None:
     """Preload, say so, and serve; in a child, run the program to its end."""
     preload()
+    from tests.support.program.remembered_vectors import start_network
+
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(sys.argv[1])
     listener.listen(64)
@@ -234,6 +258,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken)
     leave_to_the_parent()
+    start_network(network_socket())
     say({"started": 0})
     job = serve(wake, listener)
     if job is None:

@@ -103,7 +103,7 @@ class OneSkill:
 
 @contextmanager
 def open_skill(**given: Any) -> Iterator[OneSkill]:
-    # tantivy may remove a file of a merge just after the index is closed, while the folder is deleted.
+    # tantivy may remove a file of a merge while the folder is deleted.
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         ExitStack() as stack,

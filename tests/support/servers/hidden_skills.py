@@ -71,7 +71,7 @@ HIDDEN_VALUES: Mapping[str, tuple[str, ...]] = {
 INERT = {
     "Idempotency-Key", "about", "answer_within_ms", "before", "cursor", "days", "depth",
     "embedded", "from", "has_scripts", "hours", "if-none-match", "language", "level", "limit",
-    "offset", "owner", "prefer", "rule", "state", "to", "type",
+    "offset", "outcome", "owner", "prefer", "rule", "state", "to", "type",
 }  # fmt: skip
 """Parameters that name neither a skill nor a source."""
 

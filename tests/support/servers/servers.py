@@ -202,9 +202,19 @@ def servers(run_servers: RunServers) -> Iterator[ServerControls]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Two processes, each with servers of its own; one on servers that run already."""
-    return 1 if any(external(name) for name in NAMES) else 2
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Three processes, each with servers of its own; one on servers that run already.
+
+    Half of the time of one that runs such tests is waiting, for leases, timers and servers that
+    come back, so three keep two processors busy. Unit tests wait for nothing: two processes.
+    """
+    if any(external(name) for name in NAMES):
+        return 1
+    unit = config.rootpath / "tests" / "unit"
+    only_unit = all(
+        (config.invocation_params.dir / one).is_relative_to(unit) for one in config.args
+    )
+    return 2 if only_unit else 3
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -65,6 +65,7 @@ def answers(draw: st.DrawFn) -> list[AnsweredQuery]:
                     for place, skill_id in enumerate(chosen, 1)
                 ),
                 lost=draw(st.sampled_from([(), (LostSkill("lib:a", "lib:b"),)])),
+                is_use=draw(st.booleans()),
             )
         )
     return found
@@ -99,7 +100,7 @@ def count_naively(queries: Iterable[AnsweredQuery], reported: Iterable[Outcome])
     found: Counter[object] = Counter()
     by_query = {query.query_id: query for query in queries}
     reported = list(reported)
-    for query in by_query.values():
+    for query in (one for one in by_query.values() if one.is_use):
         where = (query.day, query.owner, query.owner)
         found[(*where, "queries")] += 1
         found[(*where, "hits" if query.hit else "no_hits")] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,8 +14,9 @@ import workers.backend.distributed
 import workers.backend.selector
 from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 from config.settings import Settings
-from skills.events import QueryAsked
-from tests.support.samples.tiny import tiny_backend
+from skills.events import QueryAsked, SourceChanged
+from tests.support.samples.library import write_skill
+from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.distributed import DistributedBackend
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EventStatus
@@ -72,6 +74,21 @@ def test_queries_are_sent_to_serve(tmp_path: Path) -> None:
         backend.cancel_query("q")  # an unknown query has ended
     assert client.requests == ["POST /v1/queries", "GET /v1/queries/q", "DELETE /v1/queries/q"]
     assert not client.alive
+
+
+def test_a_look_at_an_answer_counts_no_use_of_its_skills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_skill(tmp_path / "crafts", "kiln-firing", "Fire stoneware in a kiln")
+    used: list[Sequence[str]] = []
+    with tiny_backend(tmp_path / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(tmp_path / "crafts")), "test")
+        settle(backend)
+        monkeypatch.setattr(backend.services.usage_counter, "record", used.append)
+        for record_use in (False, True):
+            request = QueryAsked(task="Fire stoneware in a kiln", record_use=record_use)
+            assert backend.answer_query(request, "test")["status"] == "SKILL_HIT"
+            assert used == ([["crafts:kiln-firing"]] if record_use else [])
 
 
 def test_the_catalog_is_opened_only_when_it_is_read(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from config.errors import UsageError
-from workers.processes.http_server import bind_socket, parse_listen_address
+from workers.processes.http_server import bind_socket, bind_unix_socket, parse_listen_address
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,14 @@ def test_small_answers_are_sent_at_once() -> None:
     """asyncio sets TCP_NODELAY where the protocol is named, and what is accepted inherits it."""
     with bind_socket(("127.0.0.1", 0)) as port:
         assert port.proto == socket.IPPROTO_TCP
+
+
+def test_what_connects_before_the_server_accepts_waits(tmp_path: Path) -> None:
+    path = tmp_path / "serve.sock"
+    with (
+        bind_socket(("127.0.0.1", 0)) as port,
+        bind_unix_socket(path),
+        socket.create_connection(port.getsockname()),
+        socket.socket(socket.AF_UNIX) as own,
+    ):
+        own.connect(str(path))

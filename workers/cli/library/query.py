@@ -95,6 +95,13 @@ FILTERS = tuple(QueryFilters.model_fields)
     metavar="SKILL_ID@SEQ",
     help="If the skill is chosen, send this revision of it (`skillbus skills history`).",
 )
+@click.option(
+    "--no-record-use",
+    "record_use",
+    flag_value=False,
+    default=True,
+    help="Only look at the answer: it is not counted as usage, or as sent in the session.",
+)
 @click.pass_context
 def query(
     ctx: click.Context,
@@ -112,6 +119,7 @@ def query(
     obstacle: str,
     brief: bool,
     pins: tuple[str, ...],
+    record_use: bool,
 ) -> None:
     """Answer a task with the skills, and the passages of each, that it needs.
 
@@ -143,6 +151,7 @@ def query(
             obstacle=obstacle,
             brief=brief,
             pins=_pins(pins),
+            record_use=record_use,
         )
     except ValidationError as error:  # of an id of --why
         raise UsageError(describe_validation_error(error)) from None

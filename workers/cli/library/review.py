@@ -11,7 +11,14 @@ from skills.bundle.escaping import escape_terminal_line
 from workers.audit.log import get_local_principal
 from workers.backend.factory import open_backend, open_review_lister, open_revision_reader
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    json_option,
+    open_catalog,
+    print_json,
+    print_table,
+    read_settings,
+    require_source,
+)
 from workers.cli.library.pins import wait_until_ingested
 from workers.cli.library.revisions import print_diff
 
@@ -46,12 +53,16 @@ def list_reviews(
     Example:
       skillbus review list --state waiting
     """
-    with open_review_lister(read_settings(ctx)) as lister:
+    settings = read_settings(ctx)
+    with open_review_lister(settings) as lister:
         rows = [
             one.describe()
             for one in lister.list_items(source_id)
             if state in (None, one.state.value)
         ]
+    if not rows:
+        with open_catalog(settings) as graph:
+            require_source(graph, source_id)
     if as_json:
         print_json(rows)
     elif not rows:

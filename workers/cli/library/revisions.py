@@ -86,8 +86,8 @@ def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
     """Remove a skill, all its revisions and every trace of their text, for good.
 
     Also from the journal, saved answers, dead letters and answers of the language model. Backups,
-    and the source itself, are not touched. Files are written anew, which takes time in proportion
-    to the library.
+    the source itself, and the files of Neo4j are not touched. Other files are written anew, which
+    takes time in proportion to the library.
 
     \b
     Example:
@@ -95,8 +95,11 @@ def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
     """
     if not yes and not _is_confirmed(skill_id):
         raise UsageError("nothing was removed; `--yes` does not ask")
-    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
+    settings = read_settings(ctx)
+    with open_backend(settings, writable=True, embeds="nothing") as backend:
         data = backend.purge_skill(skill_id)
+    if settings.distributed:
+        print_to_stderr(_LEFT_IN_NEO4J)
     if as_json:
         print_json(data)
         return
@@ -106,6 +109,10 @@ def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
         print_to_stderr(escape_terminal_line(data["comes_back"]))
 
 
+_LEFT_IN_NEO4J = (
+    "the files and logs of Neo4j may still hold name, description and quoted lines of the skill; "
+    "to leave nothing there: `skillbus backup`, empty the servers, `skillbus restore`"
+)
 _PURGED = {
     "revisions": "revisions of the index",
     "kept_revisions": "earlier revisions",

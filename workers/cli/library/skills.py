@@ -16,7 +16,14 @@ from skills.bundle.escaping import escape_terminal_line
 from skills.events import SkillRemoved
 from workers.backend.factory import open_skill_reader
 from workers.cli.audited import audited
-from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
+from workers.cli.common import (
+    json_option,
+    open_catalog,
+    print_json,
+    print_table,
+    read_settings,
+    require_source,
+)
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.revisions import print_revision, purge, show_diff, show_history
 from workers.library.entry_policy import EntryPolicy, Standing
@@ -71,6 +78,8 @@ def list_skills(
     )
     with open_catalog(settings) as graph:
         entries = list(iterate_entries(graph, selection))
+        if not entries:
+            require_source(graph, source_id)
         if selection.has_scripts not in (None, HasScripts.UNKNOWN):
             _note_unknown_scripts(graph, source_id)
         standings = _judge(settings, graph, entries)

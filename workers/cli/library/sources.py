@@ -25,6 +25,7 @@ from workers.cli.common import (
     print_table,
     print_to_stderr,
     read_settings,
+    require_source,
 )
 from workers.cli.library.events import submit_and_wait
 from workers.cli.library.sync import EMBEDDED, sync_source
@@ -140,7 +141,7 @@ def set_source_groups(
     with open_catalog(settings) as graph:
         access = graph.read_access()
     own = access.groups.get(source_id, ())
-    if own:
+    if not reset:
         _warn_if_missing(source_id, [one.source_id for one in access.sources])
     shown = list(own or settings.access.default_groups)
     if as_json:
@@ -151,12 +152,14 @@ def set_source_groups(
 
 
 def _warn_if_missing(source_id: str, known: Sequence[str]) -> None:
-    """Say that groups are of a source that is not there: its id may be written in another way."""
+    """Say that a source is not there: its id may be written in another way."""
     if source_id in known:
         return
     similar = difflib.get_close_matches(source_id, known, n=1)
-    hint = f"; did you mean {similar[0]!a}, which they do not protect?" if similar else ""
-    print_to_stderr(f"there is no source {source_id!a} yet, so that nothing has these groups{hint}")
+    hint = f"; did you mean {similar[0]!a}?" if similar else ""
+    print_to_stderr(
+        f"there is no source {source_id!a} yet; groups apply from the moment it is added{hint}"
+    )
 
 
 @sources.command("refresh")
@@ -173,9 +176,8 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
     """
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
+        require_source(graph, source_id)
         found = [source for source in graph.list_sources() if source.source_id == source_id]
-    if not found:
-        raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
     content = SourceChanged(source_id=source_id, root=found[0].root)
     sync_source(ctx, settings, content, EMBEDDED, as_json)
 

@@ -35,7 +35,7 @@ def add(ctx: click.Context, revision: str, rule: str, reason: str, as_json: bool
 
     \b
     Example:
-      skillbus waivers add team:deploy pipe-to-shell --reason "our own installer"
+      skillbus waivers add team:deploy download-run --reason "our own installer"
     """
     settings = read_settings(ctx)
     with open_revision_reader(settings) as reader:
@@ -79,7 +79,7 @@ def remove(ctx: click.Context, skill_id: str, rule: str) -> None:
 
     \b
     Example:
-      skillbus waivers remove team:deploy pipe-to-shell
+      skillbus waivers remove team:deploy download-run
     """
     with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
         backend.remove_waiver(skill_id, rule)

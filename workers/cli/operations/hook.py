@@ -149,9 +149,13 @@ def status(ctx: click.Context, as_json: bool) -> None:
     """Show where the hook is installed, and whether it has the settings in force."""
     settings = read_settings(ctx)
     rows = []
+    paths: set[Path] = set()
     for agent in prompt_hook.AGENTS:
         for scope in SCOPES:
             file = open_hook_file(agent, scope, Path.cwd())
+            if file.path in paths:  # in the home folder, the project's file is the user's
+                continue
+            paths.add(file.path)
             try:
                 found = file.installed
                 state = _describe(found, build_command(agent, scope, settings))

@@ -100,8 +100,11 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
 
     @router.post("/ask")
     async def ask(caller: CurrentCaller, form: SentForm) -> Response:
-        query_id = await query_service.accept(_read_query(form), caller)
-        url = build_url(f"{PATH}/{query_id}", {"compare": get_text(form, "compare")})
+        query, compare = _read_query(form), get_text(form, "compare")
+        if await run_in_threadpool(_is_look, query_service, caller, query, compare):
+            query = query.model_copy(update={"record_use": False})
+        query_id = await query_service.accept(query, caller)
+        url = build_url(f"{PATH}/{query_id}", {"compare": compare})
         return redirect(f"{url}#why" if get_text(form, "why") else url)
 
     @router.get("/ask/{query_id}")
@@ -154,6 +157,21 @@ def _read_query(form: FormData) -> QueryRequest:
         return QueryRequest(**values)
     except ValidationError as error:
         raise UsageError(describe_validation_error(error)) from None
+
+
+def _is_look(
+    query_service: QueryService, caller: Caller, query: QueryRequest, compare: str
+) -> bool:
+    """Whether a query looks closer at an answer, and is no use of its own: it asks why a skill is
+    not chosen, or is the task of the answer that it is compared with."""
+    if query.explain_skills:
+        return True
+    if not compare:
+        return False
+    with suppress(NotFoundError):
+        before = query_service.get_job(compare, caller).event.data
+        return bool(query.task.split() == before.get("task", "").split())
+    return False
 
 
 def _describe_form(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -307,7 +325,7 @@ def _list_copies(bundle: Bundle, job: Job, base_url: str) -> list[tuple[str, str
     data = {
         name: value
         for name, value in job.event.data.items()
-        if value and not (name == "filters" and not any(value.values()))
+        if value and name != "record_use" and not (name == "filters" and not any(value.values()))
     }
     call = {"name": "find_skills", "arguments": {n: v for n, v in data.items() if n != "explain"}}
     body = json.dumps(data, ensure_ascii=False)

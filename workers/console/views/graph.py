@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from config.errors import UsageError
 from graph.neighbourhood import MAX_SKILLS
 from graph.records import LinkType, SkillState
 from workers.backend.store_backend import StoreBackend
-from workers.console.graph_picture import draw_graph, name_skills
+from workers.console.graph.picture import draw_graph, name_skills
 from workers.console.links import merge_links
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
@@ -29,10 +28,9 @@ from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySe
 
 PATH = f"{PREFIX}/graph"
 LIMITS = (30, 60, 120, MAX_SKILLS)
+DEFAULT_LIMIT, WALK_LIMIT = 60, 40
 
 _MAX_FOUND = 20
-_LEAST_RADIUS = 3.0
-_ALL_MASS_RADIUS = 34.0
 
 
 class GraphPageQuery(BaseModel):
@@ -48,7 +46,17 @@ class GraphPageQuery(BaseModel):
     move: Annotated[int, Query(ge=0, le=10_000)] = 0
     depth: Annotated[int, Query(ge=1, le=MAX_DEPTH)] = 1
     type: list[LinkType] = []
-    limit: Annotated[int, Query(ge=1, le=MAX_SKILLS)] = 60
+    limit: Annotated[int | None, Query(ge=1, le=MAX_SKILLS)] = None
+
+    @property
+    def is_walk(self) -> bool:
+        """Whether the walk of an answer is shown."""
+        return self.show == "walk"
+
+    @property
+    def most(self) -> int:
+        """How many skills are shown at most."""
+        return self.limit or (WALK_LIMIT if self.is_walk else DEFAULT_LIMIT)
 
     def url(self, **changes: object) -> str:
         """Return the URL of the page with changes; values that are as by default are left out."""
@@ -57,7 +65,7 @@ class GraphPageQuery(BaseModel):
 
     def to_neighbourhood_query(self) -> NeighbourhoodQuery:
         """Return the query of the HTTP API."""
-        return NeighbourhoodQuery(depth=self.depth, type=self.type, limit=self.limit)
+        return NeighbourhoodQuery(depth=self.depth, type=self.type, limit=self.most)
 
 
 def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
@@ -74,13 +82,12 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             return pages.render(
                 request, "graph/start.html", section="Graph", query=query, skills=skills
             )
-        is_walk = query.show == "walk"
-        found = _describe(backend, caller, query, is_walk=is_walk)
+        found = _describe(backend, caller, query)
         links = _list_links(found)
-        move = min(query.move, found["moves"]) if is_walk else 0
+        move = min(query.move, found["moves"]) if query.is_walk else 0
         return pages.render(
             request,
-            "graph/walk.html" if is_walk else "graph/neighbourhood.html",
+            "graph/walk.html" if query.is_walk else "graph/neighbourhood.html",
             section="Graph",
             query=query,
             found=found,
@@ -89,9 +96,10 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             picture=draw_graph(found["skills"], links),
             types=[kind.value for kind in LinkType],
             limits=LIMITS,
+            max_skills=MAX_SKILLS,
+            default_limit=WALK_LIMIT,
             depths=range(1, MAX_DEPTH + 1),
             move=move,
-            radius=_get_radius,
             graph_url=lambda skill_id: build_url(PATH, {"skill": skill_id}),
         )
 
@@ -110,17 +118,15 @@ def _find_skills(
     return skills
 
 
-def _describe(
-    backend: StoreBackend, caller: Caller, query: GraphPageQuery, *, is_walk: bool
-) -> dict[str, Any]:
+def _describe(backend: StoreBackend, caller: Caller, query: GraphPageQuery) -> dict[str, Any]:
     """What the page shows, as the HTTP API has it."""
     if query.skill and query.query:
         raise UsageError("give `skill` or `query`, not both")
     if query.skill:
         asked = query.to_neighbourhood_query()
         return describe_skill_neighbourhood(backend, caller, query.skill, asked)
-    if is_walk:
-        return describe_query_walk(backend, caller, query.query, query.limit)
+    if query.is_walk:
+        return describe_query_walk(backend, caller, query.query, query.most)
     return describe_query_neighbourhood(
         backend, caller, query.query, query.to_neighbourhood_query()
     )
@@ -131,8 +137,3 @@ def _list_links(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     links = merge_links(found["links"])
     starts = {one["skill_id"] for one in found["skills"] if one["distance"] == 0}
     return sorted(links, key=lambda one: starts.isdisjoint((one["source"], one["target"])))
-
-
-def _get_radius(mass: float) -> float:
-    """The radius of a circle whose area grows with mass."""
-    return round(_LEAST_RADIUS + _ALL_MASS_RADIUS * math.sqrt(mass), 1)

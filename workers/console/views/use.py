@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
@@ -15,16 +15,31 @@ from config.errors import UsageError
 from workers.console.charts import LineChart, plot_over_time
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.routes.usage import UnansweredQuery, UsageQuery, UsageService
+from workers.http.routes.usage import (
+    AnsweredQueriesQuery,
+    UnansweredQuery,
+    UsageQuery,
+    UsageService,
+)
+from workers.library.usage.answered import QueryOutcome
 
 PATH = f"{PREFIX}/use"
 TABS = {
     "overview": "Overview",
+    "queries": "Queries",
     "unanswered": "Asked in vain",
     "unused": "Never chosen",
     "copies": "Lost to a copy",
 }
 RANGES = (7, 30, 90, 365)
+OUTCOMES = {
+    "": "any",
+    QueryOutcome.HIT.value: "with a skill",
+    QueryOutcome.NO_HIT.value: "without a skill",
+    QueryOutcome.UNREPORTED.value: "nothing reported",
+    **{one.value: f"reported: {one}" for one in QueryOutcome if one.is_reported},
+}
+"""By value of the filter: its words."""
 
 
 class UsePageQuery(BaseModel):
@@ -35,6 +50,7 @@ class UsePageQuery(BaseModel):
     tab: str = "overview"
     days: int = 30
     source: str = ""
+    outcome: QueryOutcome | Literal[""] = ""
     cursor: str = ""
 
     def url(self, **changes: object) -> str:
@@ -50,6 +66,12 @@ class UsePageQuery(BaseModel):
     def to_unanswered_query(self) -> UnansweredQuery:
         """Return the query for what is asked in vain; raises UsageError for another range."""
         return UnansweredQuery(days=self._check_days(), cursor=self.cursor, limit=50)
+
+    def to_answered_query(self) -> AnsweredQueriesQuery:
+        """Return the query for what is answered; raises UsageError for another range."""
+        return AnsweredQueriesQuery(
+            days=self._check_days(), outcome=self.outcome or None, cursor=self.cursor, limit=50
+        )
 
     def _check_days(self) -> int:
         if self.days not in RANGES:
@@ -76,6 +98,7 @@ def use_views(pages: Pages, usage_service: UsageService) -> APIRouter:
             tab=tab,
             tabs=TABS,
             ranges=RANGES,
+            outcomes=OUTCOMES,
             found=found,
             chart=_plot_queries(found) if tab == "overview" else None,
             next_url=query.url(cursor=cursor) if cursor else "",
@@ -95,7 +118,9 @@ def use_views(pages: Pages, usage_service: UsageService) -> APIRouter:
 def _read(usage_service: UsageService, caller: Caller, query: UsePageQuery) -> dict[str, Any]:
     """What the tab shows, as the HTTP API has it."""
     found: BaseModel
-    if query.tab == "unanswered":
+    if query.tab == "queries":
+        found = usage_service.list_answered(caller, query.to_answered_query())
+    elif query.tab == "unanswered":
         found = usage_service.group_unanswered(caller, query.to_unanswered_query())
     elif query.tab == "unused":
         found = usage_service.list_unused(caller, query.to_usage_query())

@@ -13,6 +13,7 @@ from markupsafe import Markup
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
+from graph.records import SkillState
 from tasks.journal.protocol import Job
 from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE
 from workers.audit.requests import note_object
@@ -23,8 +24,10 @@ from workers.console.pages import PREFIX, Pages, build_url, check_local_url, red
 from workers.console.shared_fragments import SharedFragments
 from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.jobs import get_visible_job
+from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
 from workers.http.routes.operations.dead_letters import discard_letter
 from workers.http.routes.operations.events import (
+    ListedEvent,
     TaskRunData,
     describe_event,
     list_recent_events,
@@ -34,6 +37,7 @@ from workers.http.routes.operations.health import describe_status
 from workers.http.routes.operations.work import WorkReport, describe_work
 from workers.http.tokens import TokenScope
 from workers.library import dead_letters
+from workers.library.search.library_search import LibrarySearch
 
 PATH = f"{PREFIX}/work"
 RANGES = (1, 6, 24)
@@ -68,6 +72,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     """Return the routes of events and dead letters."""
     router = APIRouter()
     fragments = SharedFragments()
+    library = open_library(backend)
 
     @router.get("/work")
     def show_work(
@@ -107,6 +112,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             "work/event.html",
             section="Work",
             event=event,
+            unembedded=_list_unembedded(backend, library, caller, event),
             timeline=build_timeline(job, runs, letters),
             letters=letters,
             data=json.dumps(job.event.data, ensure_ascii=False, indent=2),
@@ -193,6 +199,24 @@ def _list_letters(backend: StoreBackend, caller: Caller, trace_id: str) -> list[
         return []
     letters = backend.journal.list_dead_letters(_MAX_SEARCHED_LETTERS)
     return [dead_letters.dead_letter_data(one) for one in letters if one.trace_id == trace_id]
+
+
+def _list_unembedded(
+    backend: StoreBackend, library: LibrarySearch, caller: Caller, event: ListedEvent
+) -> dict[str, Any]:
+    """The skills that an event which is done is about, its skill or those of its source, as far as
+    their sections have no vectors now: how many there are, and whether the skill has its own."""
+    source_id, has_skill, _ = event.subject.partition(":")
+    if event.state != "done" or not source_id:
+        return {"total": 0}
+    if has_skill:
+        entries = backend.graph_for(caller.reader).get_entries([event.subject])
+        waiting = [one for one in entries if one.state is SkillState.PUBLISHED and not one.embedded]
+        return {"total": len(waiting), "has_vectors": all(one.has_vectors for one in waiting)}
+    query = LibraryQuery(source=source_id, state=SkillState.PUBLISHED, embedded=False, limit=1)
+    found = find_in_library(backend, library, caller, query)
+    # The total is up to some seconds old, the list of skills is not.
+    return {"total": max(found["total"], 1) if found["skills"] else 0, "source": source_id}
 
 
 def build_timeline(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlencode
 
@@ -13,10 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from config.errors import TransientError, UsageError
+from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.tokens import TokenScope
+from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
 from workers.library.usage.published_skills import PublishedSkills
 from workers.library.usage.reader import UsageReader
@@ -27,6 +30,7 @@ Row = TypeVar("Row")
 
 _MAX_ID = 4_300
 _WAIT_SECONDS = 10.0
+_WRONG_CURSOR = "cursor: take it as `next` gave it, or begin without one"
 
 
 class UsageQuery(BaseModel):
@@ -75,6 +79,21 @@ class UnansweredQuery(BaseModel):
     cursor: str = Field("", description="from `next` of the previous page")
 
 
+class AnsweredQueriesQuery(UnansweredQuery):
+    """Range, outcome and page of answered queries. Other parameters are rejected."""
+
+    outcome: QueryOutcome | None = Field(
+        None,
+        description="only queries of which this came: `hit`, `no_hit`, what was reported of one of "
+        "their skills, `missing`, or `unreported`",
+    )
+
+    def filter_params(self) -> dict[str, str]:
+        """Return the parameters that select queries, by name."""
+        chosen = {"days": str(self.days)}
+        return chosen if self.outcome is None else chosen | {"outcome": self.outcome.value}
+
+
 class UsageReport(BaseModel):
     """Usage in total and by day, by source, by owner, and a page of skills by what was sent.
 
@@ -121,6 +140,21 @@ class UnansweredGroups(BaseModel):
     grouped: int
     groups: Rows
     group_count: int
+    next: str | None
+
+
+class AnsweredQueries(BaseModel):
+    """A page of answered queries, newest first; those of the page whose tasks are alike are one
+    group.
+
+    answers of a group: what was asked, the skills that were chosen, in the order of the bundle,
+    its probability, and what was reported; kept: whether `GET /v1/queries/{query_id}` still has the
+    answer. next: path of the next page; a page may have less than `limit` before the last one.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    groups: Rows
     next: str | None
 
 
@@ -201,6 +235,22 @@ class UsageService:
         page, following = _cut_page("/v1/usage/copies", found, query, query.filter_params())
         return FoundSkills(skills=page, total=len(found), next=following)
 
+    def list_answered(self, caller: Caller, query: AnsweredQueriesQuery) -> AnsweredQueries:
+        """Return a page of answered queries: of the caller, for admins of all."""
+        filters = f"/v1/usage/queries?{urlencode(query.filter_params())}"
+        place = _parse_answer_place(decode_cursor(query.cursor, filters))
+        visible = self._backend.find_visible_sources(caller.reader)
+        with self.open_reader(caller) as reader:
+            groups, page = reader.list_answered(
+                query.days, query.outcome, caller.can_see, visible, place, query.limit
+            )
+        states = self._backend.journal.get_job_states([one.query_id for one in page.answers])
+        following = None
+        if page.next is not None:
+            cursor = encode_cursor(f"{page.next.answered!r} {page.next.query_id}", filters)
+            following = f"{filters}&{urlencode({'limit': query.limit, 'cursor': cursor})}"
+        return AnsweredQueries(groups=describe_answered(groups, page, states), next=following)
+
     def list_outcomes(self, caller: Caller, query: OutcomesQuery) -> ReportedOutcomes:
         """Return what was reported of a skill; none of one that this caller may not see."""
         visible = self._backend.find_visible_sources(caller.reader)
@@ -255,6 +305,14 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
         of all."""
         return usage_service.list_outcomes(caller, query)
 
+    @router.get("/v1/usage/queries")
+    def list_answered(
+        caller: CurrentCaller, query: Annotated[AnsweredQueriesQuery, Query()]
+    ) -> AnsweredQueries:
+        """List what was asked and answered, newest first, alike tasks together: queries of the
+        caller, for admins of all."""
+        return usage_service.list_answered(caller, query)
+
     @router.get("/v1/usage/unanswered")
     def list_unanswered(
         caller: CurrentCaller, query: Annotated[UnansweredQuery, Query()]
@@ -285,10 +343,21 @@ def _cut_page(
     return list(rows[start:end]), f"{path}?{urlencode(params | place)}"
 
 
+def _parse_answer_place(text: str) -> AnswerPlace:
+    """Return the place that a cursor names, that before all queries for no cursor."""
+    if not text:
+        return NEWEST
+    answered, _, query_id = text.partition(" ")
+    with suppress(ValueError):
+        if math.isfinite(seconds := float(answered)):
+            return AnswerPlace(seconds, query_id)
+    raise UsageError(_WRONG_CURSOR)
+
+
 def _parse_place(text: str) -> int:
     """Return the place of the first row of a page, 0 for no cursor."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= 12):
-        raise UsageError("cursor: take it as `next` gave it, or begin without one")
+        raise UsageError(_WRONG_CURSOR)
     return int(text)

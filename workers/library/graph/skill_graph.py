@@ -7,7 +7,7 @@ from typing import Any
 
 from config.errors import TransientError, UsageError
 from config.settings import DiffusionSettings
-from graph.neighbourhood import MAX_LINKS, Neighbourhood, find_neighbourhood, link_skills
+from graph.neighbourhood import Neighbourhood, find_neighbourhood, link_skills
 from graph.pagerank import DiffusionStep, personalised_pagerank
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, LinkType
@@ -69,13 +69,12 @@ class GraphReader:
         most: dict[str, float] = {}
         for one in mass:
             most |= {name: max(value, most.get(name, 0.0)) for name, value in one.items()}
-        ordered = sorted(most, key=lambda name: (name not in seeds, -most[name], name))
-        allowed = self._select(ordered)
-        ordered = [name for name in ordered if name in allowed]
-        shown = ordered[:limit]
+        allowed = self._select(sorted(most))
+        reached = sorted(allowed, key=lambda name: (-most[name], name))
+        shown = sorted(reached[:limit], key=lambda name: (name not in seeds, -most[name], name))
         found = link_skills(self._graph, self._select, shown, shown, tuple(LinkType))
         added = {one["skill_id"]: one["scores"].get("diffusion") for one in explained["candidates"]}
-        cuts = [f"{limit} skills are shown: those that had the most mass"]
+        cuts = [f"{limit} of {len(reached):,} skills are shown: those that had the most mass"]
         return {
             "skills": [
                 self.describe_skill(name, 0 if name in seeds else None)
@@ -88,7 +87,7 @@ class GraphReader:
                 for name in shown
             ],
             "links": [link_data(link) for link in found.links],
-            "cut": (cuts if len(ordered) > limit else []) + _name_link_cuts(found),
+            "cut": (cuts if len(reached) > limit else []) + _name_link_cuts(found),
             "moves": len(steps) - 1,
             "restart": settings.restart,
             "elsewhere": [
@@ -96,6 +95,7 @@ class GraphReader:
                 for one in mass
             ],
             "changed": self._list_changed(epoch, most),
+            "reached": len(reached),
         }
 
     def describe_skill(self, skill_id: str, distance: int | None = 0) -> dict[str, Any]:
@@ -165,4 +165,4 @@ def _add_up(step: DiffusionStep) -> dict[str, float]:
 
 
 def _name_link_cuts(found: Neighbourhood) -> list[str]:
-    return [f"{MAX_LINKS} links are shown: the heaviest"] if found.links_cut else []
+    return ["lighter links are left out"] if found.links_cut else []

@@ -83,11 +83,12 @@ class SkillReviews:
         nothing there.
         """
         check_review_reason(reviewer.reason)
-        check_rule_ids([rule], "a waiver")
+        check_rule_ids([rule], "rule of the waiver")
         revision = self._choose_published(skill_id, seq)
         found = [one for one in revision.findings.findings if get_rule_id(one) == rule]
         if not found:
-            others = ", ".join(sorted(map(get_rule_id, revision.findings.findings))) or "none"
+            rules = {get_rule_id(one) for one in revision.findings.findings}
+            others = ", ".join(sorted(rules)) or "none"
             raise UsageError(
                 f"{rule} finds nothing in {skill_id}@{revision.seq}; its findings are of: {others}"
             )

@@ -12,22 +12,19 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from config.settings import Settings
-from graph.entry_filter import EntryFilter
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from search.protocol import StoredRevision
 from search.review_store import ReviewStore
-from skills.judgement import JUDGEMENT_RULE
 from skills.record import RevisionKey, SafetyFinding
 from skills.review import ReviewKind, ReviewRecord, Reviews, collect_rule_ids
-from skills.scanner import SCANNER_VERSION
 from skills.skill_policy import SkillPolicy, is_reviewed_source
 from tasks.ingest.held.reviewed import UPDATE_KINDS
 from tasks.query.policy_filter import ReadRevisions, rescan_revision
 from workers.library.entry_policy import EntryPolicy
 from workers.library.review.decisions import waiver_data
 from workers.library.skill_data import decision_data, finding_data
-from workers.library.skill_reader import iterate_entries
+from workers.library.skill_reader import iterate_entries, select_marked
 
 _FINDINGS, _UPDATE = "findings", "update"
 _READ_AT_ONCE = 32
@@ -292,7 +289,7 @@ class ReviewLister:
             entries = (one for one in entries if one.state is SkillState.PUBLISHED)
         else:
             highest = policy.policy.highest_level
-            selection = EntryFilter(source_id, above_level=highest, rule=self._known(rule))
+            selection = select_marked(self._graph, source_id, rule, highest)
             entries = iterate_entries(self._graph, selection, after_id)
         suspects = (
             one
@@ -302,12 +299,6 @@ class ReviewLister:
         found = sorted(self._graph.get_entries(sorted(confirmed)), key=_get_id)
         quarantined = (one for one in found if one.state is SkillState.PUBLISHED)
         return merge(suspects, quarantined, key=_get_id)
-
-    def _known(self, rule: str | None) -> str | None:
-        """The rule, None while the catalog does not know all skills with findings of it."""
-        if rule in (None, JUDGEMENT_RULE):
-            return rule
-        return rule if self._graph.get_rules_version() >= SCANNER_VERSION else None
 
     def _judge(
         self, policy: EntryPolicy, entries: Sequence[CatalogEntry]

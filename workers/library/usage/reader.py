@@ -9,12 +9,19 @@ from typing import Any
 from config.settings import Settings
 from graph.records import CatalogEntry
 from search.models.load_models import encoder_identity
-from skills.outcomes.model import to_day
-from tasks.outcomes.protocol import OutcomeStore
+from skills.outcomes.model import AnsweredQuery, to_day
+from tasks.outcomes.protocol import AnswerPlace, OutcomeStore
+from tasks.outcomes.usage.alike import group_answers
 from tasks.outcomes.usage.model import OTHERS
 from tasks.outcomes.usage.unanswered import find_unanswered
 from tasks.outcomes.usage.window import UsageWindow, read_usage
 from workers.library.skill_reader import SkillReader
+from workers.library.usage.answered import (
+    AnsweredPage,
+    AnswerFilter,
+    QueryOutcome,
+    list_answered,
+)
 from workers.library.usage.findings import (
     describe_reported,
     describe_unanswered,
@@ -56,6 +63,23 @@ class UsageReader:
         model = encoder_identity(self._settings.encoder).model
         window = self.read_window(days)
         return describe_unanswered(find_unanswered(self._outcomes, window.days, owner, model))
+
+    def list_answered(
+        self,
+        days: int,
+        outcome: QueryOutcome | None,
+        can_see: Callable[[str], bool],
+        visible: frozenset[str] | None,
+        place: AnswerPlace,
+        limit: int,
+    ) -> tuple[list[list[AnsweredQuery]], AnsweredPage]:
+        """Answered queries before a place, newest first, at most `limit`, in groups of alike tasks
+        and as a page. can_see, visible: as in `AnswerFilter`."""
+        first = to_day(time.time()) - days + 1
+        wanted = AnswerFilter(first, outcome, can_see, visible)
+        page = list_answered(self._outcomes, wanted, place, limit)
+        model = encoder_identity(self._settings.encoder).model
+        return group_answers(self._outcomes, page.answers, model), page
 
     def list_unused(self, days: int, selection: UsageFilter) -> list[dict[str, Any]]:
         """Published skills that were not chosen, by id; those that the policy withholds are left

@@ -40,8 +40,9 @@ def services() -> Any:
     outcomes.close()
 
 
-def _query(services: Any, session: str = "") -> str:
-    event = new_event(QueryAsked(task="fire a kiln", session=session), "skillbus/test")
+def _query(services: Any, session: str = "", *, record_use: bool = True) -> str:
+    asked = QueryAsked(task="fire a kiln", session=session, record_use=record_use)
+    event = new_event(asked, "skillbus/test")
     services.journal.add_job(event, "query", ttl_seconds=600)
     return event.id
 
@@ -104,6 +105,17 @@ def test_an_answer_that_did_not_end_its_query_is_not_of_the_session(
         monkeypatch.setattr(services.journal, "get_job", lambda _: expired)
     if ended != "failed":  # a query that failed is not delivered again
         query_task.run_query(services, Deadline(600.0), [query_id])
+    assert services.outcomes.list_session("", "s", 9) == []
+
+
+def test_a_look_is_kept_for_outcomes_but_is_no_use(
+    services: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query_id = _query(services, "s", record_use=False)
+    answer = Answer(_bundle(query_id, "fire a kiln"), None)
+    monkeypatch.setattr(query_task, "answer_query", lambda *_: answer)
+    query_task.run_query(services, Deadline(600.0), [query_id])
+    assert not services.outcomes.get_answers([query_id])[query_id].is_use
     assert services.outcomes.list_session("", "s", 9) == []
 
 

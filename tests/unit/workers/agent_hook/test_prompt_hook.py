@@ -197,6 +197,12 @@ def test_wrong_options_are_no_error_of_the_prompt(words: tuple[str, ...], messag
     assert message in done.stderr.decode()
 
 
+def test_a_token_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    with pytest.raises(prompt_hook._Nothing, match=f"hook.token_file cannot be read: .*{missing}"):
+        prompt_hook._build_request({"url": "", "token_file": str(missing)}, b"", 100)
+
+
 def test_settings_come_from_options_then_variables_then_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

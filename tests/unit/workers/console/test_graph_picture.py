@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.console.graph_picture import draw_graph, name_skills
+from workers.console.graph.picture import draw_graph, name_skills
 
 
 def skill(skill_id: str, distance: int = 1) -> dict[str, Any]:
@@ -18,7 +18,11 @@ def link(source: str, target: str, kind: str, weight: float = 1.0) -> dict[str, 
 def test_a_name_that_several_skills_have_is_replaced_by_their_ids() -> None:
     skills = [skill("a:kiln", 0), skill("b:kiln"), skill("b:wheel")]
     assert name_skills(skills) == {"a:kiln": "a:kiln", "b:kiln": "b:kiln", "b:wheel": "wheel"}
-    assert [one.label for one in draw_graph(skills, []).skills] == ["a:kiln", "b:kiln", "wheel"]
+    assert [one.label.text for one in draw_graph(skills, []).skills] == [
+        "a:kiln",
+        "b:kiln",
+        "wheel",
+    ]
 
 
 def test_a_skill_without_a_name_is_called_by_its_path() -> None:

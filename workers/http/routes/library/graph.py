@@ -108,7 +108,7 @@ class QueryWalk(BaseModel):
     restart: the share of what comes to a skill that stays there; the rest goes on. elsewhere: the
     share at skills that are not shown, at first and after each move. changed: skills that changed
     since the query, or whose links did; the walk is over the links as they are now. links, cut: as
-    of a neighbourhood.
+    of a neighbourhood. reached: number of skills that mass reached, shown or not.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -120,6 +120,7 @@ class QueryWalk(BaseModel):
     cut: list[str]
     elsewhere: list[float]
     changed: list[str]
+    reached: int
 
 
 def graph_routes(backend: StoreBackend) -> APIRouter:

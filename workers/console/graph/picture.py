@@ -10,28 +10,32 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from graph.records import LinkType
+from workers.console.graph.labels import GAP, Circle, Label, measure, place_labels
 from workers.console.text_display import show_value
 
-_LABEL_CHARACTERS = 24
+_MAX_NAME_CHARACTERS = 200
 _LABEL_WIDTH = 190
+_MAX_WIDTH = 1_180
+"""Up to this width, a picture is as wide as its labels need."""
 _LINE_HEIGHT = 19
 _RING_GAP = 210
 _START_RADIUS = 80
 _MARGIN = 34
 _BEND = 26.0
+_RADIUS, _RADIUS_OF_START = 6.0, 11.0
+_LEAST_RADIUS, _RADIUS_OF_ALL_MASS = 3.0, 34.0
 
 
 @dataclass(frozen=True, slots=True)
 class PictureSkill:
-    """A skill of the picture. number: its place in the data. label_x, anchor: of its label."""
+    """A skill of the picture. number: its place in the data. radii: of its circle, of a walk after
+    each move."""
 
     number: int
     x: float
     y: float
-    label: str
-    label_x: float
-    label_y: float
-    anchor: str
+    radii: tuple[float, ...]
+    label: Label
     links: int
 
 
@@ -80,22 +84,44 @@ def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str,
     near the skills that they are linked with.
     """
     weights = _weigh_pairs(skills, links)
-    names = name_skills(skills)
     rings = _order_rings(skills, weights)
-    places, width, height = _place_rings(rings)
+    radii = [_size_circles(skill) for skill in skills]
+    places = _place_rings(rings, [max(one) for one in radii])
+    circles = [Circle(*places[number], max(radii[number])) for number in range(len(skills))]
+    names = [_show_name(one) for one in name_skills(skills).values()]
+    middle = rings[0][0] if len(rings[0]) == 1 else None
+    edge = _find_edge(circles, names)
+    height = 2 * (max((abs(one.y) + one.radius for one in circles), default=0.0) + _MARGIN)
+    labels = place_labels(names, circles, edge, middle)
     drawn = [
-        _draw_skill(
-            number,
-            names[skill["skill_id"]],
-            places[number],
-            len(weights[number]),
-            is_middle=rings[0] == [number],
-        )
-        for number, skill in enumerate(skills)
+        PictureSkill(number, *places[number], radii[number], labels[number], len(weights[number]))
+        for number in range(len(skills))
     ]
-    return Picture(
-        -width / 2, -height / 2, width, height, drawn, _draw_links(skills, links, places)
+    return Picture(-edge, -height / 2, 2 * edge, height, drawn, _draw_links(skills, links, places))
+
+
+def _size_circles(skill: Mapping[str, Any]) -> tuple[float, ...]:
+    """The radius of a skill; in a walk after each move, and its area grows with the mass."""
+    if "mass" not in skill:
+        return (_RADIUS_OF_START if skill["distance"] == 0 else _RADIUS,)
+    return tuple(
+        round(_LEAST_RADIUS + _RADIUS_OF_ALL_MASS * math.sqrt(mass), 1) for mass in skill["mass"]
     )
+
+
+def _show_name(name: str) -> str:
+    return str(show_value(name[:_MAX_NAME_CHARACTERS]))
+
+
+def _find_edge(circles: Sequence[Circle], names: Sequence[str]) -> float:
+    """Where a picture ends on both sides: behind the longest label, if that is not too far."""
+    outmost = max((abs(one.x) for one in circles), default=0.0)
+    ends = (
+        abs(one.x) + one.radius + 2 * GAP + measure(name)
+        for one, name in zip(circles, names, strict=True)
+    )
+    needed = max(ends, default=0.0)
+    return max(outmost + _LABEL_WIDTH / 2, min(needed, max(outmost + _LABEL_WIDTH, _MAX_WIDTH / 2)))
 
 
 def _weigh_pairs(
@@ -157,44 +183,27 @@ def _chain(ring: set[int], weights: Sequence[Mapping[int, float]], start: int) -
     return ordered
 
 
-def _place_rings(rings: Sequence[Sequence[int]]) -> tuple[dict[int, _Place], float, float]:
-    """The place of each skill, and width and height of all. On each half of a ring, skills are
-    equally far apart from top to bottom, so that each label has a line."""
+def _place_rings(rings: Sequence[Sequence[int]], radii: Sequence[float]) -> dict[int, _Place]:
+    """The place of each skill. On each half of a ring, skills are one below the other, so that each
+    label has a line."""
     places: dict[int, _Place] = {}
     across = down = 0.0
     for number, ring in enumerate(rings):
         if number == 0 and len(ring) == 1:
             places[ring[0]] = _Place(0.0, 0.0)
             continue
-        right = ring[: math.ceil(len(ring) / 2)]
+        halves = (ring[: math.ceil(len(ring) / 2)], ring[math.ceil(len(ring) / 2) :][::-1])
+        rows = [[max(_LINE_HEIGHT, 2 * radii[one] + 4) for one in half] for half in halves]
         across = _START_RADIUS if number == 0 else max(across + _RING_GAP, _RING_GAP * 1.2)
-        down = max(down + 2 * _LINE_HEIGHT, _LINE_HEIGHT * (len(right) + 1) / 2, 60.0)
-        for half, sign in ((right, 1), (ring[len(right) :][::-1], -1)):
-            for row, one in enumerate(half):
-                y = down * ((2 * row + 1) / len(half) - 1)
-                places[one] = _Place(sign * across * math.sqrt(1 - (y / down) ** 2), y)
-    return places, 2 * (across + _LABEL_WIDTH), 2 * (down + _MARGIN)
-
-
-def _draw_skill(
-    number: int, name: str, place: _Place, links: int, *, is_middle: bool
-) -> PictureSkill:
-    sign = 1 if place.x >= 0 else -1
-    return PictureSkill(
-        number,
-        round(place.x, 1),
-        round(place.y, 1),
-        _shorten(name),
-        round(place.x, 1) if is_middle else round(place.x + sign * 13, 1),
-        round(place.y - 19, 1) if is_middle else round(place.y + 4, 1),
-        "middle" if is_middle else ("start" if sign > 0 else "end"),
-        links,
-    )
-
-
-def _shorten(name: str) -> str:
-    shown = str(show_value(name[:200]))
-    return shown if len(shown) <= _LABEL_CHARACTERS else f"{shown[: _LABEL_CHARACTERS - 1]}…"
+        down = max(down + 2 * _LINE_HEIGHT, (max(map(sum, rows)) + _LINE_HEIGHT) / 2, 60.0)
+        for half, heights, sign in zip(halves, rows, (1, -1), strict=True):
+            top = 0.0
+            for one, height in zip(half, heights, strict=True):
+                y = down * ((2 * top + height) / sum(heights) - 1)
+                x = sign * across * math.sqrt(1 - (y / down) ** 2)
+                places[one] = _Place(round(x, 1), round(y, 1))
+                top += height
+    return places
 
 
 def _draw_links(

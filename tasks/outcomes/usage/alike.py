@@ -1,0 +1,42 @@
+"""Groups answered queries by the likeness of their tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from search.scoring.cosine_scale import is_default_model
+from skills.outcomes.model import AnsweredQuery
+from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.usage.likeness import group_tasks
+
+
+def group_answers(
+    outcomes: OutcomeStore, answers: Sequence[AnsweredQuery], model: str
+) -> list[list[AnsweredQuery]]:
+    """Return groups of queries with alike tasks, largest first, the most typical query first.
+
+    At most `MAX_TASKS` are grouped at once. model: name of the encoder whose vectors the store has.
+    """
+    vectors = _read_vectors(outcomes, [one.query_id for one in answers], model)
+    groups = group_tasks([one.task for one in answers], vectors)
+    return [[answers[place] for place in group] for group in groups]
+
+
+def _read_vectors(
+    outcomes: OutcomeStore, query_ids: Sequence[str], model: str
+) -> npt.NDArray[np.float32] | None:
+    """The vectors of queries, zeros for one that has none; None for another encoder than the
+    default one, whose cosines are on another scale."""
+    if not is_default_model(model):
+        return None
+    found = outcomes.get_vectors(model, query_ids)
+    if not found:
+        return None
+    rows = np.zeros((len(query_ids), len(next(iter(found.values())).values)), dtype=np.float32)
+    for place, query_id in enumerate(query_ids):
+        if query_id in found:
+            rows[place] = found[query_id].values
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
