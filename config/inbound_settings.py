@@ -73,7 +73,7 @@ class GatewaySettings(SettingsGroup):
     console_key_file: Path | None = Field(
         None,
         description="file with the key of the console's session cookies, 32 bytes as URL-safe "
-        "base64; gateways behind one name need the same; unset: `console.key` beside the file of "
+        "base64; gateways behind one name need the same; unset: `console.key` next to the file of "
         "tokens, made on first use",
     )
 

@@ -2,7 +2,7 @@
 
 The index belongs to no set of model and schema, so a reindex leaves it as it is. Revisions of a
 skill are in one document, which is read and written at once by its id: no call waits for a refresh,
-and concurrent writers are told apart by the version of the document.
+and concurrent writers are distinguished by the version of the document.
 """
 
 from __future__ import annotations

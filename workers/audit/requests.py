@@ -119,7 +119,7 @@ class RequestRecorder:
 
     def is_due(self, *, is_end: bool) -> bool:
         """Whether a record is to be written now: before the response starts, so that what a caller
-        was told is recorded; of a request that may note its object later, before it ends."""
+        was answered is recorded; of a request that may note its object later, before it ends."""
         route = self._find_route()
         if route is None or self._is_recorded:
             return False

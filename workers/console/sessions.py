@@ -125,7 +125,7 @@ class ConsoleSessions:
 def open_console_sessions(settings: Settings) -> ConsoleSessions:
     """Return the sessions of a deployment, with the key in `gateway.console_key_file`.
 
-    By default the key is a file beside that of the tokens, which gateways share, made on first
+    By default the key is a file next to that of the tokens, which gateways share, made on first
     use. Where it cannot be written, it is in memory, and sessions end with the process. Raises
     MisconfiguredError for an invalid key.
     """

@@ -101,7 +101,7 @@ def get_http_status(error: SkillbusError) -> int:
 
 
 def describe_error(error: SkillbusError, caller: Caller) -> str:
-    """Return what a caller is told of an error, and log what only an operator may read."""
+    """Return what a caller gets of an error, and log what only an operator may read."""
     detail = str(error)
     if isinstance(error, MisconfiguredError):
         log.error("a setting is wrong", reason=detail)

@@ -558,7 +558,7 @@ async def _walk_tools(walked: Walked, client: Client) -> None:
 
 
 async def _walk_subscription(walked: Walked, client: Client) -> None:
-    """A change of a hidden skill is followed by one of a visible skill; only that is told."""
+    """A change of a hidden skill is followed by one of a visible skill; only that is reported."""
     hidden_uri = _resource_uris(HIDDEN[0])[1]["uri"]
     visible_uri = _resource_uris(KILN)[1]["uri"]
     async with client.listen(
