@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from urllib.parse import urlsplit
@@ -64,6 +65,8 @@ def pages(served: Served) -> tuple[str, ...]:
     asked = served.request("admin", "POST", "/v1/queries", json=body)
     answer = asked.json()["id"]
     before, after = make_evaluations(served)
+    while served.request("admin", "GET", "/v1/checks").json()["at"] is None:
+        time.sleep(0.1)  # until then the page of settings is loaded again every two seconds
     event = served.request("admin", "GET", "/v1/events").json()["events"][0]["id"]
     return (
         *PAGES,

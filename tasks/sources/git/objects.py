@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from config.errors import TransientError
@@ -29,7 +30,9 @@ class ObjectReader:
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                # A request that was written when the process had ended is still in the buffer.
+                with suppress(BrokenPipeError):
+                    stream.close()
         self._process.wait()
 
     def read(self, blob: Blob) -> bytes:

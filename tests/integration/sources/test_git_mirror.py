@@ -31,7 +31,9 @@ from tasks.sources.git.mirror import (
     delete_orphaned_mirrors,
     mirror_folder,
 )
+from tasks.sources.git.objects import ObjectReader
 from tasks.sources.git.reader import GitReader, open_git_reader
+from tasks.sources.git.tree import Blob
 from tasks.sources.protocol import SkillGoneError
 from tests.support.program.secrecy import made_up
 from tests.support.servers.git_remote import PushedRepository, served_over_http
@@ -588,6 +590,20 @@ def test_a_mirror_that_was_left_damaged_is_mended(
     assert Mirror(source, known).fetch() == newer
     with open_git_reader(replace(source, commit=newer), known) as reader:
         assert reader.read("kiln").content == b"Anew.\n"
+
+
+def test_objects_are_closed_after_their_process_has_ended(tmp_path: Path, source: Source) -> None:
+    known = settings(tmp_path / "home")
+    mirror = Mirror(source, known)
+    mirror.fetch()
+    objects = ObjectReader(mirror.folder)
+    objects._process.kill()
+    objects._process.wait()
+    with pytest.raises(TransientError, match="git cat-file ended"):
+        objects.read(Blob("0" * 40, 1))
+    objects.close()
+    assert objects._process.stdin is not None
+    assert objects._process.stdin.closed
 
 
 def test_a_commit_that_is_not_given_any_more(

@@ -29,6 +29,7 @@ from pydantic import BaseModel
 
 from config.language_model_settings import LanguageModelSettings
 from skills.token_count import count_tokens
+from tasks.language_model.endpoint import state
 from tests.support.servers.loopback import QuietServer
 
 MODEL = "scripted-model"
@@ -151,6 +152,7 @@ class LanguageModelServer:
             target=self._server.serve_forever, args=(0.01,), daemon=True
         )
         self._thread.start()
+        self._forget_former()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -163,6 +165,11 @@ class LanguageModelServer:
                 _shut(connection)
             self._changed.wait_for(lambda: not self._connections, 60)
         self._server.server_close()
+
+    def _forget_former(self) -> None:
+        """Forget what this process knows of a former server that had the same port."""
+        for key in [one for one in state._STATES if one[1] == self.url]:
+            del state._STATES[key]
 
     @property
     def url(self) -> str:
