@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -181,9 +182,9 @@ class TestSkill:
     def test_it_is_removed_and_recorded(self, served: Served, open_page: Open) -> None:
         write_skill(served.root, "rope-splicing", "Splice a three-strand rope")
         page = open_page("write")
-        url = "/console/skills/crafts:rope-splicing"
-        while "Not found" in str(page.goto(url) and page.title()):
-            pass
+        while served.request("write", "GET", "/v1/skills/crafts:rope-splicing").status_code == 404:
+            time.sleep(0.1)
+        page.goto("/console/skills/crafts:rope-splicing")
         page.get_by_text("Remove…").click()
         page.get_by_role("button", name="Remove this skill").click()
         expect(page.locator(".head .badge.state-done")).to_be_visible()
