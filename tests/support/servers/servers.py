@@ -202,19 +202,12 @@ def servers(run_servers: RunServers) -> Iterator[ServerControls]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+def pytest_xdist_auto_num_workers() -> int:
     """Three processes, each with servers of its own; one on servers that run already.
 
-    Half of the time of one that runs such tests is waiting, for leases, timers and servers that
-    come back, so three keep two processors busy. Unit tests wait for nothing: two processes.
+    They wait for processes, timers and servers that come back, so three keep two processors busy.
     """
-    if any(external(name) for name in NAMES):
-        return 1
-    unit = config.rootpath / "tests" / "unit"
-    only_unit = all(
-        (config.invocation_params.dir / one).is_relative_to(unit) for one in config.args
-    )
-    return 2 if only_unit else 3
+    return 1 if any(external(name) for name in NAMES) else 3
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
