@@ -3,8 +3,9 @@
     PYTHONPATH=. python docs/how-to/console/make_pictures.py [FOLDER]
 
 Serves the example skills, with a few that wait for a person, and takes pictures in Chromium. FOLDER
-is where they are written, this folder unless given. With `--all`, every page is taken at three
-widths in both themes too, to be looked at.
+is where they are written, this folder unless given: `PAGE.png`, and `widths/PAGE.png` with the
+first screen at three widths in both themes. With `--all`, every page is also taken as a whole at
+each, to be looked at.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from deploy.stack.ports import free_port
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[2] / "examples"
 TASK = "After last night's frost, which e-bikes get a fresh battery first?"
-WIDTHS = (360, 1280, 2560)
 THEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 PAGES = {
     "ask": "/console/ask",
@@ -48,6 +48,11 @@ PAGES = {
 NOT_SHOWN = ("review-skill", "use", "sources")
 """Pages of which the documentation has no picture."""
 
+SCREENS = {360: 780, 1280: 860, 2560: 1440}
+"""Heights of the first screen by width."""
+SHEET_HEIGHT = 420
+"""Of each screen on a sheet of all, in pixels."""
+GAP = 12
 COLOURS = 256
 HEIGHTS = {"work": 1500, "settings": 1040, "ask": 1000}
 
@@ -196,6 +201,35 @@ class Camera:
         if not whole:
             _reduce_colours(file)
 
+    def take_sheet(self, file: Path, path: str) -> None:
+        """Take the first screen at each width and theme, and lay them out: a row for each theme."""
+        rows = []
+        for theme in THEMES:
+            screens = []
+            for width, height in SCREENS.items():
+                self.take(file, path, width=width, height=height, theme=theme, whole=False)
+                with Image.open(file) as picture:
+                    size = (round(SHEET_HEIGHT * width / height), SHEET_HEIGHT)
+                    screens.append(picture.convert("RGB").resize(size, Image.Resampling.LANCZOS))
+            rows.append(screens)
+        sheet = Image.new(
+            "RGB",
+            (
+                sum(one.width for one in rows[0]) + GAP * len(SCREENS),
+                (SHEET_HEIGHT + GAP) * len(rows),
+            ),
+            "#808080",
+        )
+        for row, screens in enumerate(rows):
+            left = GAP // 2
+            for one in screens:
+                sheet.paste(one, (left, GAP // 2 + row * (SHEET_HEIGHT + GAP)))
+                left += one.width + GAP
+        # Text that was made smaller has more shades than a palette of few colours keeps apart.
+        sheet.quantize(COLOURS, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+            file, optimize=True
+        )
+
 
 def _reduce_colours(file: Path) -> None:
     """Write a picture with a palette, which takes less than half the space."""
@@ -213,7 +247,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=HERE)
     parser.add_argument("--all", action="store_true", help="every page, width and theme")
     given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
+    (given.folder / "widths").mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium") or sys.exit("chromium is not installed")
     with (
         tempfile.TemporaryDirectory(prefix="skillbus-") as folder,
@@ -226,10 +260,11 @@ def main() -> None:
             camera = Camera(browser, url, secret)
             pages = PAGES | {"ask": f"{camera.answer}#bundle", "event": camera.event}
             for name, path in pages.items():
-                height = HEIGHTS.get(name, 860)
+                height = HEIGHTS.get(name, SCREENS[1280])
                 if given.all or name not in NOT_SHOWN:
                     camera.take(given.folder / f"{name}.png", path, height=height)
-                for width, theme in ((w, t) for w in WIDTHS for t in THEMES if given.all):
+                    camera.take_sheet(given.folder / f"widths/{name}.png", path)
+                for width, theme in ((w, t) for w in SCREENS for t in THEMES if given.all):
                     file = given.folder / f"{name}-{width}-{theme}.png"
                     camera.take(file, path, width=width, theme=theme, whole=True)
         browser.close()

@@ -165,4 +165,4 @@ def _add_up(step: DiffusionStep) -> dict[str, float]:
 
 
 def _name_link_cuts(found: Neighbourhood) -> list[str]:
-    return ["lighter links are left out"] if found.links_cut else []
+    return ["Lighter links are left out"] if found.links_cut else []
