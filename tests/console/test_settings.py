@@ -14,17 +14,22 @@ from tests.support.samples.hostile_pages import ATTACKS
 Open = Callable[..., Page]
 
 
-def test_a_token_is_added_used_and_revoked(
-    served: Served, open_page: Open, open_context: Callable[..., BrowserContext]
-) -> None:
-    page = open_page("admin")
+def add_token(page: Page, name: str) -> None:
+    """Send the form that adds a token."""
     page.goto("/console/settings")
     page.get_by_text("Add a token…").click()
-    page.get_by_label("Name").fill("guild")
+    page.get_by_label("Name").fill(name)
     page.get_by_label("Groups").fill("masons carpenters")
     page.get_by_label("Scope").select_option("write")
     page.get_by_label("Lifetime").select_option("7 days")
     page.get_by_role("button", name="Add the token").click()
+
+
+def test_a_token_is_added_used_and_revoked(
+    served: Served, open_page: Open, open_context: Callable[..., BrowserContext]
+) -> None:
+    page = open_page("admin")
+    add_token(page, "guild")
     secret = page.locator("#token").inner_text()
     assert secret.startswith("skb_")
     assert secret not in page.url
@@ -77,13 +82,7 @@ def test_a_token_that_cannot_be_added_is_explained_at_its_form(
 ) -> None:
     trouble.expected.append("400")
     page = open_page("admin")
-    page.goto("/console/settings")
-    page.get_by_text("Add a token…").click()
-    page.get_by_label("Name").fill("read")
-    page.get_by_label("Groups").fill("masons carpenters")
-    page.get_by_label("Scope").select_option("write")
-    page.get_by_label("Lifetime").select_option("7 days")
-    page.get_by_role("button", name="Add the token").click()
+    add_token(page, "read")
     form = page.locator("details[open]", has=page.get_by_label("Lifetime"))
     expect(form.get_by_role("alert")).to_contain_text("exists already")
     expect(form.get_by_label("Name")).to_have_value("read")

@@ -143,3 +143,7 @@ def test_alike_tasks_are_together_behind_the_newest_of_them(store: SqliteOutcome
         "outcomes": [],
         "kept": False,
     }
+
+
+def test_what_is_reported_can_be_asked_for() -> None:
+    assert {one.value for one in QueryOutcome if one.is_reported} == set(OutcomeKind)
