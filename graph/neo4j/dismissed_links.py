@@ -59,5 +59,5 @@ def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], place: Lin
 
 
 def _read_links(run: RunNamed, place: LinkPlace) -> list[Link]:
-    found = links_from_rows(run("links_among", ids=[place.source, place.target]))
-    return [link for link in found if place_of(*link.ends, link.type) == place]
+    [(links,)] = run("links_among", ids=[place.source, place.target])
+    return [link for link in links_from_rows(links) if place_of(*link.ends, link.type) == place]

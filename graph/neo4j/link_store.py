@@ -66,8 +66,9 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
 
     @override
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
-        rows = self._read("links_among", ids=list(dict.fromkeys(skill_ids)))
-        return sorted(links_from_rows(rows), key=_by_source)
+        ids = list(dict.fromkeys(skill_ids))
+        [(links,)] = self._read("links_among", ids=ids)
+        return sorted(links_from_rows(links), key=_by_source)
 
     # -- linking
     @override

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -37,6 +36,7 @@ from workers.backend.stores import (
     open_review_store,
 )
 from workers.monitoring.recent_value import RecentValue
+from workers.processes.garbage_collection import freeze_loaded_objects, unfreeze_loaded_objects
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
@@ -102,11 +102,8 @@ class DistributedBackend(StoreBackend):
 
     @override
     def warm_up(self) -> None:
-        # The modules and the application are never freed. Frozen, they are skipped by the garbage
-        # collector, which would otherwise stop every request for 0.15 s once in a while.
-        gc.collect()
-        gc.freeze()
-        self._stack.callback(gc.unfreeze)
+        freeze_loaded_objects()
+        self._stack.callback(unfreeze_loaded_objects)
 
     @override
     def get_status(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import logging
 import subprocess
 import sys
@@ -48,6 +47,7 @@ from workers.backend.stores import (
     require_library,
 )
 from workers.monitoring.status import home_status, oldest_change_age_seconds
+from workers.processes.garbage_collection import unfreeze_loaded_objects
 from workers.processes.interpreter import child_environment, module_command
 from workers.processes.warm_up import warm_up
 from workers.processes.worker_threads import (
@@ -331,7 +331,7 @@ class EmbeddedBackend(StoreBackend):
         warm_up(self.services, ALL_QUEUES)
         # It has frozen the models and the library, which go with this backend. A process that froze
         # nothing leaves alone what its starter may have frozen.
-        self._stack.callback(gc.unfreeze)
+        self._stack.callback(unfreeze_loaded_objects)
 
     @override
     def run_maintenance(self) -> None:

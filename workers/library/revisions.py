@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +15,10 @@ from search.protocol import SearchIndex
 from search.review_store import ReviewStore
 from search.revision_history import KeptRevision, Pin, RevisionHistory
 from skills.record import ParsedSkill, RevisionKey
-from skills.review import CountedFindings, ReviewRecord
+from skills.review import CountedFindings, ReviewRecord, Reviews
 from skills.revision_diff import RevisionDiff, compare_revisions
 from skills.scanner import rescan
-from skills.skill_policy import is_reviewed_source
+from skills.skill_policy import SkillPolicy, is_reviewed_source
 from skills.skill_uri import SKILL_FILE
 from tasks.ingest.held.reviewed import UPDATE_KINDS, is_reviewed
 from tasks.query.policy_filter import make_policy
@@ -114,34 +115,43 @@ class RevisionReader:
     ) -> list[Revision]:
         if not revisions:
             return []
-        skill_id = revisions[0].key.skill_id
-        reviews = self._review_store.get([skill_id])
-        policy = make_policy(self._settings, self._graph.list_sources(), reviews)
-        waits = is_reviewed_source(self._settings.policy, skill_id)
+        policy = self._make_policy([revisions[0].key.skill_id])
         described = []
         newer = ""
         for one in revisions:
-            if one.content_hash == newer:
-                continue
+            if one.content_hash != newer:
+                described.append(policy.describe(one, entry))
             newer = one.content_hash
-            is_published = entry is not None and one.key.seq == entry.seq
-            judgements = entry.judgements if entry is not None and is_published else ()
-            rescanned = replace(one, parsed=rescan(one.parsed))
-            place = (skill_id, one.content_hash, rescanned.parsed.record, judgements)
-            violation = policy.find_record_violation(*place)
-            may_be_sent = not waits or is_reviewed(one, entry, reviews)
-            withheld = None if may_be_sent else "it was not approved in a review"
-            described.append(
-                Revision(
-                    rescanned,
-                    _name_state(one, entry),
-                    violation.reason if violation else withheld,
-                    policy.count_findings(*place),
-                    reviews.find(skill_id, one.content_hash, *UPDATE_KINDS),
-                    may_be_sent,
-                )
-            )
         return described
+
+    def _make_policy(self, skill_ids: Sequence[str]) -> _RevisionPolicy:
+        reviews = self._review_store.get(skill_ids)
+        policy = make_policy(self._settings, self._graph.list_sources(), reviews)
+        return _RevisionPolicy(self._settings, reviews, policy)
+
+    def read_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Revision]:
+        """Those of the revisions that are kept.
+
+        In a fixed number of reads for the published ones, and some for each other one.
+        """
+        if not keys:
+            return {}
+        entries = {one.skill_id: one for one in self._graph.get_entries(_name_skills(keys))}
+        published = [
+            key for key in keys if key.skill_id in entries and entries[key.skill_id].seq == key.seq
+        ]
+        stored = self._index.get_revisions(published)
+        policy = self._make_policy(_name_skills(published))
+        found = {}
+        for key, one in stored.items():
+            entry = entries[key.skill_id]
+            kept = KeptRevision(key, one.content_hash, one.parsed, entry.updated)
+            found[key] = policy.describe(kept, entry)
+        for key in keys:
+            if key not in found:
+                with suppress(NotFoundError):
+                    found[key] = self.read_revision(*key)
+        return found
 
     def read_revision(self, skill_id: str, seq: int) -> Revision:
         """One revision; raises NotFoundError if it is not kept, and names those that are."""
@@ -199,6 +209,38 @@ class RevisionReader:
         if first is None:
             raise UsageError(f"{skill_id} has no revision before {second.seq} to compare it with")
         return first, second
+
+
+@dataclass(frozen=True, slots=True)
+class _RevisionPolicy:
+    """What settings, sources and reviews say of the revisions of some skills."""
+
+    settings: Settings
+    reviews: Reviews
+    policy: SkillPolicy
+
+    def describe(self, one: KeptRevision, entry: CatalogEntry | None) -> Revision:
+        skill_id = one.key.skill_id
+        is_published = entry is not None and one.key.seq == entry.seq
+        judgements = entry.judgements if entry is not None and is_published else ()
+        rescanned = replace(one, parsed=rescan(one.parsed))
+        place = (skill_id, one.content_hash, rescanned.parsed.record, judgements)
+        violation = self.policy.find_record_violation(*place)
+        waits = is_reviewed_source(self.settings.policy, skill_id)
+        may_be_sent = not waits or is_reviewed(one, entry, self.reviews)
+        withheld = None if may_be_sent else "it was not approved in a review"
+        return Revision(
+            rescanned,
+            _name_state(one, entry),
+            violation.reason if violation else withheld,
+            self.policy.count_findings(*place),
+            self.reviews.find(skill_id, one.content_hash, *UPDATE_KINDS),
+            may_be_sent,
+        )
+
+
+def _name_skills(keys: Sequence[RevisionKey]) -> list[str]:
+    return list(dict.fromkeys(key.skill_id for key in keys))
 
 
 def _name_state(one: KeptRevision, entry: CatalogEntry | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Collection
 
 import structlog
@@ -18,6 +17,7 @@ from tasks.policies import EMBED_SECTIONS_QUEUE, EMBED_SKILLS_QUEUE, QUERY_QUEUE
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_skills
 from tasks.services import Services
+from workers.processes.garbage_collection import freeze_loaded_objects
 
 log = structlog.get_logger()
 
@@ -57,10 +57,7 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
             services.language_model.get()  # imports the SDK: half a second of the first query
         except MisconfiguredError as error:  # reported by every query as well
             log.error("the language model cannot be used", reason=str(error))
-    # Models and library are never freed. Frozen, they are skipped by the garbage collector, which
-    # would otherwise spend 0.1 s on them during a query.
-    gc.collect()
-    gc.freeze()
+    freeze_loaded_objects()
 
 
 def _rank_for_a_skill(services: Services) -> None:

@@ -92,7 +92,7 @@ RETURN id,
 UNWIND $ids AS id MATCH (a:Skill {skill_id: id})-[r:$$links]->(b:Skill) WHERE b.skill_id IN $ids
 WITH a, b, r, r.owner AS owner, r.weight AS weight, r.evidence AS evidence
 WHERE evidence IS NOT NULL
-RETURN owner, a.skill_id, b.skill_id, type(r), weight, evidence
+RETURN collect([owner, a.skill_id, b.skill_id, type(r), weight, evidence])
 
 // name: published
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.seq > 0 RETURN collect(id)

@@ -197,6 +197,7 @@ def test_stalled_processing_ends_the_wait() -> None:
 
 def test_only_a_backend_that_was_warmed_up_undoes_the_freeze_of_its_process(tmp_path: Path) -> None:
     """A preloaded process, which others are forked from, has frozen what it loaded."""
+    thresholds = gc.get_threshold()
     gc.freeze()
     with tiny_backend(tmp_path / "home"):
         pass
@@ -204,6 +205,8 @@ def test_only_a_backend_that_was_warmed_up_undoes_the_freeze_of_its_process(tmp_
     try:
         with tiny_backend(tmp_path / "home") as backend:
             backend.warm_up()
+            assert gc.get_threshold() > thresholds
         assert gc.get_freeze_count() == 0
+        assert gc.get_threshold() == thresholds
     finally:
         gc.freeze()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 
-from config.errors import NotFoundError, PermanentError, UsageError
+from config.errors import NotFoundError, UsageError
 from config.settings import OPTIONAL_STAGES
 from graph.records import SkillState
 from skills.bundle.markdown import render_markdown
@@ -22,6 +22,7 @@ from skills.events import describe_validation_error
 from skills.events.requests import QueryFilters
 from skills.outcomes.model import OutcomeKind
 from skills.outcomes.weights import TRUSTED_OWNERS
+from skills.record import RevisionKey
 from tasks.journal.protocol import Job
 from workers.backend.store_backend import StoreBackend
 from workers.console.annotated_text import AnnotatedLine, annotate_lines
@@ -32,7 +33,7 @@ from workers.console.views.outcomes import CHOICES, describe_outcomes
 from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, get_caller
 from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
 from workers.http.routes.queries import QueryRequest, QueryService
-from workers.http.routes.revisions import describe_revision
+from workers.http.routes.revisions import describe_revisions
 from workers.http.routes.sources import list_source_rows
 from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
 
@@ -220,7 +221,7 @@ def _render_answer(
         bundle=bundle,
         candidates=_describe_candidates(bundle),
         score_parts=_list_score_parts(bundle),
-        texts={skill.skill_id: _read_text(backend, caller, skill) for skill in bundle.skills},
+        texts=_read_texts(backend, caller, bundle.skills),
         change=_compare(query_service, caller, query.compare, bundle),
         compare=query.compare,
         reported=query.reported,
@@ -296,13 +297,21 @@ def _list_score_parts(bundle: Bundle) -> list[str]:
     return [name for name in names if name != "score"]
 
 
-def _read_text(backend: StoreBackend, caller: Caller, skill: BundleSkill) -> list[AnnotatedLine]:
-    """The lines of a skill's SKILL.md, marked by whether they were sent; empty if the revision is
-    no longer kept, or is withheld now. Lines that several roles share have none."""
-    try:
-        revision = describe_revision(backend, caller, skill.skill_id, skill.revision.seq)
-    except PermanentError:
-        return []
+def _read_texts(
+    backend: StoreBackend, caller: Caller, skills: Sequence[BundleSkill]
+) -> dict[str, list[AnnotatedLine]]:
+    """By skill_id the lines of SKILL.md, marked by whether they were sent. Of a revision that is no
+    longer kept, or is withheld now, there are none."""
+    keys = [RevisionKey(one.skill_id, one.revision.seq) for one in skills]
+    found = describe_revisions(backend, caller, keys)
+    return {
+        skill.skill_id: _mark_sent(found.get(key, {}), skill)
+        for key, skill in zip(keys, skills, strict=True)
+    }
+
+
+def _mark_sent(revision: Mapping[str, Any], skill: BundleSkill) -> list[AnnotatedLine]:
+    """The lines of a revision; those that several roles share have none."""
     if "text" not in revision:
         return []
     sent = {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from skills.record import RevisionKey
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, require_scope
 from workers.http.routes.skills import respond_with_skill
@@ -228,6 +230,15 @@ def describe_revision(
     """Return one revision as this caller may see it; raises NotFoundError if it is not kept."""
     found = backend.revisions_for(caller.reader).read_revision(skill_id, seq)
     return revision_detail(found, include_withheld=caller.scope >= TokenScope.ADMIN)
+
+
+def describe_revisions(
+    backend: StoreBackend, caller: Caller, keys: Sequence[RevisionKey]
+) -> dict[RevisionKey, dict[str, Any]]:
+    """Return those of the revisions that are kept, as this caller may see them."""
+    found = backend.revisions_for(caller.reader).read_revisions(keys)
+    is_admin = caller.scope >= TokenScope.ADMIN
+    return {key: revision_detail(one, include_withheld=is_admin) for key, one in found.items()}
 
 
 def compare_two(
