@@ -110,6 +110,20 @@ def test_what_the_library_cannot_do(asked: Skillbus) -> None:
     assert usage(asked, "--unanswered", "--owner", "ci")["groups"] == []
 
 
+def test_what_was_asked_and_answered(asked: Skillbus) -> None:
+    found = usage(asked, "--queries")
+    answers = [one for group in found["groups"] for one in group["answers"]]
+    assert {one["task"] for one in answers} == {KILN, *UNKNOWN}
+    assert {one["hit"] for one in answers if one["task"] in UNKNOWN} == {False}
+    assert found["more"] is False
+    text = asked("usage", "--queries").out
+    assert "crafts:kiln-firing" in text
+    assert UNKNOWN[0] in text
+    assert usage(asked, "--queries", "--limit", "1")["more"] is True
+    assert usage(asked, "--queries", "--owner", "ci") == {"groups": [], "more": False}
+    assert "nothing was asked" in asked("usage", "--queries", "--owner", "ci").out
+
+
 def test_copies(asked: Skillbus) -> None:
     assert usage(asked, "--copies") == {"skills": [], "total": 0}
     assert "no skill always loses" in asked("usage", "--copies").out
@@ -122,7 +136,9 @@ def test_copies(asked: Skillbus) -> None:
         ("--days", "3651"),
         ("--limit", "0"),
         ("--unused", "--copies"),
+        ("--queries", "--unused"),
         ("--unanswered", "--skill", "crafts:kiln-firing"),
+        ("--queries", "--source", "crafts"),
         ("--week", "1"),
     ],
 )

@@ -45,6 +45,7 @@ _LOCAL_USER = "(this machine)"
     "--owner", metavar="TOKEN", help="Only what this token asked and reported; '' is you."
 )
 @click.option("--unused", is_flag=True, help="Instead, skills that were never chosen.")
+@click.option("--queries", is_flag=True, help="Instead, what was asked and answered, newest first.")
 @click.option(
     "--unanswered", is_flag=True, help="Instead, what was asked and the library has nothing for."
 )
@@ -67,6 +68,7 @@ def usage(
     source: str | None,
     owner: str | None,
     unused: bool,
+    queries: bool,
     unanswered: bool,
     copies: bool,
     limit: int,
@@ -80,12 +82,14 @@ def usage(
     Examples:
       skillbus usage --days 7
       skillbus usage --unused --source team
+      skillbus usage --queries --days 1
       skillbus usage --unanswered
     """
-    if unused + unanswered + copies > 1:
-        raise UsageError("give one of --unused, --unanswered and --copies")
-    if unanswered and (skill is not None or source is not None):
-        raise UsageError("--unanswered: queries belong to no skill or source; leave these out")
+    if unused + queries + unanswered + copies > 1:
+        raise UsageError("give one of --unused, --queries, --unanswered and --copies")
+    if (queries or unanswered) and (skill is not None or source is not None):
+        name = "--queries" if queries else "--unanswered"
+        raise UsageError(f"{name}: queries belong to no skill or source; leave these out")
     settings = read_settings(ctx)
     from workers.library.usage.report import UsageFilter  # slow to import
 
@@ -96,6 +100,8 @@ def usage(
             _print_unused(reader.list_unused(days, selection), days, limit, as_json)
         elif copies:
             _print_copies(reader.list_copies(days, selection), limit, as_json)
+        elif queries:
+            _print_answered(_list_answered(settings, stack, reader, days, owner, limit), as_json)
         elif unanswered:
             _print_unanswered(reader.group_unanswered(days, owner), limit, as_json)
         else:
@@ -224,6 +230,49 @@ def _print_copies(rows: list[dict[str, Any]], limit: int, as_json: bool) -> None
         ("lost", "skill id", "to"),
     )
     _note_more(len(rows), limit, "skills")
+
+
+def _list_answered(
+    settings: Settings,
+    stack: ExitStack,
+    reader: UsageReader,
+    days: int,
+    owner: str | None,
+    limit: int,
+) -> dict[str, Any]:
+    """The newest queries, at most `limit`, as `GET /v1/usage/queries` has them; more: whether there
+    are others."""
+    from workers.backend.stores import open_journal
+    from workers.library.usage.answered import NEWEST, describe_answered
+
+    groups, page = reader.list_answered(
+        days, None, lambda asked: owner is None or asked == owner, None, NEWEST, limit
+    )
+    query_ids = [one.query_id for one in page.answers]
+    kept = open_journal(settings, stack, writable=False).get_job_states(query_ids)
+    return {"groups": describe_answered(groups, page, kept), "more": page.next is not None}
+
+
+def _print_answered(data: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(data)
+        return
+    if not data["groups"]:
+        click.echo("nothing was asked")
+    for group in data["groups"]:
+        for number, one in enumerate(group["answers"]):
+            times = f"{group['queries']:>5}" if number == 0 else " " * 5
+            task = escape_terminal_line(_shorten(one["task"], 120))
+            click.echo(f"{times}  {one['answered_at']}  {task}")
+            chosen = ", ".join(skill["skill_id"] for skill in one["skills"]) or "no skill"
+            reported = "".join(f"; {name}" for name in _list_reported(one["outcomes"]))
+            click.echo(f"{' ' * 29}{escape_terminal_line(chosen + reported)}")
+    if data["more"]:
+        print_to_stderr("there are more queries; --limit shows more of them")
+
+
+def _list_reported(outcomes: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{one['skill_id']} {one['outcome']}".strip() for one in outcomes]
 
 
 def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> None:
