@@ -215,7 +215,7 @@ def _check_sources(settings: Settings) -> str:
         for source in found
         if source.kind == "directory" and not Path(source.root).is_dir()
     ]
-    problems += fetch_failures(found)
+    problems += fetch_failures(found) + find_unknown_sources(settings, found)
     if any(source.kind == "git" for source in found):
         problems += _missing_git()
     if problems:
@@ -226,6 +226,18 @@ def _check_sources(settings: Settings) -> str:
 def fetch_failures(sources: Sequence[Source]) -> list[str]:
     """Git sources whose last fetch failed, each with the reason."""
     return [f"{source.source_id}: {source.last_error}" for source in sources if source.last_error]
+
+
+def find_unknown_sources(settings: Settings, sources: Sequence[Source]) -> list[str]:
+    """Settings of the policy that name a source that is not there: they have no effect."""
+    known = {source.source_id for source in sources}
+    named = {"policy.sources": settings.policy.sources, "policy.public": settings.policy.public}
+    return [
+        f"{name} names {one!r}, which is no source; `skillbus sources list` names them"
+        for name, source_ids in named.items()
+        for one in source_ids
+        if one not in known
+    ]
 
 
 def _missing_git() -> list[str]:

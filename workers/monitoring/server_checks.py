@@ -28,6 +28,7 @@ from workers.monitoring.local_checks import (
     check_dead_letters,
     check_reviews,
     fetch_failures,
+    find_unknown_sources,
 )
 from workers.processes.process_name import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
@@ -241,7 +242,7 @@ def _check_sources(settings: Settings) -> str:
         if source.kind == "directory" and not Path(source.root).is_dir()
     ]
     never_synced = [source.source_id for source in found if not source.last_success]
-    problems = fetch_failures(found)
+    problems = fetch_failures(found) + find_unknown_sources(settings, found)
     if never_synced:
         problems.append(
             f"{', '.join(never_synced)}: never synced; does the folder exist on the machines "
