@@ -57,7 +57,7 @@ class TaskPolicy:
             raise ValueError(f"{self.name}: limits must be positive")
 
     def make_backoff(self) -> Backoff:
-        """The pauses between the retries of one run."""
+        """Return the pauses between the retries of one run."""
         return Backoff(self.retry_backoff, _MAX_RETRY_PAUSE_SECONDS)
 
 
@@ -116,7 +116,7 @@ POLICIES = {
 
 
 def resolve_task_name(name: str) -> str:
-    """The present name of a task that is given by its present or a former name."""
+    """Return the present name of a task that is given by its present or a former name."""
     return FORMER_NAMES.get(name, name)
 
 
@@ -132,7 +132,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Seconds left, never below 0."""
+        """Return seconds left, never below 0."""
         return max(0.0, self._end - time.monotonic())
 
     def check(self, stage: str) -> None:

@@ -116,7 +116,7 @@ def run_task(
 
 
 def _summarize_result(result: dict[str, object]) -> dict[str, object]:
-    """A task's result for its log line; a bundle without its texts."""
+    """Return a task's result for its log line; a bundle without its texts."""
     bundle = result.get("bundle")
     if not isinstance(bundle, dict):
         return result
@@ -135,7 +135,7 @@ class _Attempts:
 def _run_with_retries(
     services: Services, policy: TaskPolicy, ids: Sequence[str], attempts: _Attempts
 ) -> dict[str, object]:
-    """The task's result, after retries of transient errors other than a missed deadline.
+    """Return the task's result, after retries of transient errors other than a missed deadline.
 
     Retries run here rather than as new messages: brokers keep messages with a delay in the memory
     of workers, or deliver them twice.

@@ -58,14 +58,14 @@ class Lazy(Generic[T]):
         self._value: T | None = None
 
     def get(self) -> T:
-        """The value, created now if this is the first call."""
+        """Return the value, created now if this is the first call."""
         with self._lock:
             if self._value is None:
                 self._value = self._make()
             return self._value
 
     def get_if_created(self) -> T | None:
-        """The value, None if it was not used yet."""
+        """Return the value, None if it was not used yet."""
         return self._value
 
 

@@ -15,7 +15,7 @@ _BUSY_SECONDS = 10.0
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection has the file locked."""
+    """Return whether another connection has the file locked."""
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

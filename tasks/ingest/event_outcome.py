@@ -1,4 +1,4 @@
-"""Record in the journal how events ended."""
+"""Records of the outcome of events in the journal."""
 
 from __future__ import annotations
 

@@ -134,15 +134,15 @@ class JobStore(Protocol):
         ...
 
     def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:
-        """Ids of open jobs, oldest first."""
+        """Return ids of open jobs, oldest first."""
         ...
 
     def count_open_jobs(self, kind: JobKind) -> int:
-        """Number of open jobs."""
+        """Return number of open jobs."""
         ...
 
     def get_oldest_job_age(self, kind: JobKind) -> float:
-        """Seconds since the oldest open job was accepted; 0 without open jobs."""
+        """Return seconds since the oldest open job was accepted; 0 without open jobs."""
         ...
 
     def get_job_states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -154,11 +154,12 @@ class JobStore(Protocol):
         ...
 
     def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
-        """Ids of jobs that ended as `done` at or after a time, in the order in which they ended."""
+        """Return ids of jobs that ended as `done` at or after a time, in the order in which they
+        ended."""
         ...
 
     def list_asked(self, owner: str) -> list[AskedQuery]:
-        """The newest queries of an owner, newest first, at most `MAX_ASKED`."""
+        """Return the newest queries of an owner, newest first, at most `MAX_ASKED`."""
         ...
 
     def forget_skill(self, skill_id: str) -> int:
@@ -183,7 +184,8 @@ class Outbox(Protocol):
     """
 
     def list_pending_replies(self, limit: int = 100) -> list[str]:
-        """Ids of ended jobs whose reply was not sent yet, in the order in which they ended."""
+        """Return ids of ended jobs whose reply was not sent yet, in the order in which they
+        ended."""
         ...
 
     def mark_replied(self, job_id: str) -> None:
@@ -211,7 +213,7 @@ class DeadLetterStore(Protocol):
         ...
 
     def count_dead_letters(self) -> int:
-        """Number of dead letters."""
+        """Return number of dead letters."""
         ...
 
     def delete_dead_letter(self, letter_id: str) -> bool:
@@ -231,7 +233,7 @@ class EndedSessions(Protocol):
         ...
 
     def is_session_ended(self, session_id: str) -> bool:
-        """Whether a session was ended, and its cookies could still be used."""
+        """Return whether a session was ended, and its cookies could still be used."""
         ...
 
 
@@ -251,19 +253,19 @@ class Journal(JobStore, Outbox, DeadLetterStore, WorkRecords, EndedSessions, Pro
 
 
 def quote_skill(skill_id: str) -> str:
-    """A skill id as it is written in the JSON of events and outcomes that name it."""
+    """Return a skill id as it is written in the JSON of events and outcomes that name it."""
     return json.dumps(skill_id, ensure_ascii=False)
 
 
 def get_job_kind(data: EventData) -> JobKind:
-    """The kind of job that an event of this data is."""
+    """Return the kind of job that an event of this data is."""
     if isinstance(data, QueryAsked):
         return "query"
     return "outcome" if isinstance(data, OutcomesReported) else "event"
 
 
 def job_id(event: Event) -> str:
-    """The id of an event's job.
+    """Return the id of an event's job.
 
     CloudEvents are identified by source and id together: ids given by skillbus are unique on
     their own, others need both. They are unique per owner, so that no owner's event can be taken
@@ -276,15 +278,15 @@ def job_id(event: Event) -> str:
 
 
 def trace_of(event: Event) -> str:
-    """The trace id of all work an event causes: its producer's, else its job id."""
+    """Return the trace id of all work an event causes: its producer's, else its job id."""
     return get_trace_id(event) or job_id(event)
 
 
 def wants_reply(event: Event) -> bool:
-    """Whether the sender of an event named a queue for the reply."""
+    """Return whether the sender of an event named a queue for the reply."""
     return bool(getattr(event, "replyto", ""))
 
 
 def new_dead_letter_id(now: float) -> str:
-    """An id that sorts by time. now: seconds since the epoch."""
+    """Return an id that sorts by time. now: seconds since the epoch."""
     return f"{int(now * 1000):012x}-{uuid.uuid4().hex[:8]}"

@@ -71,7 +71,7 @@ class WorkRecords(Protocol):
         ...
 
     def list_task_runs(self, trace_id: str) -> list[TaskRun]:
-        """The runs of a trace in the order in which they ended."""
+        """Return the runs of a trace in the order in which they ended."""
         ...
 
     def count_work(self, counts: Mapping[tuple[CountKind, str], int]) -> None:
@@ -79,12 +79,13 @@ class WorkRecords(Protocol):
         ...
 
     def list_work_minutes(self, since: float) -> list[WorkMinute]:
-        """The minutes since a time in which something ended, oldest first."""
+        """Return the minutes since a time in which something ended, oldest first."""
         ...
 
 
 def duration_range(seconds: float) -> int:
-    """The range that a duration belongs to; each is 19 % wide, four of them are a doubling."""
+    """Return the range that a duration belongs to; each is 19 % wide, four of them are a
+    doubling."""
     if seconds <= 0:
         return _LEAST_RANGE
     found = round(math.log2(seconds) * _RANGES_PER_DOUBLING)
@@ -92,8 +93,8 @@ def duration_range(seconds: float) -> int:
 
 
 def find_percentile(ranges: Mapping[int, int], share: float) -> float | None:
-    """The duration below which a share of the counted ones lie, in seconds, to within 9 %; None if
-    none was counted."""
+    """Return the duration below which a share of the counted ones lie, in seconds, to within 9 %;
+    None if none was counted."""
     wanted = share * sum(ranges.values())
     passed = 0
     for one in sorted(ranges):
@@ -109,7 +110,7 @@ def count_run(run: TaskRun) -> dict[tuple[CountKind, str], int]:
 
 
 def build_minute(at: int, counts: Mapping[tuple[str, str], int]) -> WorkMinute:
-    """The counts of a minute by what they count."""
+    """Return the counts of a minute by what they count."""
     tasks: Counter[str] = Counter()
     failed = events = 0
     searchable = {}

@@ -16,7 +16,7 @@ def new_claim_owner() -> str:
 
 
 def has_ended(owner: str) -> bool:
-    """Whether an owner was a process of this machine and container that has ended."""
+    """Return whether an owner was a process of this machine and container that has ended."""
     machine, _, rest = owner.partition("|")
     pid, _, rest = rest.partition("|")
     started = rest.partition("|")[0]

@@ -46,7 +46,7 @@ class Exchange:
     calls: int = 0
 
     def seconds_left(self, limit: float) -> float:
-        """Seconds that the next call may take, at most `limit`."""
+        """Return seconds that the next call may take, at most `limit`."""
         return limit if self.end is None else min(limit, self.end - time.monotonic())
 
 
@@ -72,7 +72,7 @@ class Dialogue:
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None,
     ) -> ModelAnswer[AnswerT]:
-        """The first valid answer. Raises as `LanguageModel.complete` does."""
+        """Return the first valid answer. Raises as `LanguageModel.complete` does."""
         end = None if request.seconds is None else time.monotonic() + request.seconds
         exchange = Exchange(end)
         try:
@@ -88,8 +88,8 @@ class Dialogue:
         check: Callable[[AnswerT], None] | None,
         exchange: Exchange,
     ) -> ModelAnswer[AnswerT]:
-        """The first valid answer of up to three, each with a higher temperature (SkillFlow, App.
-        A.2, Retry and Fallback)."""
+        """Return the first valid answer of up to three, each with a higher temperature (SkillFlow,
+        App. A.2, Retry and Fallback)."""
         first = rung = first_rung(self._state.rung, answer_type)
         reason = ""
         for number in range(MAX_ANSWERS):
@@ -116,7 +116,7 @@ class Dialogue:
         temperature: float,
         exchange: Exchange,
     ) -> tuple[Reply, Rung]:
-        """A reply, and the rung on which the endpoint gave it."""
+        """Return a reply, and the rung on which the endpoint gave it."""
         asked = rung
         while True:
             fields = form_fields(rung, request, answer_type) | self._sampling(request, temperature)
@@ -137,7 +137,8 @@ class Dialogue:
         return fields
 
     def _adapt(self, refusal: RefusedRequestError, fields: Mapping[str, Any], rung: Rung) -> Rung:
-        """The rung for another try of a refused request, after learning the endpoint's dialect.
+        """Return the rung for another try of a refused request, after learning the endpoint's
+        dialect.
 
         Raises InvalidAnswerError if the prompt is the reason, else MisconfiguredError.
         """
@@ -162,7 +163,7 @@ class Dialogue:
 
 
 def _shows_no_enforcement(error: InvalidAnswerError, rung: Rung) -> bool:
-    """Whether a server that enforces this rung cannot have given such an answer."""
+    """Return whether a server that enforces this rung cannot have given such an answer."""
     if not isinstance(error, UnreadableAnswerError):
         return False
     return rung is Rung.JSON_SCHEMA or (rung is Rung.JSON_OBJECT and not error.extracted)

@@ -114,7 +114,7 @@ class MeteredLanguageModel(LanguageModel):
         answer_type: type[AnswerT],
         check: Check[AnswerT],
     ) -> ModelAnswer[AnswerT]:
-        """The stored answer, validated again; raises InvalidAnswerError."""
+        """Return the stored answer, validated again; raises InvalidAnswerError."""
         self._metrics.record_stored_answer(request.stage)
         try:
             self._answers.count_stored(self._day(), request.stage)
@@ -245,7 +245,7 @@ class MeteredLanguageModel(LanguageModel):
             log.error("an answer could not be stored", stage=request.stage, reason=str(error))
 
     def _limit(self, request: ModelRequest) -> float:
-        """Seconds that a request may take, with its retries."""
+        """Return seconds that a request may take, with its retries."""
         if request.seconds is not None:
             return request.seconds
         return MAX_ANSWERS * self._settings.timeout_seconds
@@ -259,17 +259,17 @@ class MeteredLanguageModel(LanguageModel):
 
 
 def estimate_tokens(request: ModelRequest) -> int:
-    """Tokens that one call may use: its prompt, and the most that the answer may have."""
+    """Return tokens that one call may use: its prompt, and the most that the answer may have."""
     return count_prompt_tokens(request) + request.max_tokens
 
 
 def count_prompt_tokens(request: ModelRequest) -> int:
-    """Tokens of a prompt by our own count; the endpoint's may differ."""
+    """Return tokens of a prompt by our own count; the endpoint's may differ."""
     return count_tokens(request.instructions) + count_tokens(request.data)
 
 
 def seconds_to_next_day(now: float) -> float:
-    """Seconds from a time, in seconds since 1970, until the next day (UTC) begins."""
+    """Return seconds from a time, in seconds since 1970, until the next day (UTC) begins."""
     moment = datetime.fromtimestamp(now, UTC)
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return (midnight - moment).total_seconds()
@@ -280,7 +280,7 @@ def _to_json(answer: BaseModel) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The text of an error, without what cannot be stored."""
+    """Return the text of an error, without what cannot be stored."""
     return str(error).encode("utf-8", "replace").decode("utf-8") or "invalid"
 
 

@@ -179,7 +179,7 @@ class OpenAILanguageModel(LanguageModel):
         return state_of(self._settings.base_url, self._settings.model)
 
     def _send(self, fields: Mapping[str, Any], exchange: Exchange) -> Reply:
-        """The reply to a request, sent in the thread of the event loop."""
+        """Return the reply to a request, sent in the thread of the event loop."""
         connection = self._connect()
         try:
             future = connection.thread.submit(self._run(connection, fields, exchange))
@@ -199,7 +199,7 @@ class OpenAILanguageModel(LanguageModel):
             raise
 
     def _connect(self) -> _Connection:
-        """The connection of this process, opened on first use, so after a fork."""
+        """Return the connection of this process, opened on first use, so after a fork."""
         with self._lock:
             if self._closed:
                 raise ModelUnavailableError("the client is closed")
@@ -318,7 +318,7 @@ class OpenAILanguageModel(LanguageModel):
         )
 
     def _fail(self, reason: str, seconds: float = math.inf) -> ModelUnavailableError:
-        """The error of a failed call, which counts for the circuit breaker."""
+        """Return the error of a failed call, which counts for the circuit breaker."""
         self._state.fail(reason, seconds)
         return ModelUnavailableError(f"{self._where}: {reason}")
 
@@ -328,7 +328,7 @@ class OpenAILanguageModel(LanguageModel):
 
 
 def _read_key(settings: LanguageModelSettings) -> SecretStr | None:
-    """The API key. Raises MisconfiguredError if it cannot stand in a header."""
+    """Return the API key. Raises MisconfiguredError if it cannot stand in a header."""
     key = read_secret(settings.api_key_file, KEY_FILE)
     if key is None:
         return None

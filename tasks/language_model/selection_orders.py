@@ -137,7 +137,8 @@ def find_selection_order(*texts: str) -> str:
 
 
 def _strip_marks(text: str) -> str:
-    """The text without accents and other combining marks, which can hide a word from patterns."""
+    """Return the text without accents and other combining marks, which can hide a word from
+    patterns."""
     if text.isascii():
         return text
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))

@@ -51,7 +51,8 @@ class UnreadableAnswerError(InvalidAnswerError):
 
 
 def first_rung(known: Rung, answer_type: type[BaseModel]) -> Rung:
-    """The rung to ask on: the known one, or a lower one if the type's schema is not strict."""
+    """Return the rung to ask on: the known one, or a lower one if the type's schema is not
+    strict."""
     if known is Rung.JSON_SCHEMA and strict_schema(answer_type) is None:
         return Rung.JSON_OBJECT
     return known
@@ -114,7 +115,7 @@ def _raise_invalid(error: ValidationError) -> NoReturn:
 
 
 def _is_limit(kind: str) -> bool:
-    """Whether a kind of error is about what a strict schema leaves out."""
+    """Return whether a kind of error is about what a strict schema leaves out."""
     return kind in _MADE_BY_VALIDATORS or _LIMITS.search(kind) is not None
 
 

@@ -47,7 +47,8 @@ class ChangeReader:
         self.epoch = 0
 
     def read(self) -> ChangedQueries:
-        """All changes since `epoch`; it moves with `finish`, so that what fails is read again.
+        """Return all changes since `epoch`; it moves with `finish`, so that what fails is read
+        again.
 
         One read of the store where nothing changed, and one of its epoch when that is due. Raises
         TransientError if the store does not answer.

@@ -49,7 +49,7 @@ class StoredVector:
 
 
 def quantise_vector(vector: Vector) -> StoredVector:
-    """A unit vector in int8, its largest element as 127."""
+    """Return a unit vector in int8, its largest element as 127."""
     scale, data = quantise(vector)
     return StoredVector(np.frombuffer(data, dtype=np.int8), scale)
 
@@ -95,11 +95,12 @@ class OutcomeStore(Protocol):
         ...
 
     def list_session(self, owner: str, session: str, limit: int) -> list[AnsweredQuery]:
-        """The last `limit` answered queries of an owner's session, oldest first."""
+        """Return the last `limit` answered queries of an owner's session, oldest first."""
         ...
 
     def list_answers_before(self, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
-        """The last `limit` answered queries before a place in the order of time, newest first."""
+        """Return the last `limit` answered queries before a place in the order of time, newest
+        first."""
         ...
 
     # -- outcomes
@@ -113,29 +114,31 @@ class OutcomeStore(Protocol):
         ...
 
     def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
-        """Outcomes by query, in order of their keys; queries without outcomes are left out."""
+        """Return outcomes by query, in order of their keys; queries without outcomes are left
+        out."""
         ...
 
     def get_changes(self, after: int, limit: int = MAX_CHANGES) -> OutcomeChanges:
-        """The queries whose outcomes changed after an epoch, in the order of their last change.
+        """Return the queries whose outcomes changed after an epoch, in the order of their last
+        change.
 
         Costs one cheap read where nothing changed.
         """
         ...
 
     def get_epoch(self) -> int:
-        """The last epoch of the feed of changes, 0 if nothing ever changed.
+        """Return the last epoch of the feed of changes, 0 if nothing ever changed.
 
         It never falls while the store lives: a reader that knows a later one reads another store.
         """
         ...
 
     def list_outcomes(self) -> Iterator[Outcome]:
-        """All outcomes, by the time of their report, ties by key."""
+        """Yield all outcomes, by the time of their report, ties by key."""
         ...
 
     def count_outcomes(self) -> Mapping[str, int]:
-        """Number of outcomes by owner."""
+        """Return number of outcomes by owner."""
         ...
 
     def forget_owner(self, owner: str) -> int:
@@ -157,7 +160,7 @@ class OutcomeStore(Protocol):
 
     # -- vectors of past tasks
     def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
-        """Vectors by query; queries without one of this encoder are left out."""
+        """Return vectors by query; queries without one of this encoder are left out."""
         ...
 
     # -- contributors
@@ -170,7 +173,7 @@ class OutcomeStore(Protocol):
         ...
 
     def count_contributors(self) -> int:
-        """Number of pairs of a source and an owner in `list_contributors`."""
+        """Return number of pairs of a source and an owner in `list_contributors`."""
         ...
 
     # -- days, for the roll-up of usage
@@ -184,7 +187,8 @@ class OutcomeStore(Protocol):
         ...
 
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        """Outcomes that were reported on a day, in an order that depends only on what is stored."""
+        """Yield outcomes that were reported on a day, in an order that depends only on what is
+        stored."""
         ...
 
     def save_day(self, day: int, version: int, usage: bytes) -> None:
@@ -195,8 +199,8 @@ class OutcomeStore(Protocol):
         ...
 
     def get_days(self, first: int, last: int) -> dict[int, bytes]:
-        """The stored usage of the days from `first` to `last`, by day; of days that were merged,
-        by the first of them."""
+        """Return the stored usage of the days from `first` to `last`, by day; of days that were
+        merged, by the first of them."""
         ...
 
     def prune_days(self, before: int) -> int:
@@ -231,7 +235,7 @@ class OutcomeStore(Protocol):
 
 
 def describe_unknown_queries(query_ids: Sequence[str]) -> str:
-    """The message for outcomes of queries that the store does not have."""
+    """Return the message for outcomes of queries that the store does not have."""
     return (
         f"no answered query {query_ids[0]!r}; give the id of an answer: it takes outcomes for as "
         "many days as the setting `learning.days` says"
@@ -239,7 +243,7 @@ def describe_unknown_queries(query_ids: Sequence[str]) -> str:
 
 
 def describe_full_query(query_id: str) -> str:
-    """The message for outcomes of a query of which their owner has reported too many."""
+    """Return the message for outcomes of a query of which their owner has reported too many."""
     return (
         f"at most {MAX_OUTCOMES_PER_QUERY:,} outcomes of a query are accepted of an owner; query "
         f"{query_id!r} has no room for these"

@@ -82,7 +82,7 @@ def _check_skills(
 
 
 def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) -> list[Outcome]:
-    """The outcomes of an event, as they are stored: a function of its job and the answer.
+    """Return the outcomes of an event, as they are stored: a function of its job and the answer.
 
     Their time is that of the event, limited to that between the query and the receipt.
     """
@@ -109,7 +109,7 @@ def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) 
 
 
 def _find_answer(services: Services, query_id: str, owner: str) -> AnsweredQuery:
-    """The answered query that an owner reports about.
+    """Return the answered query that an owner reports about.
 
     Raises NotFoundError if there is none that it may see, _UnansweredError if it is still open.
     """
@@ -135,5 +135,5 @@ def _record_from_journal(services: Services, query_id: str) -> None:
 
 
 def _may_see(owner: str, asker: str) -> bool:
-    """Whether the sender of outcomes may see the query; "" is the user of this machine."""
+    """Return whether the sender of outcomes may see the query; "" is the user of this machine."""
     return owner in ("", asker)

@@ -352,5 +352,5 @@ def _name_session(owner: str, session: str) -> str:
 
 
 def _session_name(answer: AnsweredQuery) -> str:
-    """The name of the set of a query's session, "" without a session."""
+    """Return the name of the set of a query's session, "" without a session."""
     return _name_session(answer.owner, answer.session) if answer.session else ""

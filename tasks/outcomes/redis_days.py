@@ -42,13 +42,13 @@ class RedisDays:
             yield self._client
 
     def list_queries(self, kind: str, day: int) -> list[str]:
-        """The queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""
+        """Return the queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""
         with self._connected() as client:
             found = set(client.sscan_iter(f"{kind}{day}", count=_BATCH))
         return sorted(one.decode() for one in found)
 
     def list_report_days(self) -> list[int]:
-        """The days on which outcomes were reported, in order."""
+        """Return the days on which outcomes were reported, in order."""
         with self._connected() as client:
             return sorted(map(int, client.smembers(REPORT_DAYS)))
 

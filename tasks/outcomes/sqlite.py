@@ -370,7 +370,7 @@ class _Row(NamedTuple):
 
 
 def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> dict[str, _Row]:
-    """The rows of answered queries by id, without those of days that are being pruned."""
+    """Return the rows of answered queries by id, without those of days that are being pruned."""
     rows = connection.execute(
         "SELECT query_id, number, day FROM answers a "
         "WHERE query_id IN (SELECT value FROM json_each(?)) "

@@ -51,7 +51,7 @@ def list_changed_days(file: SqliteFile) -> dict[int, int]:
 
 
 def list_answers_of(file: SqliteFile, day: int) -> Iterator[AnsweredQuery]:
-    """The queries of a day by id."""
+    """Yield the queries of a day by id."""
     statement = (
         "SELECT query_id, data FROM answers WHERE day = ? AND query_id > ? "
         "ORDER BY query_id LIMIT ?"
@@ -71,7 +71,7 @@ def list_answers_before(file: SqliteFile, place: AnswerPlace, limit: int) -> lis
 
 
 def list_outcomes_of(file: SqliteFile, day: int) -> Iterator[Outcome]:
-    """The outcomes of a day by key."""
+    """Yield the outcomes of a day by key."""
     statement = (
         "SELECT o.key, a.query_id, o.data FROM outcomes o JOIN answers a ON a.number = o.query "
         "WHERE o.day = ? AND o.key > ? ORDER BY o.key LIMIT ?"
@@ -80,7 +80,7 @@ def list_outcomes_of(file: SqliteFile, day: int) -> Iterator[Outcome]:
 
 
 def _read_day(file: SqliteFile, statement: str, day: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of a statement for a day, page by page in order of their first column."""
+    """Yield the rows of a statement for a day, page by page in order of their first column."""
     last = ""
     while True:
         with file.reading() as connection:

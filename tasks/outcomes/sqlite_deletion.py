@@ -44,17 +44,17 @@ class _AnswerRow(NamedTuple):
 
 
 def list_answers_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
-    """The ids of the queries that this owner asked."""
+    """Return the ids of the queries that this owner asked."""
     return _list(connection, "SELECT query_id FROM answers WHERE owner = ?", owner)
 
 
 def list_answers_before(connection: sqlite3.Connection, seconds: float) -> list[str]:
-    """The ids of the queries that were answered before this time, in seconds since 1970."""
+    """Return the ids of the queries that were answered before this time, in seconds since 1970."""
     return _list(connection, "SELECT query_id FROM answers WHERE answered < ?", seconds)
 
 
 def list_outcomes_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
-    """The keys of the outcomes that this owner reported."""
+    """Return the keys of the outcomes that this owner reported."""
     return _list(connection, "SELECT key FROM outcomes WHERE owner = ?", owner)
 
 

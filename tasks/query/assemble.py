@@ -28,7 +28,7 @@ from tasks.query.session.following import list_already_sent
 def assemble(
     context: QueryContext, chosen: ChosenRevisions, selected: Sequence[SkillPassages]
 ) -> Bundle:
-    """The bundle of a hit: what fits of the selected passages.
+    """Return the bundle of a hit: what fits of the selected passages.
 
     Raises UsageError if not even the best skill with one passage fits into the budget.
     """
@@ -55,7 +55,7 @@ def assemble(
 def assemble_no_hit(
     context: QueryContext, chosen: ChosenRevisions, *, is_unlikely: bool = False
 ) -> Bundle:
-    """The bundle without a skill, and the reason why there is none.
+    """Return the bundle without a skill, and the reason why there is none.
 
     is_unlikely: there were skills, and none was as likely to be right as the request asks.
     """

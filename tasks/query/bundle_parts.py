@@ -61,7 +61,7 @@ _LINK_PRIORITY = {
 
 
 def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) -> BundleSkill:
-    """A skill of the bundle with these passages, and what of it is left out."""
+    """Return a skill of the bundle with these passages, and what of it is left out."""
     revision = skill_passages.revision
     parsed, record, skill_id = revision.parsed, revision.parsed.record, revision.key.skill_id
     kept = {*indexes, *find_sent_passages(parsed, skill_passages.sent)}
@@ -107,7 +107,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
 def _render_passages(
     parsed: ParsedSkill, indexes: Sequence[int], before: frozenset[int]
 ) -> Iterator[BundlePassage]:
-    """The line ranges to send, without lines that were sent before.
+    """Yield the line ranges to send, without lines that were sent before.
 
     A heading is sent with a passage right below it; elsewhere it is only in `heading_path`. A
     short lead-in is sent with the passage that it introduces.
@@ -134,8 +134,8 @@ def _render_passages(
 def _extend_to_headings(
     parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The ranges with the heading right above each; ranges with only blank lines between them
-    are joined."""
+    """Return the ranges with the heading right above each; ranges with only blank lines between
+    them are joined."""
     headings = {section.heading_line for section in parsed.sections if section.heading_line}
     extended: list[tuple[int, int]] = []
     for first, last in ranges:
@@ -156,8 +156,8 @@ def _format_finding(finding: SafetyFinding) -> str:
 
 
 def estimate_bundle(ranking: Ranking, chosen: Sequence[ChosenSkill]) -> float | None:
-    """The probability that one of the chosen skills is right: that of the library, less the share
-    of it that is with candidates that are not chosen."""
+    """Return the probability that one of the chosen skills is right: that of the library, less the
+    share of it that is with candidates that are not chosen."""
     if ranking.selection is not None or ranking.probability is None:
         return None
     taken = {one.skill_id for one in chosen}
@@ -169,7 +169,7 @@ def estimate_bundle(ranking: Ranking, chosen: Sequence[ChosenSkill]) -> float | 
 
 
 def round_probability(probability: float | None) -> float | None:
-    """A probability with four decimals."""
+    """Return a probability with four decimals."""
     return None if probability is None else round(probability, 4)
 
 
@@ -181,7 +181,7 @@ def _truncate(text: str) -> str:
 
 
 def build_bundle_link(link: Link) -> BundleLink:
-    """A link of the bundle, with the confidence of its type and weight."""
+    """Return a link of the bundle, with the confidence of its type and weight."""
     return BundleLink(
         source=link.source,
         target=link.target,
@@ -213,7 +213,8 @@ def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> li
 
 
 def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSkill]:
-    """Skills that were considered and not chosen: the first few, or all if the request explains."""
+    """Return skills that were considered and not chosen: the first few, or all if the request
+    explains."""
     shown = choice.left_out if context.request.explain else choice.left_out[:_MAX_LEFT_OUT]
     return [
         LeftOutSkill(
@@ -284,7 +285,7 @@ def warn_of_best(hit: WithheldHit, *, name_it: bool) -> str:
 
 
 def _estimate_with_withheld(context: QueryContext, ranking: Ranking) -> Ranking:
-    """The ranking as it would be without the policy."""
+    """Return the ranking as it would be without the policy."""
     kept = [one.hit for one in ranking.withheld if one.hit is not None]
     hits = sorted([*ranking.hits, *kept], key=lambda hit: -hit.score)
     library, everything = context.services.library, replace(ranking, hits=tuple(hits))
@@ -294,8 +295,8 @@ def _estimate_with_withheld(context: QueryContext, ranking: Ranking) -> Ranking:
 def filter_considered(
     hits: Iterable[WithheldHit], top: int, relative: float
 ) -> Iterator[WithheldHit]:
-    """The withheld hits that `choose` would have considered: near the top, and with a score of at
-    least the share `relative` of the best."""
+    """Yield the withheld hits that `choose` would have considered: near the top, and with a score
+    of at least the share `relative` of the best."""
     for hit in hits:
         if hit.rank < 2 * top and hit.relative_score >= relative:
             yield hit
@@ -304,7 +305,7 @@ def filter_considered(
 def build_withheld(
     violations: Mapping[str, PolicyViolation], ranks: Mapping[str, int], *, name_them: bool
 ) -> Withheld:
-    """The bundle's report of withheld skills: their number by kind, and their ids if wanted.
+    """Return the bundle's report of withheld skills: their number by kind, and their ids if wanted.
 
     ranks: by skill_id, the place that a candidate would have.
     """

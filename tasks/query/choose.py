@@ -77,7 +77,7 @@ class SkillChoice:
     min_score: float = 0.0
 
     def chosen_ids(self) -> set[str]:
-        """Ids of the chosen skills."""
+        """Return ids of the chosen skills."""
         return {chosen.skill_id for chosen in self.chosen}
 
 
@@ -169,7 +169,8 @@ def _first_reasons(choice: SkillChoice) -> list[LeftOut]:
 def _make_shortlist(
     hits: Sequence[RankedSkill], min_score: float, least: float
 ) -> list[RankedSkill]:
-    """The first hit, and those behind it that are likely enough or own a format that is named."""
+    """Return the first hit, and those behind it that are likely enough or own a format that is
+    named."""
     return [
         hit
         for place, hit in enumerate(hits)
@@ -183,9 +184,9 @@ def _make_shortlist(
 
 
 def _weigh(chosen: Sequence[ChosenSkill]) -> list[ChosenSkill]:
-    """The chosen skills with their worth: the probability as a share of the best one's, and without
-    one the fourth power of the score as a share of the best: over 230 prompts among 12,000 skills
-    the share of skills that are right falls about so.
+    """Return the chosen skills with their worth: the probability as a share of the best one's, and
+    without one the fourth power of the score as a share of the best: over 230 prompts among 12,000
+    skills the share of skills that are right falls about so.
 
     A dependency is worth about what the skill is that needs it, whatever its own rank, so that the
     budget goes to it before any skill behind that one.
@@ -206,7 +207,7 @@ def _weigh(chosen: Sequence[ChosenSkill]) -> list[ChosenSkill]:
 def _list_selected(
     hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice, least: float
 ) -> list[RankedSkill]:
-    """The needed skills with the best score, so that the budget goes to them first, then the
+    """Return the needed skills with the best score, so that the budget goes to them first, then the
     useful ones with a share of it, at least `least`. The others are left out with the model's
     reason."""
     by_id = {hit.key.skill_id: hit for hit in hits}
@@ -246,7 +247,7 @@ def _find_conflict(
 
 
 def _list_conflicts(rows: Mapping[str, Adjacency], skill_id: str) -> list[str]:
-    """The skills that a skill conflicts with, by weight."""
+    """Return the skills that a skill conflicts with, by weight."""
     row = rows.get(skill_id)
     return [
         neighbour.skill_id
@@ -258,7 +259,7 @@ def _list_conflicts(rows: Mapping[str, Adjacency], skill_id: str) -> list[str]:
 def _find_better_alternative(
     row: Adjacency | None, taken: set[str], folded: Mapping[str, str]
 ) -> str:
-    """The chosen skill that a skill is an alternative to, "" if there is none.
+    """Return the chosen skill that a skill is an alternative to, "" if there is none.
 
     Also through another alternative that was left out for it: a skill keeps links to only so many
     of its copies.

@@ -107,7 +107,7 @@ class QueryContext:
         apply_policy: bool = True,
         degrade: bool = True,
     ) -> QueryContext:
-        """The context of a request; reads the sources from the catalog.
+        """Return the context of a request; reads the sources from the catalog.
 
         deadline: by default the time limit of a query from now on. wanted_seconds: how long the
         answer is wanted, by default as long as that limit. asker: by default the user of
@@ -157,12 +157,12 @@ class QueryContext:
         )
 
     def is_on(self, stage: str) -> bool:
-        """Whether the request leaves an optional stage on."""
+        """Return whether the request leaves an optional stage on."""
         return stage not in self.request.without
 
     def has_time(self, stage: str) -> bool:
-        """Whether the answer is still wanted after this stage and those that always follow it, as
-        long as they took lately."""
+        """Return whether the answer is still wanted after this stage and those that always follow
+        it, as long as they took lately."""
         durations = self.services.stage_durations
         following = _STAGES[_STAGES.index(stage) + 1 :]
         needed = durations.estimate_seconds(
@@ -175,7 +175,7 @@ class QueryContext:
         return False
 
     def uses_model(self, stage: ModelStage) -> bool:
-        """Whether a stage of this query asks the language model."""
+        """Return whether a stage of this query asks the language model."""
         services = self.services
         return (
             services.language_model is not None

@@ -117,7 +117,7 @@ class DegradingIndex:
         self._degradations = degradations
 
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
-        """The hits of each search."""
+        """Return the hits of each search."""
         return self._breaker.call(lambda: self._index.search_many(searches))
 
     def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
@@ -127,7 +127,7 @@ class DegradingIndex:
     def get_skill_cosines(
         self, keys: Sequence[RevisionKey], vector: Vector
     ) -> dict[RevisionKey, tuple[float, float]]:
-        """Cosines with skill vectors; none if the index does not answer."""
+        """Return cosines with skill vectors; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_skill_cosines(keys, vector))
         except TransientError as error:
@@ -153,7 +153,7 @@ class DegradingIndex:
             return {}
 
     def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
-        """Vectors under these text hashes; none if the index does not answer."""
+        """Return vectors under these text hashes; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_cached_vectors(hashes))
         except TransientError:

@@ -74,7 +74,8 @@ def diffuse(
 def weigh_seeds(
     ranking: Ranking, settings: DiffusionSettings, in_use: Sequence[str] = ()
 ) -> dict[str, float]:
-    """The weights of the skills that mass flows from; none where diffusion would move nothing."""
+    """Return the weights of the skills that mass flows from; none where diffusion would move
+    nothing."""
     hits = ranking.hits
     if len(hits) <= _FIXED_PLACES or settings.weight == 0:
         return {}
@@ -102,7 +103,7 @@ _NO_BONUS = _Bonus(0.0, 0.0)
 def _weigh_companions(
     seeds: Mapping[str, float], rows: Mapping[str, Adjacency]
 ) -> dict[str, float]:
-    """The mass that each companion of a seed gets at once. seeds: shares of 1."""
+    """Return the mass that each companion of a seed gets at once. seeds: shares of 1."""
     found: dict[str, float] = {}
     for skill_id, share in seeds.items():
         for other, kind, forward, weight in rows[skill_id].neighbours if skill_id in rows else ():
@@ -119,8 +120,8 @@ def _spread(hits: tuple[RankedSkill, ...]) -> float:
 def _found_over_links(
     ranking: Ranking, pointers: Mapping[str, int], bonuses: Mapping[str, _Bonus]
 ) -> list[RankedSkill]:
-    """Skills that links lead to and that are no hits; they start with the lowest score of any
-    candidate."""
+    """Return skills that links lead to and that are no hits; they start with the lowest score of
+    any candidate."""
     known = {hit.key.skill_id for hit in ranking.hits}
     return [
         RankedSkill(RevisionKey(name, pointers[name]), ranking.least_score, {}, ())

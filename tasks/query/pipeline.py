@@ -90,8 +90,8 @@ def answer_query(
 
 
 def rank_skills(context: QueryContext) -> Ranking:
-    """The ranking before choosing: candidates, reranked, diffused and selected, without withheld
-    skills."""
+    """Return the ranking before choosing: candidates, reranked, diffused and selected, without
+    withheld skills."""
     ranking = rank_candidates(context)
     context.deadline.check("retrieve")
     with context.timings.measure("rerank"):
@@ -114,7 +114,7 @@ def rank_skills(context: QueryContext) -> Ranking:
 
 
 def rank_candidates(context: QueryContext) -> Ranking:
-    """The ranking before reranking: candidates of the engine by their exact scores.
+    """Return the ranking before reranking: candidates of the engine by their exact scores.
 
     Raises UsageError for an empty task.
     """
@@ -174,20 +174,21 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
 
 
 def _reaches_floor(context: QueryContext, ranking: Ranking) -> bool:
-    """Whether there is evidence enough to answer with skills."""
+    """Return whether there is evidence enough to answer with skills."""
     if not ranking.hits:
         return False
     return not context.is_on("floor") or ranking.is_evident(context.services.settings.choice)
 
 
 def _is_unlikely(request: QueryAsked, bundle: Bundle) -> bool:
-    """Whether the request does not want a bundle that is so likely to be wrong."""
+    """Return whether the request does not want a bundle that is so likely to be wrong."""
     least = request.least_probability
     return least is not None and bundle.probability is not None and bundle.probability < least
 
 
 def _complete(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> Bundle:
-    """The bundle with what is known at the end: degradations, timings and the explanation."""
+    """Return the bundle with what is known at the end: degradations, timings and the
+    explanation."""
     context.degradations.log_errors(context.query_id)
     known = {
         "degraded": context.degradations.reasons,

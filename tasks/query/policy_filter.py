@@ -76,12 +76,12 @@ class PolicyFilter:
     def allow_all(
         cls, graph: SafetyReader, pinned: Mapping[str, StoredRevision] | None = None
     ) -> PolicyFilter:
-        """A filter that withholds nothing."""
+        """Return a filter that withholds nothing."""
         settings = PolicySettings(highest_level=3)
         return cls(settings, RevisionFactCache(), graph, pinned=pinned)
 
     def find_violations(self, keys: Sequence[RevisionKey]) -> dict[str, PolicyViolation]:
-        """The skills among these that are withheld, by skill_id, with the reason."""
+        """Return the skills among these that are withheld, by skill_id, with the reason."""
         if self._policy.allows_all:
             return {}
         self._load_facts(keys)
@@ -149,7 +149,7 @@ class PolicyFilter:
                 break
 
     def withhold(self, ranking: Ranking) -> Ranking:
-        """The ranking with its withheld hits moved to `withheld`.
+        """Return the ranking with its withheld hits moved to `withheld`.
 
         Those found by search are there already: this catches skills that came in over links.
         """
@@ -183,7 +183,7 @@ class PolicyFilter:
         )
 
     def settle(self, revision: StoredRevision) -> StoredRevision:
-        """The revision with the findings that count, that of its judgement included."""
+        """Return the revision with the findings that count, that of its judgement included."""
         return settle_revision(self._policy, revision, self._judgements(revision.key))
 
     def _judgements(self, key: RevisionKey) -> tuple[Judgement, ...]:
@@ -191,8 +191,8 @@ class PolicyFilter:
         return fact.judgements if fact is not None and fact.seq == key.seq else ()
 
     def rescan(self, revision: StoredRevision) -> StoredRevision:
-        """The revision with the findings of the present scanner; not scanned again if the cache
-        knows that this scanner finds nothing in it."""
+        """Return the revision with the findings of the present scanner; not scanned again if the
+        cache knows that this scanner finds nothing in it."""
         parsed, fact = revision.parsed, self._facts.get(revision.key.skill_id)
         if parsed.record.scanner >= SCANNER_VERSION or fact is None:
             return rescan_revision(revision)
@@ -202,7 +202,7 @@ class PolicyFilter:
         return replace(revision, parsed=replace(parsed, record=record))
 
     def expand_filters(self, filters: Filters, skill_ids: Iterable[str]) -> list[Filters]:
-        """The query's filters, then narrower ones by which an engine finds what may be sent.
+        """Return the query's filters, then narrower ones by which an engine finds what may be sent.
 
         With the first alone, a policy that withholds most of a library would leave too few
         candidates; with the narrower ones alone, the bundle could not report what is withheld.
@@ -226,7 +226,7 @@ class PolicyFilter:
 
 
 def make_policy(settings: Settings, sources: Iterable[Source], reviews: Reviews) -> SkillPolicy:
-    """The policy of the settings, of the sources' licence lists, and of the reviews.
+    """Return the policy of the settings, of the sources' licence lists, and of the reviews.
 
     Raises UsageError for suppressed rules that do not exist.
     """
@@ -238,7 +238,8 @@ def make_policy(settings: Settings, sources: Iterable[Source], reviews: Reviews)
 
 
 def rescan_revision(revision: StoredRevision) -> StoredRevision:
-    """The revision with the findings of the present scanner; each is scanned once in a process."""
+    """Return the revision with the findings of the present scanner; each is scanned once in a
+    process."""
     parsed = revision.parsed
     if parsed.record.scanner >= SCANNER_VERSION:
         return revision
@@ -254,7 +255,7 @@ def rescan_revision(revision: StoredRevision) -> StoredRevision:
 def settle_revision(
     policy: SkillPolicy, revision: StoredRevision, judgements: Iterable[Judgement]
 ) -> StoredRevision:
-    """The revision as it is sent: with the findings that count, and their level."""
+    """Return the revision as it is sent: with the findings that count, and their level."""
     parsed = revision.parsed
     record = policy.settle(revision.key.skill_id, revision.content_hash, parsed.record, judgements)
     if record is parsed.record:

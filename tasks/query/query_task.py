@@ -145,7 +145,7 @@ def _fail(
 
 
 def _read_outcome(job: Job) -> dict[str, object]:
-    """The outcome of a query that has ended."""
+    """Return the outcome of a query that has ended."""
     if job.state == "done":
         return {"state": "done", "bundle": job.outcome}
     cancelled = job.state == "cancelled"

@@ -158,13 +158,13 @@ class Ranking:
     diffusion: DiffusionStart | None = None
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
-        """Whether the library is likely enough to have a skill for the task."""
+        """Return whether the library is likely enough to have a skill for the task."""
         return self.probability is None or self.probability >= settings.least_probability
 
 
 def build_ranking(query: TaskQuery, scored: ScoredCandidates, limit: int | None = None) -> Ranking:
-    """The ranking of the best `limit` of scored candidates, None for all, with reasons; candidates
-    without any evidence dropped."""
+    """Return the ranking of the best `limit` of scored candidates, None for all, with reasons;
+    candidates without any evidence dropped."""
     understanding, statistics = query.understanding, query.snapshot.statistics
     idf = statistics.idf(understanding.ids).astype(np.float64)
     return Ranking(
@@ -209,7 +209,7 @@ def list_hits(scored: ScoredCandidates) -> Iterator[RankedSkill]:
 def estimate_probabilities(
     ranking: Ranking, statistics: LibraryStatistics, source: RecordSource
 ) -> Ranking:
-    """The ranking with the probabilities of its first candidates and of the library.
+    """Return the ranking with the probabilities of its first candidates and of the library.
 
     Those behind the first 20 get none. statistics, source: of the library that was searched.
     """
@@ -226,7 +226,7 @@ def estimate_probabilities(
 
 
 def _remember(ranking: Ranking, hit: RankedSkill, probability: float) -> float:
-    """A probability with what past tasks say, as independent evidence: log-odds add up."""
+    """Return a probability with what past tasks say, as independent evidence: log-odds add up."""
     evidence = ranking.remembered.get(hit.key.skill_id)
     if evidence is None or not 0.0 < probability < 1.0:
         return probability

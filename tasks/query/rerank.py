@@ -48,7 +48,7 @@ class StepSkippedError(Exception):
 
 
 def rerank(context: QueryContext, ranking: Ranking, clock: Clock = time.monotonic) -> Ranking:
-    """The ranking after the steps that are on, `late` and `rerank`.
+    """Return the ranking after the steps that are on, `late` and `rerank`.
 
     A step that is skipped leaves the order as it was and is noted in the degradations. Raises
     PermanentError if the cross-encoder of the settings cannot be loaded.
@@ -95,7 +95,7 @@ def complete_section_cosines(
     measured: Mapping[RevisionKey, float],
     cosines: Mapping[RevisionKey, tuple[float, float]],
 ) -> dict[RevisionKey, float]:
-    """The section cosine of every candidate that has any vector.
+    """Return the section cosine of every candidate that has any vector.
 
     measured: of the candidates whose sections have vectors. cosines: of the task with the two
     skill vectors. A skill that was just changed has no section vectors for a while. Its section
@@ -123,7 +123,7 @@ def complete_section_cosines(
 def reorder_hits(
     hits: Sequence[RankedSkill], scores: Mapping[RevisionKey, float], weight: float, name: str
 ) -> tuple[RankedSkill, ...]:
-    """The hits in the order of their combined scores.
+    """Return the hits in the order of their combined scores.
 
     Only hits with a second score change places, among themselves; a hit that holds a place for a
     file format stays. The scores of the places stay too, so that their spread keeps its meaning;
@@ -161,7 +161,8 @@ def _standardize(scores: Scores) -> Scores:
 def _cross_encoder(
     context: QueryContext, ranking: Ranking, head: Sequence[RankedSkill], clock: Clock
 ) -> dict[RevisionKey, float]:
-    """The model's scores; candidates in a language that it does not know keep their place."""
+    """Return the model's scores; candidates in a language that it does not know keep their
+    place."""
     services = context.services
     if services.reranker is None or not head:
         return {}
@@ -197,7 +198,7 @@ def cross_encoder_text(
     task: Vector | None = None,
     sections: Vector | None = None,
 ) -> str:
-    """The text of a skill for a cross-encoder: `name | description | body`, cut at `limit`
+    """Return the text of a skill for a cross-encoder: `name | description | body`, cut at `limit`
     characters.
 
     With the vectors of the task, (d,), and of the sections, (n, d), the body is its sections by

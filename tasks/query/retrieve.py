@@ -159,7 +159,8 @@ def _vector_searches(
 
 
 def _select_engine_terms(query: TaskQuery) -> dict[str, float]:
-    """The task's terms that the library knows with their weights, the heaviest by weight x idf."""
+    """Return the task's terms that the library knows with their weights, the heaviest by weight x
+    idf."""
     understanding, statistics = query.understanding, query.snapshot.statistics
     weights = understanding.weights
     known = statistics.document_frequencies(understanding.ids) > 0
@@ -180,7 +181,7 @@ def _all_published_keys(snapshot: LibrarySnapshot, filters: Filters) -> list[Rev
 def score(
     context: QueryContext, candidates: Candidates, violations: Mapping[str, PolicyViolation]
 ) -> Ranking:
-    """The ranking of the candidates by their exact scores.
+    """Return the ranking of the candidates by their exact scores.
 
     violations: the candidates that the policy withholds, by skill_id. They are scored apart, to
     report where they would rank.
@@ -224,7 +225,7 @@ def _count_hits(settings: Settings) -> int:
 def _read_cosines(
     context: QueryContext, query: TaskQuery, keys: list[RevisionKey]
 ) -> dict[RevisionKey, tuple[float, float]]:
-    """The cosines of the task with both vectors of each skill that has them."""
+    """Return the cosines of the task with both vectors of each skill that has them."""
     if query.vector is None:
         return {}
     cosines = context.services.index.get_skill_cosines(keys, query.vector)

@@ -78,7 +78,8 @@ class SkillPassages:
 
 
 def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[SkillPassages]:
-    """The chosen skills that could be read, each with its passages by how much the task needs them.
+    """Return the chosen skills that could be read, each with its passages by how much the task
+    needs them.
 
     Sections without vectors are embedded first, as far as the time allows; the passages of the
     other skills are chosen by words alone, which is noted in the degradations.
@@ -118,8 +119,8 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
 
 
 def _list_whole(context: QueryContext, chosen: ChosenRevisions) -> set[str]:
-    """The skills to send whole: those that the language model calls needed, if it says that they
-    cover the task and if all of them fit."""
+    """Return the skills to send whole: those that the language model calls needed, if it says that
+    they cover the task and if all of them fit."""
     selection = chosen.ranking.selection
     if selection is None or not selection.complete:
         return set()
@@ -169,7 +170,7 @@ def _embed_passages(context: QueryContext, chosen: ChosenRevisions) -> dict[Revi
 def _within_time(
     context: QueryContext, revisions: Sequence[StoredRevision], kind: str
 ) -> Iterator[StoredRevision]:
-    """The skills to embed now: those in a language that the encoder knows, while
+    """Yield the skills to embed now: those in a language that the encoder knows, while
     `passages.milliseconds` last. kind: of the vectors, for the note about the others."""
     services = context.services
     encoder = services.encoder.get()
@@ -196,13 +197,14 @@ def _count_tokens(revision: StoredRevision) -> int:
 
 
 def make_passage_query(understanding: Understanding, vector: Vector | None) -> PassageQuery:
-    """The task as passages are scored for it; without a vector they are scored by words alone."""
+    """Return the task as passages are scored for it; without a vector they are scored by words
+    alone."""
     order = np.argsort(understanding.ids)
     return PassageQuery(vector, understanding.ids[order], understanding.weights[order])
 
 
 def mmr_weights(settings: PassageSettings) -> PassageWeights:
-    """The constants of SkillPager's rule by the settings."""
+    """Return the constants of SkillPager's rule by the settings."""
     return replace(
         DEFAULT_WEIGHTS,
         mmr_lambda=settings.mmr_lambda,
@@ -221,7 +223,7 @@ def select_skill_passages(
     send_whole: bool = False,
     long_task_weight: float = 0.0,
 ) -> PassagePlan:
-    """The passages of a skill by how much the query needs them, and how many are enough.
+    """Return the passages of a skill by how much the query needs them, and how many are enough.
 
     settings: `miss`, and those of SkillPager's rule, which chooses if there are `passage_vectors`;
     nothing else may be sent then. All of a skill of at most 300 tokens is enough, and so is

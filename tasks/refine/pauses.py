@@ -50,7 +50,7 @@ def pause_refining(
 def get_refine_pause(
     coordinator: Coordinator, settings: LanguageModelSettings
 ) -> RefinePause | None:
-    """The pause of refinement with these settings, None if nothing holds it up."""
+    """Return the pause of refinement with these settings, None if nothing holds it up."""
     for cause in _CAUSES:
         if reason := coordinator.get_pause(_name(settings, cause)):
             return RefinePause(cause, reason)

@@ -80,7 +80,7 @@ def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 def _refine_batch(
     services: Services, deadline: Deadline, skill_ids: Sequence[str]
 ) -> dict[str, _Outcome]:
-    """The outcome of each published skill; raises the first error that is a skill's own."""
+    """Return the outcome of each published skill; raises the first error that is a skill's own."""
     settings = services.settings.language_model
     if services.language_model is None or services.answers is None or not settings.offline_stages:
         return {}

@@ -24,7 +24,8 @@ class RefinedSubjects:
     def find_missing(
         self, answers: AnswerStore, kind: RefinementKind, subjects: Collection[str]
     ) -> set[str]:
-        """The subjects without a refinement. Raises TransientError if the store does not answer."""
+        """Return the subjects without a refinement. Raises TransientError if the store does not
+        answer."""
         with self._lock:
             seen = self._seen.setdefault(kind, {})
             unseen = [subject for subject in dict.fromkeys(subjects) if subject not in seen]
@@ -39,7 +40,8 @@ class RefinedSubjects:
     def get_invalid(
         self, kind: RefinementKind, subjects: Collection[str]
     ) -> dict[str, tuple[str, ...]]:
-        """The reasons of invalid answers by subject, of those that `find_missing` has found."""
+        """Return the reasons of invalid answers by subject, of those that `find_missing` has
+        found."""
         with self._lock:
             seen = self._seen.get(kind, {})
             return {subject: reasons for subject in subjects if (reasons := seen.get(subject))}

@@ -29,7 +29,7 @@ class RefineContext:
     deadline: Deadline
 
     def kind(self, stage: RefineStage) -> RefinementKind:
-        """The kind of refinements that a stage writes."""
+        """Return the kind of refinements that a stage writes."""
         return RefinementKind(stage.name, self.model.model, stage.version)
 
 

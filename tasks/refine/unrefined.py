@@ -23,7 +23,7 @@ _RESEND_SECONDS = 60.0
 
 
 def list_published(graph: Catalog, source_id: str | None = None) -> list[CatalogEntry]:
-    """The published entries of the catalog, or of one source, by id."""
+    """Return the published entries of the catalog, or of one source, by id."""
     selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
     found: list[CatalogEntry] = []
     while batch := graph.list_entries(
@@ -74,7 +74,7 @@ def send_unrefined_skills(services: Services) -> int:
 
 
 def _list_compared(services: Services) -> list[str]:
-    """A skill that queries compared with another one: its task asks about such pairs."""
+    """Return a skill that queries compared with another one: its task asks about such pairs."""
     if not services.settings.language_model.uses("links"):
         return []
     from tasks.refine.linking.rejected import find_unasked_pairs
@@ -83,5 +83,5 @@ def _list_compared(services: Services) -> list[str]:
 
 
 def merge_ids(groups: Collection[Sequence[CatalogEntry]]) -> list[str]:
-    """The ids of several lists of entries, each once, in order."""
+    """Return the ids of several lists of entries, each once, in order."""
     return sorted({entry.skill_id for group in groups for entry in group})

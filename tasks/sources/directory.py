@@ -52,7 +52,8 @@ def to_parse_limits(limits: LimitSettings) -> ParseLimits:
 
 
 def resolve_root(root: Path) -> Path:
-    """The root as an absolute path without links; raises UsageError if it cannot be listed."""
+    """Return the root as an absolute path without links; raises UsageError if it cannot be
+    listed."""
     try:
         resolved = root.expanduser().resolve(strict=True)
         if not resolved.is_dir():
@@ -66,7 +67,7 @@ def resolve_root(root: Path) -> Path:
 
 
 def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
-    """Every skill at or below `start` (a path in the root, "" for all of it).
+    """Return every skill at or below `start` (a path in the root, "" for all of it).
 
     Signatures cover names, sizes and times of the files. Raises TransientError if the root was
     moved, replaced or mounted meanwhile: what was not met then is not gone.
@@ -186,7 +187,7 @@ class _ChangedError(Exception):
 
 
 def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
-    """The bytes that were hashed; raises _ChangedError if the file has changed since."""
+    """Return the bytes that were hashed; raises _ChangedError if the file has changed since."""
     path = _find_listed(folder, file.path)
     try:
         if not path.resolve(strict=True).is_relative_to(root):
@@ -203,7 +204,7 @@ def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
 
 
 def _find_listed(folder: Path, listed: str) -> Path:
-    """The file that is listed under this name, which `escape_non_utf8` may have made."""
+    """Return the file that is listed under this name, which `escape_non_utf8` may have made."""
     path = folder / listed
     if path.exists():
         return path
@@ -212,7 +213,8 @@ def _find_listed(folder: Path, listed: str) -> Path:
 
 
 def _read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> bytes:
-    """A file inside the root; raises as `SourceReader.read_file` does. setting: the limit's."""
+    """Return a file inside the root; raises as `SourceReader.read_file` does. setting: the
+    limit's."""
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             raise PermanentError(f"{file}: a link out of the source; copy the file instead")
@@ -273,7 +275,8 @@ def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[
 
 
 def _read_sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
-    """A regular file inside the root, None for links out of it, sockets and vanished files."""
+    """Return a regular file inside the root, None for links out of it, sockets and vanished
+    files."""
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             return None

@@ -54,7 +54,7 @@ def open_skill_folder(source: Source, path: str, settings: Settings) -> Iterator
 
 
 def find_source(sources: Iterable[Source], source_id: str) -> Source | None:
-    """The source with this id, None without one."""
+    """Return the source with this id, None without one."""
     return next((one for one in sources if one.source_id == source_id), None)
 
 
@@ -91,7 +91,7 @@ class ReaderPool:
         self._stack.close()
 
     def get(self, source_id: str) -> SourceReader:
-        """The reader of a source; raises SkillGoneError if the source is gone."""
+        """Return the reader of a source; raises SkillGoneError if the source is gone."""
         if source_id not in self._sources:
             raise SkillGoneError(f"source {source_id} is gone")
         if source_id not in self._opened:

@@ -62,7 +62,7 @@ def read_reply(body: bytes, prompt: str) -> Reply:
 
 
 def error_message(body: object) -> str:
-    """The message of an error's body, as OpenAI and others write it; "" if there is none."""
+    """Return the message of an error's body, as OpenAI and others write it; "" if there is none."""
     content = _mapping(body)
     for found in (_mapping(content.get("error")).get("message"), content.get("message")):
         if isinstance(found, str):
@@ -113,7 +113,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(value: object) -> str:
-    """A text, or the joined texts of a list of parts."""
+    """Return a text, or the joined texts of a list of parts."""
     if isinstance(value, list):
         return "".join(_text(_mapping(part).get("text")) for part in value)
     return value if isinstance(value, str) else ""

@@ -50,7 +50,7 @@ class SharedEventLoop:
         self._watches_forks = False
 
     def acquire(self) -> EventLoopThread:
-        """The running thread; every call needs one of `release`."""
+        """Return the running thread; every call needs one of `release`."""
         with self._lock:
             if not self._watches_forks:
                 os.register_at_fork(after_in_child=self._forget)

@@ -56,7 +56,7 @@ class RateLimitError(Exception):
 def translate_status(
     status: int, headers: Mapping[str, str], message: str, where: str, state: EndpointState
 ) -> Exception:
-    """The error of an answer with a status from 300 on.
+    """Return the error of an answer with a status from 300 on.
 
     headers: with names in lower case. message: the server's, by `quote_message`. where: names the
     endpoint. state: a failure and a pause are noted in it.
@@ -84,14 +84,14 @@ def translate_status(
 
 
 def quote_message(message: str, key: SecretStr | None) -> str:
-    """A server's message on one line, shortened, and without the key if it repeats that."""
+    """Return a server's message on one line, shortened, and without the key if it repeats that."""
     if key is not None:
         message = message.replace(key.get_secret_value(), "…")
     return shorten(clean(message[:10_000]), _MESSAGE_TOKENS)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After` (RFC 9110, section 10.2.3), a number or a date.
+    """Return seconds to wait by `Retry-After` (RFC 9110, section 10.2.3), a number or a date.
 
     `retry-after-ms` of some servers comes first. None without a header that can be read.
     """

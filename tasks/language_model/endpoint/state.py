@@ -146,7 +146,7 @@ class EndpointState:
             self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def seconds_to_wait(self) -> float:
-        """Seconds until the endpoint may be asked; 0 if it may be now."""
+        """Return seconds until the endpoint may be asked; 0 if it may be now."""
         with self._lock:
             return max(0.0, self._not_before - time.monotonic())
 
@@ -159,5 +159,5 @@ _STATES: dict[tuple[int, str, str], EndpointState] = {}
 
 
 def state_of(base_url: str, model: str) -> EndpointState:
-    """The state of a model at an endpoint in this process."""
+    """Return the state of a model at an endpoint in this process."""
     return _STATES.setdefault((os.getpid(), base_url, model), EndpointState(model))

@@ -30,7 +30,7 @@ class CompressedBodyError(httpx2.TransportError):
 
 
 def make_http_client(key: SecretStr | None, connections: int) -> httpx2.AsyncClient:
-    """A client of one endpoint, whose only limit of time is that of connecting.
+    """Return a client of one endpoint, whose only limit of time is that of connecting.
 
     It follows no redirects: they would carry the key and the prompt to another address.
     """

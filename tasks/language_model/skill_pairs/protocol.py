@@ -145,7 +145,7 @@ def order_pair(one: str, other: str) -> tuple[str, str]:
 def first_reasons(
     rejections: Sequence[tuple[str, RejectionReason]],
 ) -> dict[str, RejectionReason]:
-    """The first reason of each skill, of at most MAX_REJECTIONS."""
+    """Return the first reason of each skill, of at most MAX_REJECTIONS."""
     reasons: dict[str, RejectionReason] = {}
     for skill_id, reason in rejections:
         if len(reasons) < MAX_REJECTIONS:
@@ -156,8 +156,8 @@ def first_reasons(
 def find_compared_pairs(
     reasons: Mapping[str, RejectionReason], compared: Sequence[ComparedPair]
 ) -> set[ComparedPair]:
-    """The pairs that a query compared, each in order: those that it says, and the skills that it
-    rejected together for a reason that compares; at most MAX_PAIRS of each."""
+    """Return the pairs that a query compared, each in order: those that it says, and the skills
+    that it rejected together for a reason that compares; at most MAX_PAIRS of each."""
     found = {
         (*order_pair(one, other), reason)
         for one, other, reason in compared[:MAX_PAIRS]

@@ -152,7 +152,7 @@ class LinksFromUse(LearnedLinks):
         return Link(skill_id, skill_id, other, LinkType.USED_TOGETHER, weight, evidence)
 
     def _get_conflict(self, skill_id: str, other: str) -> Link | None:
-        """The conflict of two skills, which the one owns whose id sorts first."""
+        """Return the conflict of two skills, which the one owns whose id sorts first."""
         one, two = sorted((skill_id, other))
         pair = self._weigh(one, two)
         if pair.is_incompatible:
@@ -170,7 +170,7 @@ class LinksFromUse(LearnedLinks):
         return Link(one, one, two, LinkType.CONFLICT, CONFLICT_WEIGHT, evidence)
 
     def _get_partners(self, skill_id: str) -> set[str]:
-        """The skills that some report names with this one."""
+        """Return the skills that some report names with this one."""
         found: set[str] = set()
         for report in self.index.get_reports(skill_id):
             found |= report.skill_ids

@@ -24,7 +24,8 @@ _BATCH_SKILLS = 1_000
 
 
 def has_unread_outcomes(services: Services) -> bool:
-    """Whether outcomes, or the settings of learning, changed since links were last compared."""
+    """Return whether outcomes, or the settings of learning, changed since links were last
+    compared."""
     state, learned = services.graph.get_learned_state(), services.learned_links
     if learned is None:
         return state not in ("", _OFF)
@@ -61,7 +62,7 @@ def mark_for_outcomes(services: Services) -> int:
 
 
 def _split(state: str) -> tuple[str, int]:
-    """The origin and the epoch of a stored state."""
+    """Return the origin and the epoch of a stored state."""
     origin, _, epoch = state.rpartition(" ")
     return origin, int(epoch) if epoch.isdigit() else 0
 
@@ -83,7 +84,7 @@ def _mark(graph: SkillGraph, learned: LearnedLinks | None, skill_ids: Iterable[s
 def find_outdated(
     graph: SkillGraph, learned: LearnedLinks | None, skill_ids: Sequence[str]
 ) -> set[str]:
-    """The owners of links with these skills that differ from what outcomes make of them."""
+    """Return the owners of links with these skills that differ from what outcomes make of them."""
     dismissed = DismissedLinks(graph.list_dismissed_links())
     stored = graph.get_links(skill_ids)
     wanted = learned.find_links(skill_ids) if learned else {}

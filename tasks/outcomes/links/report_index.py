@@ -70,7 +70,7 @@ class ReportIndex:
         return Refreshed(touched, since)
 
     def _apply(self, changes: ChangedQueries, touched: set[str]) -> bool:
-        """Whether the index holds the newest tasks after these changes."""
+        """Return whether the index holds the newest tasks after these changes."""
         if not changes.after:
             touched.update(self._tasks)
             self._empty()
@@ -124,7 +124,7 @@ class ReportIndex:
         return skill_id in self._tasks
 
     def get_reports(self, skill_id: str) -> list[TaskReport]:
-        """The reports that are about a skill."""
+        """Return the reports that are about a skill."""
         return [
             report
             for query_id in sorted(self._tasks.get(skill_id, ()))
@@ -133,7 +133,7 @@ class ReportIndex:
         ]
 
     def get_shared(self, one: str, other: str) -> list[TaskReport]:
-        """The reports that are about both skills."""
+        """Return the reports that are about both skills."""
         shared = self._tasks.get(one, set()) & self._tasks.get(other, set())
         return [
             report

@@ -28,7 +28,7 @@ def group_answers(
 def _read_vectors(
     outcomes: OutcomeStore, query_ids: Sequence[str], model: str
 ) -> npt.NDArray[np.float32] | None:
-    """The vectors of queries, zeros for one that has none; None for another encoder than the
+    """Return the vectors of queries, zeros for one that has none; None for another encoder than the
     default one, whose cosines are on another scale."""
     if not is_default_model(model):
         return None

@@ -56,7 +56,7 @@ def group_tasks(
 
 
 def _word_cosines(tasks: Sequence[str]) -> Matrix:
-    """Cosines of the sets of terms, weighted by their rarity in general, (n, n)."""
+    """Return cosines of the sets of terms, weighted by their rarity in general, (n, n)."""
     terms = [_distinct_terms(task) for task in tasks]
     places = {term: place for place, term in enumerate(sorted({t for one in terms for t in one}))}
     rows = np.repeat(np.arange(len(tasks)), [len(one) for one in terms])
@@ -74,6 +74,6 @@ def _word_cosines(tasks: Sequence[str]) -> Matrix:
 
 
 def _distinct_terms(task: str) -> list[str]:
-    """The terms of a task without function words, or with them if it has no others."""
+    """Return the terms of a task without function words, or with them if it has no others."""
     stream = tokenize(task)
     return sorted(set(drop_function_words(stream, task) or stream))

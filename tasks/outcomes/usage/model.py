@@ -85,7 +85,7 @@ class GroupUsage:
     lost: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def get_row(self, skill_id: str) -> Row:
-        """The counters of a skill, to be added to."""
+        """Return the counters of a skill, to be added to."""
         row = self.skills.get(skill_id)
         if row is None:
             row = self.skills[skill_id] = array("q", _ZEROS)
@@ -115,8 +115,8 @@ class Usage:
 
 
 def is_unanswered(answer: AnsweredQuery, outcomes: Iterable[Outcome]) -> bool:
-    """Whether the library had nothing for a query: no hit, or a skill that failed or was rejected,
-    or was reported as missing; and no skill was used, helped, or stood in for another."""
+    """Return whether the library had nothing for a query: no hit, or a skill that failed or was
+    rejected, or was reported as missing; and no skill was used, helped, or stood in for another."""
     kinds = [one.kind for one in outcomes]
     if any(kind in _WORKED for kind in kinds):
         return False
@@ -191,14 +191,14 @@ class UsageCollector:
         return group
 
     def _get_skills(self, key: GroupKey) -> GroupUsage:
-        """The group that counts the skills of this one."""
+        """Return the group that counts the skills of this one."""
         return self._get_group((OTHERS, OTHERS) if key in self._folded else key)
 
     def _fold(self) -> None:
         self._folded |= fold(self._usage, self._max_cells)
 
     def finish(self) -> Usage:
-        """The usage of the day."""
+        """Return the usage of the day."""
         self._fold()
         self._usage.unanswered = self._unanswered.get()
         return self._usage
@@ -220,7 +220,7 @@ class _Sample:
             heapq.heappushpop(self._kept, entry)
 
     def get(self) -> dict[str, tuple[str, ...]]:
-        """Ids by owner, both sorted."""
+        """Return ids by owner, both sorted."""
         found: dict[str, list[str]] = {}
         for _, query_id, owner in self._kept:
             found.setdefault(owner, []).append(query_id)
@@ -247,7 +247,7 @@ def fold(usage: Usage, max_cells: int = MAX_CELLS) -> set[GroupKey]:
 
 
 def merge_usage(parts: Sequence[Usage]) -> Usage:
-    """The sum of the usage of several periods, without the ids of queries."""
+    """Return the sum of the usage of several periods, without the ids of queries."""
     merged = Usage(min(part.first for part in parts), max(part.last for part in parts))
     for part in parts:
         for key, group in part.groups.items():
@@ -259,7 +259,8 @@ def merge_usage(parts: Sequence[Usage]) -> Usage:
 
 
 def without_owner(usage: Usage, owner: str) -> Usage:
-    """A usage without what an owner asked and reported, and what was reported of its queries.
+    """Return a usage without what an owner asked and reported, and what was reported of its
+    queries.
 
     What is counted together with other owners stays.
     """
@@ -272,7 +273,7 @@ def without_owner(usage: Usage, owner: str) -> Usage:
 
 
 def count_by_name(row: Sequence[int]) -> dict[str, int]:
-    """The counters of a skill by name, with `rejected`: those of all reasons."""
+    """Return the counters of a skill by name, with `rejected`: those of all reasons."""
     named = dict(zip(SKILL_COUNTERS, row, strict=True))
     return {**named, "rejected": sum_rejected(named)}
 

@@ -26,7 +26,8 @@ _MONTHS = 12
 
 
 def needs_roll_up(services: Services) -> bool:
-    """Whether the task has something to do, and was not sent within `learning.roll_up_seconds`.
+    """Return whether the task has something to do, and was not sent within
+    `learning.roll_up_seconds`.
 
     The day that is still being written changes with every query: it is rolled up at intervals.
     """
@@ -79,7 +80,7 @@ def roll_up_days(outcomes: OutcomeStore, pause: Callable[[], None]) -> int:
 
 
 def count_day(outcomes: OutcomeStore, day: int, pause: Callable[[], None]) -> Usage:
-    """The usage of a day, from its rows; pages of them are in memory at a time."""
+    """Return the usage of a day, from its rows; pages of them are in memory at a time."""
     collector = UsageCollector(day)
     for page in _read_pages(outcomes, day):
         for answer, reported in page:
@@ -89,7 +90,8 @@ def count_day(outcomes: OutcomeStore, day: int, pause: Callable[[], None]) -> Us
 
 
 def count_small_day(outcomes: OutcomeStore, day: int, most: int) -> tuple[Usage | None, int]:
-    """The usage of a day with at most `most` queries, None if it has more; and its queries."""
+    """Return the usage of a day with at most `most` queries, None if it has more; and its
+    queries."""
     collector, queries = UsageCollector(day), 0
     for page in _read_pages(outcomes, day):
         queries += len(page)
@@ -103,7 +105,7 @@ def count_small_day(outcomes: OutcomeStore, day: int, most: int) -> tuple[Usage 
 def _read_pages(
     outcomes: OutcomeStore, day: int
 ) -> Iterator[list[tuple[AnsweredQuery, tuple[Outcome, ...]]]]:
-    """The queries of a day with their outcomes."""
+    """Yield the queries of a day with their outcomes."""
     answers = outcomes.list_answers_of(day)
     while page := list(islice(answers, _PAGE)):
         reported = outcomes.get_outcomes([answer.query_id for answer in page])

@@ -30,7 +30,7 @@ class UsageWindow:
 def read_usage(
     outcomes: OutcomeStore, first: int, last: int, most: int = MAX_LIVE_QUERIES
 ) -> UsageWindow:
-    """The usage of the days from `first` to `last`.
+    """Return the usage of the days from `first` to `last`.
 
     Days that changed since their roll-up are counted from their rows, newest first, as long as
     they have at most `most` queries together: what was just asked is seen at once.

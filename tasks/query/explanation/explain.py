@@ -13,7 +13,7 @@ _MAX_CANDIDATES = 30
 
 
 def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> dict[str, Any]:
-    """The `explain` field of a bundle.
+    """Return the `explain` field of a bundle.
 
     probability, least_probability: that the library has a skill for the task, and the least for
     which a bundle holds skills. candidates: the best ones with a verdict, their probabilities and

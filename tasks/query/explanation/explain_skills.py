@@ -82,7 +82,7 @@ def _explain(
 
 
 def _find_filter(filters: Filters, entry: CatalogEntry) -> str:
-    """The filter of the request that leaves a skill out, as far as the catalog knows; "" for
+    """Return the filter of the request that leaves a skill out, as far as the catalog knows; "" for
     none."""
     values = {"source": entry.source_id, "licence": entry.licence, "language": entry.language}
     for name, value in values.items():
@@ -120,7 +120,7 @@ def _describe_ranks(ranks: EngineRanks) -> str:
 
 
 def _score(context: QueryContext, key: RevisionKey) -> dict[str, Any]:
-    """The score that a skill has, or would have as a candidate."""
+    """Return the score that a skill has, or would have as a candidate."""
     if context.watched.query is None:
         return {}
     hits = score(context, Candidates(context.watched.query, [key]), {}).hits

@@ -15,7 +15,7 @@ _EXTRA_ROUNDS = 4
 def allocate(
     filler: BundleFiller, items: list[BudgetItem], budget: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """The passages to send by skill, and the bundle of them; none if not even one fits."""
+    """Return the passages to send by skill, and the bundle of them; none if not even one fits."""
     # The most that the Markdown costs without any skill: all of them are named as left out.
     fixed = filler.fill([None] * len(items)).tokens
     allocated, filled = _spend_budget(filler, items, budget, fixed)
@@ -29,8 +29,8 @@ def allocate(
 def _spend_budget(
     filler: BundleFiller, items: Sequence[BudgetItem], budget: int, fixed: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """The passages to send by skill, and the bundle of them: the fullest found within the budget,
-    or the first if even that is above it.
+    """Return the passages to send by skill, and the bundle of them: the fullest found within the
+    budget, or the first if even that is above it.
 
     Passages that are sent together share their headings, so their costs overstate what they take
     (by a quarter over real skills): what is left over is spent again, a few times.
@@ -51,7 +51,8 @@ def _spend_budget(
 
 
 def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle:
-    """The best skill with its shortest passage; raises UsageError if even that is too much."""
+    """Return the best skill with its shortest passage; raises UsageError if even that is too
+    much."""
     filled = filler.fill(allocate_smallest(best, len(filler.skills)))
     if filled.tokens <= budget:
         return filled

@@ -85,8 +85,8 @@ def _allocate_without_session(
 
 
 def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | None:
-    """The passages of `whole` that may be sent; of a skill without any that was not sent before,
-    the first of `whole`. None for a skill of which nothing is to be sent."""
+    """Return the passages of `whole` that may be sent; of a skill without any that was not sent
+    before, the first of `whole`. None for a skill of which nothing is to be sent."""
     if whole is None:
         return None
     owed = sorted(set(unsent.passages).intersection(whole))
@@ -96,7 +96,7 @@ def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | No
 
 
 def _lacks(allocated: Allocation, owed: Allocation, skills: Sequence[SkillPassages]) -> bool:
-    """Whether a skill that was not sent before is owed and not allocated."""
+    """Return whether a skill that was not sent before is owed and not allocated."""
     return any(
         indexes is None and wanted is not None and not skill.sent
         for indexes, wanted, skill in zip(allocated, owed, skills, strict=True)
@@ -118,7 +118,7 @@ def _fill_owed(
 
 
 def _add_enough(items: Sequence[BudgetItem], allocated: Allocation, room: int) -> Allocation:
-    """The allocation with further passages that are among the enough ones of their skill."""
+    """Return the allocation with further passages that are among the enough ones of their skill."""
     missing = []
     for item, indexes in zip(items, allocated, strict=True):
         wanted = [one for one in item.passages[: item.enough] if one[0] not in (indexes or ())]

@@ -28,8 +28,8 @@ def ask_model(
     check: Callable[[AnswerT], None] | None = None,
     began: float | None = None,
 ) -> AnswerT | None:
-    """The model's answer for a stage of this query; None if there is none in the time that the
-    query has left for the model.
+    """Return the model's answer for a stage of this query; None if there is none in the time that
+    the query has left for the model.
 
     began: when the stage began to prepare the request, by `time.monotonic`: that counts too.
     Without an answer the degradations name the stage and the cause.

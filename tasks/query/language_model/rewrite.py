@@ -74,7 +74,7 @@ class RewriteAnswer(BaseModel):
 
 
 def rewrite_request(task: str, queries: int) -> ModelRequest:
-    """The request for up to `queries` queries."""
+    """Return the request for up to `queries` queries."""
     return ModelRequest(
         "rewrite",
         VERSION,
@@ -85,7 +85,7 @@ def rewrite_request(task: str, queries: int) -> ModelRequest:
 
 
 def rewrite(context: QueryContext, original: TaskQuery, ranking: Ranking) -> Ranking:
-    """The ranking with what further queries find among the first candidates.
+    """Return the ranking with what further queries find among the first candidates.
 
     The rankings of all queries are fused by reciprocal rank. The first places of the task's own
     ranking stay. Without a usable answer the ranking is returned as it is, and the degradations
@@ -110,7 +110,7 @@ def rewrite(context: QueryContext, original: TaskQuery, ranking: Ranking) -> Ran
 
 
 def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[RevisionKey]:
-    """The best candidates of a query by their exact scores, without withheld skills."""
+    """Return the best candidates of a query by their exact scores, without withheld skills."""
     context.deadline.check("rewrite")
     services = context.services
     understanding = understand(text)
@@ -123,7 +123,7 @@ def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[Revisio
 
 
 def fuse_rankings(ranking: Ranking, rankings: Sequence[Sequence[RevisionKey]]) -> Ranking:
-    """The hits with the fused order behind the first places.
+    """Return the hits with the fused order behind the first places.
 
     The scores of the places stay, so that their spread keeps its meaning.
     """

@@ -122,7 +122,7 @@ def find_order(text: str) -> str:
 
 
 def select_request(task: str, entries: Sequence[SelectEntry]) -> ModelRequest:
-    """The request for candidates numbered from 1; descriptions are cut so that all fit."""
+    """Return the request for candidates numbered from 1; descriptions are cut so that all fit."""
     heads, tails = [], []
     for number, entry in enumerate(entries, 1):
         heads.append(f"[{number}] {quote(entry.name, _NAME_TOKENS)}")
@@ -149,7 +149,7 @@ def quote_links(links: str) -> str:
 
 
 def _description_limit(descriptions: Sequence[str], room: int) -> int:
-    """The most tokens that each description may have, so that together they take `room`."""
+    """Return the most tokens that each description may have, so that together they take `room`."""
     counts = [count_tokens(text) + 3 for text in descriptions]  # two quotes and a colon
     low, high = _LEAST_DESCRIPTION_TOKENS, _MOST_DESCRIPTION_TOKENS
     while low < high:

@@ -50,7 +50,7 @@ _LINK_WORDS = {
 
 
 def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
-    """The ranking with what the model selected first, and the selection.
+    """Return the ranking with what the model selected first, and the selection.
 
     Needed skills come first, then useful ones and alternatives by their relevancy, then those that
     the model left open, then those that it rejected. Within the last two the order stays. A skill
@@ -95,13 +95,13 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
 
 
 def _is_certain(hits: Sequence[RankedSkill], margin: float) -> bool:
-    """Whether the first candidate leads so clearly that the model need not be asked."""
+    """Return whether the first candidate leads so clearly that the model need not be asked."""
     return margin > 0 and hits[0].score - hits[1].score >= margin * hits[0].score
 
 
 def _number(task: str, hits: Sequence[RankedSkill]) -> list[RankedSkill]:
-    """The candidates in the order of their numbers: one that says nothing of their rank, which a
-    model would repeat, and that stays when two of them change places."""
+    """Return the candidates in the order of their numbers: one that says nothing of their rank,
+    which a model would repeat, and that stays when two of them change places."""
 
     def shuffled(hit: RankedSkill) -> bytes:
         return hashlib.sha256(f"{hit.key.skill_id}\n{task}".encode("utf-8", "replace")).digest()
@@ -112,7 +112,7 @@ def _number(task: str, hits: Sequence[RankedSkill]) -> list[RankedSkill]:
 def _find_orders(
     hits: Sequence[RankedSkill], revisions: Mapping[RevisionKey, StoredRevision]
 ) -> dict[str, str]:
-    """The candidates whose name or description gives orders to the model, with what kind."""
+    """Return the candidates whose name or description gives orders to the model, with what kind."""
     found: dict[str, str] = {}
     for hit in hits:
         revision = revisions.get(hit.key)
@@ -149,7 +149,7 @@ def _describe(
 
 
 def _find_best_section(task: Understanding, revision: StoredRevision) -> str:
-    """The heading of the section that shares most with the task, "" if none does."""
+    """Return the heading of the section that shares most with the task, "" if none does."""
     terms, parsed = revision.passage_terms, revision.parsed
     order = np.argsort(task.ids)
     ids, weights = task.ids[order], task.weights[order]
@@ -170,7 +170,7 @@ def _find_best_section(task: Understanding, revision: StoredRevision) -> str:
 
 
 def _describe_links(row: Adjacency | None, numbers: Mapping[str, int]) -> tuple[str, ...]:
-    """The links of a candidate to other candidates: `needs 3`."""
+    """Return the links of a candidate to other candidates: `needs 3`."""
     found: dict[str, set[int]] = {}
     for neighbour in row.neighbours if row else ():
         word = _LINK_WORDS.get((neighbour.type, neighbour.forward))
@@ -249,7 +249,7 @@ def _apply(
 
 
 def _weigh_useful(answer: SelectAnswer, ids: Sequence[str]) -> dict[str, float]:
-    """The relevancy of the useful skills as a share of that of the best needed one."""
+    """Return the relevancy of the useful skills as a share of that of the best needed one."""
     best = max([1, *(pick.relevancy for pick in answer.needed)])
     return {ids[pick.id - 1]: pick.relevancy / best for pick in answer.useful}
 
@@ -266,8 +266,9 @@ def _reorder(
     needed: AbstractSet[str],
     hidden: Collection[str],
 ) -> list[RankedSkill]:
-    """The hits by their places; those without a place come between, and ties stay in order. Hidden
-    ones stay where they are: an answer that is not about them neither raises nor lowers them.
+    """Return the hits by their places; those without a place come between, and ties stay in order.
+    Hidden ones stay where they are: an answer that is not about them neither raises nor lowers
+    them.
 
     The scores of the places stay, so that their spread keeps its meaning; what a hit gains or
     loses is its part `select`.

@@ -11,8 +11,8 @@ from tasks.refine.roles.role_overlay import overlay_roles
 
 
 def show_model_roles(context: QueryContext, chosen: ChosenRevisions) -> ChosenRevisions:
-    """The chosen skills with the roles of stored refinements; none if the store does not answer,
-    which is noted in the degradations."""
+    """Return the chosen skills with the roles of stored refinements; none if the store does not
+    answer, which is noted in the degradations."""
     services = context.services
     settings = services.settings.language_model
     if services.answers is None or not settings.uses("roles"):

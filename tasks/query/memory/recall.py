@@ -17,7 +17,7 @@ _REASON_EFFECT = 0.5
 
 
 def recall(context: QueryContext, query: TaskQuery) -> TaskQuery:
-    """The query with what is remembered of near past tasks.
+    """Return the query with what is remembered of near past tasks.
 
     Where the store of outcomes does not answer, nothing is remembered, and the bundle says so;
     raises TransientError if the query must not degrade.
@@ -36,7 +36,7 @@ def recall(context: QueryContext, query: TaskQuery) -> TaskQuery:
 
 
 def add_remembered(context: QueryContext, candidates: Candidates) -> Candidates:
-    """The candidates with skills that helped near tasks and that search did not find.
+    """Return the candidates with skills that helped near tasks and that search did not find.
 
     Only sources can be compared here; with other filters, only what the engine finds counts.
     """
@@ -57,7 +57,7 @@ def add_remembered(context: QueryContext, candidates: Candidates) -> Candidates:
 
 
 def add_reasons(ranking: Ranking) -> Ranking:
-    """The ranking with the memory among the reasons of the hits that it moves."""
+    """Return the ranking with the memory among the reasons of the hits that it moves."""
     if not ranking.remembered:
         return ranking
     return replace(ranking, hits=tuple(_with_reason(hit, ranking) for hit in ranking.hits))
@@ -108,7 +108,7 @@ def nudge(ranking: Ranking) -> Ranking:
 def _swap(
     upper: RankedSkill, lower: RankedSkill, remembered: Mapping[str, SkillEvidence]
 ) -> tuple[RankedSkill, RankedSkill]:
-    """Both in the other order; the first has the higher of their scores then."""
+    """Return both in the other order; the first has the higher of their scores then."""
     most, least = max(upper.score, lower.score), min(upper.score, lower.score)
     return (
         _with_nudge(lower, most, remembered.get(lower.key.skill_id), is_up=True),

@@ -28,7 +28,7 @@ class CircuitBreaker:
         self._reason = ""
 
     def call(self, work: Callable[[], T]) -> T:
-        """The result of `work`.
+        """Return the result of `work`.
 
         Raises TransientError when `work` does, and without calling it while the breaker is open.
         """

@@ -13,7 +13,7 @@ class LastAccess:
         self._access: SourceAccess | None = None
 
     def remember(self, access: SourceAccess) -> SourceAccess:
-        """The same, which is used until another is remembered."""
+        """Return the same, which is used until another is remembered."""
         self._access = access
         return access
 

@@ -121,7 +121,7 @@ class PastTasks:
         self._changes.finish(changes)
 
     def _apply(self, changes: ChangedQueries) -> bool:
-        """Whether the memory holds the newest tasks after these changes."""
+        """Return whether the memory holds the newest tasks after these changes."""
         if not changes.after:
             self._empty()
         return all(self._replace(batch) for batch in batches(changes.query_ids, _BATCH_QUERIES))
@@ -148,7 +148,7 @@ class PastTasks:
         return True
 
     def _read_tasks(self, query_ids: Sequence[str], model: str) -> Iterator[PastTask]:
-        """The tasks that have labels; those without a vector of this model by their words."""
+        """Yield the tasks that have labels; those without a vector of this model by their words."""
         read = [one for one in query_ids if one not in self._left_out]
         outcomes = self._store.get_outcomes(read)
         vectors = self._store.get_vectors(model, list(outcomes))
@@ -165,5 +165,5 @@ class PastTasks:
 
 
 def _is_older(day: int | None, before: int | None) -> bool:
-    """Whether a task that was in memory is gone, or of an earlier day."""
+    """Return whether a task that was in memory is gone, or of an earlier day."""
     return before is not None and (day is None or day < before)

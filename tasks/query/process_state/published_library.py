@@ -53,7 +53,7 @@ class LibrarySnapshot:
     error: TransientError | None = None
 
     def get_keys(self, skill_ids: Iterable[str]) -> list[RevisionKey]:
-        """The published revisions of these skills; unpublished skills are left out."""
+        """Return the published revisions of these skills; unpublished skills are left out."""
         found = ((skill_id, self.pointers.get(skill_id)) for skill_id in skill_ids)
         return [RevisionKey(skill_id, seq) for skill_id, seq in found if seq]
 
@@ -98,7 +98,8 @@ class PublishedLibrary:
         self._unsaved = 0
 
     def refresh(self) -> LibrarySnapshot:
-        """The present library: one round trip to the catalog, and one to the index for changes.
+        """Return the present library: one round trip to the catalog, and one to the index for
+        changes.
 
         The pointers of a snapshot never change; its statistics follow the newest snapshot.
         """
@@ -123,8 +124,8 @@ class PublishedLibrary:
         return self._epoch
 
     def restricted_to(self, sources: frozenset[str]) -> PublishedLibrary:
-        """The library of these sources alone, as if there were no others: its own pointers and
-        statistics, which are counted when it is first read, and kept for the sets used last."""
+        """Return the library of these sources alone, as if there were no others: its own pointers
+        and statistics, which are counted when it is first read, and kept for the sets used last."""
         with self._restricted_lock:
             library = self._restricted.pop(sources, None)
             if library is None:
@@ -239,7 +240,7 @@ class PublishedLibrary:
         return LibrarySnapshot(pointers, statistics)
 
     def _count(self, pointers: Mapping[str, int]) -> LibraryStatistics:
-        """The statistics over these revisions, of which few are in memory at a time."""
+        """Return the statistics over these revisions, of which few are in memory at a time."""
         keys = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items()]
         statistics, found = LibraryStatistics(), set[RevisionKey]()
         for some in self.records.read(keys):

@@ -39,7 +39,8 @@ class ReviewCache:
         self._ask_at = float("-inf")
 
     def get(self) -> Reviews:
-        """The present reviews. While another thread asks the store, those that were read last.
+        """Return the present reviews. While another thread asks the store, those that were read
+        last.
 
         While the store does not answer, those that were read last, and it is not asked for 3
         seconds. Raises TransientError if none were: without them, what a person confirmed as

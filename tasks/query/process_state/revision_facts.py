@@ -51,11 +51,11 @@ class RevisionFactCache:
         self._contested: dict[str, ContestedRevision] = {}
 
     def get(self, skill_id: str) -> RevisionFact | None:
-        """The facts of a skill, of whichever revision was cached last."""
+        """Return the facts of a skill, of whichever revision was cached last."""
         return self._facts.get(skill_id)
 
     def find_missing(self, keys: Iterable[RevisionKey]) -> list[str]:
-        """Ids of the skills without facts of this revision by the present scanner."""
+        """Return ids of the skills without facts of this revision by the present scanner."""
         facts = self._facts
         return [
             skill_id
@@ -96,7 +96,7 @@ class RevisionFactCache:
             self._facts[key.skill_id] = fact
 
     def get_contested(self, key: RevisionKey) -> ContestedRevision | None:
-        """A contested revision that was read before, None if it was not."""
+        """Return a contested revision that was read before, None if it was not."""
         found = self._contested.get(key.skill_id)
         return found if found is not None and found.seq == key.seq else None
 
@@ -120,7 +120,7 @@ class RevisionFactCache:
                     self._facts.pop(skill_id, None)
 
     def licences_by_source(self, sources: Iterable[Source]) -> Mapping[str, tuple[str, ...]]:
-        """The licences that sources allow, by source id.
+        """Return the licences that sources allow, by source id.
 
         Without sources, as while the catalog does not answer, those of the last call that had some.
         """

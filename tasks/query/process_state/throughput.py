@@ -31,7 +31,7 @@ class Throughput:
         self._samples: deque[float] = deque(maxlen=_SAMPLES)
 
     def estimate_seconds(self, units: float) -> float | None:
-        """Seconds for this many units; None before the first measurement."""
+        """Return seconds for this many units; None before the first measurement."""
         with self._lock:
             return median(self._samples) * units if self._samples else None
 
@@ -63,7 +63,7 @@ class TimeBudget:
     def iter_batches(
         self, items: Sequence[T], units: Sequence[float], size: int, trial_size: int
     ) -> Iterator[Sequence[T]]:
-        """Batches of `size` items, each timed while the caller works on it.
+        """Yield batches of `size` items, each timed while the caller works on it.
 
         units: the work in each item, (len(items),). trial_size: size of the first batch when no
         speed is known yet. Raises TimeBudgetExceededError before a batch when the remaining items

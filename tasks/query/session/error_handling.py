@@ -18,7 +18,7 @@ _LEAST_MATCH = 0.5
 def put_error_handling_first(
     context: QueryContext, skills: Sequence[SkillPassages]
 ) -> list[SkillPassages]:
-    """The skills in use that have something to say about the obstacle, then the others.
+    """Return the skills in use that have something to say about the obstacle, then the others.
 
     skills: with what was sent of them. The passages on errors that match the obstacle come before
     the other passages of their skill and are bought before those of any other skill. A skill that
@@ -39,7 +39,7 @@ def put_error_handling_first(
 
 
 def _begin_with(skill: SkillPassages, matched: Sequence[int]) -> SkillPassages:
-    """The skill with these passages first; alone, if it was chosen only for being in use."""
+    """Return the skill with these passages first; alone, if it was chosen only for being in use."""
     rest = [index for index in skill.passages if index not in matched] if skill.chosen.score else []
     enough = sum(index in rest for index in skill.passages[: skill.enough])
     return replace(skill, passages=(*matched, *rest), enough=len(matched) + enough, first=True)

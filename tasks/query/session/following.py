@@ -23,7 +23,7 @@ _CONTINUED_WORTH = 1e-3
 
 
 def mark_sent(session: SessionState, skills: Sequence[SkillPassages]) -> list[SkillPassages]:
-    """The skills with the lines that the session has sent of the same revision."""
+    """Return the skills with the lines that the session has sent of the same revision."""
     return [
         replace(skill, sent=session.sent[skill.revision.key].lines)
         if skill.revision.key in session.sent
@@ -49,7 +49,7 @@ def list_already_sent(
 
 
 def drop_sent(skill: SkillPassages) -> SkillPassages:
-    """The skill with the passages that were not sent before."""
+    """Return the skill with the passages that were not sent before."""
     if not skill.sent:
         return skill
     gone = set(find_sent_passages(skill.revision.parsed, skill.sent))

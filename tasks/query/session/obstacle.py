@@ -22,7 +22,7 @@ def understand_query(context: QueryContext) -> Understanding:
 
 
 def blend_words(obstacle: str, task: str) -> Understanding:
-    """The terms of both texts, each with the sum of its weights in them.
+    """Return the terms of both texts, each with the sum of its weights in them.
 
     The weights of a task that has more words are scaled down to the sum of the obstacle's: a long
     task would hide it. Over 52 pairs of a task and an obstacle of the same skill among 12,000, the
@@ -43,8 +43,8 @@ def _weights(understanding: Understanding) -> Mapping[str, float]:
 
 
 def encode_query(context: QueryContext, understanding: Understanding) -> Vector:
-    """The unit vector of what is searched for: for an obstacle, the mean of its own and the task's
-    direction."""
+    """Return the unit vector of what is searched for: for an obstacle, the mean of its own and the
+    task's direction."""
     encoder = context.services.encoder.get()
     obstacle = context.request.obstacle.strip()
     if not obstacle:

@@ -12,7 +12,8 @@ _NAMED = 20
 
 
 def drop_refused(ranking: Ranking, session: SessionState) -> Ranking:
-    """The ranking without the skills that failed, or were rejected or superseded, in the session.
+    """Return the ranking without the skills that failed, or were rejected or superseded, in the
+    session.
 
     To be called before probabilities are estimated, so that the others are judged by themselves.
     """

@@ -56,7 +56,7 @@ class SessionState:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def restrict_to(self, visible: frozenset[str] | None) -> SessionState:
-        """The state without skills in use that the agent may not see any more.
+        """Return the state without skills in use that the agent may not see any more.
 
         visible: sources, None for all.
         """
@@ -85,7 +85,7 @@ def load_session(
     query_id: str,
     degradations: Degradations,
 ) -> SessionState:
-    """The state of the session of a query, an empty one without a session.
+    """Return the state of the session of a query, an empty one without a session.
 
     Where the store does not answer, the query is answered as one without a session, which is noted.
     One whose task is the session's cannot be; raises TransientError then, and UsageError where the
@@ -117,8 +117,8 @@ def load_session(
 def select_recent(
     answers: Sequence[AnsweredQuery], asked: float, settings: SessionSettings
 ) -> list[AnsweredQuery]:
-    """The queries of the session that is open at a time, oldest first: no two of them in sequence
-    are further apart than `sessions.hours`.
+    """Return the queries of the session that is open at a time, oldest first: no two of them in
+    sequence are further apart than `sessions.hours`.
 
     answers: those with its id, oldest first.
     """
@@ -138,7 +138,7 @@ def build_state(
     *,
     resend: bool = False,
 ) -> SessionState:
-    """The state after these answered queries, oldest first.
+    """Return the state after these answered queries, oldest first.
 
     outcomes: by query. resend: the agent has lost what was sent so far.
     """
@@ -167,7 +167,7 @@ def build_state(
 
 
 def _list_refused(outcomes: Iterable[Outcome]) -> dict[str, str]:
-    """The skills whose last word was that they did not serve, with the reason."""
+    """Return the skills whose last word was that they did not serve, with the reason."""
     last: dict[str, Outcome] = {}
     for outcome in sorted(outcomes, key=lambda one: (one.reported, one.key)):
         if outcome.skill_id:

@@ -27,7 +27,7 @@ def find_sent_passages(parsed: ParsedSkill, sent: frozenset[int]) -> list[int]:
 def subtract_lines(
     parsed: ParsedSkill, ranges: Iterable[LineRange], sent: frozenset[int]
 ) -> list[LineRange]:
-    """The ranges without these lines, each from a line with text to a line with text."""
+    """Return the ranges without these lines, each from a line with text to a line with text."""
     kept = [
         number
         for first, last in ranges
@@ -38,7 +38,7 @@ def subtract_lines(
 
 
 def _split_runs(numbers: Sequence[int], sent: frozenset[int]) -> list[list[int]]:
-    """The numbers that were not sent, in runs without a gap."""
+    """Return the numbers that were not sent, in runs without a gap."""
     runs: list[list[int]] = [[]]
     for number in numbers:
         if number in sent:
@@ -49,7 +49,7 @@ def _split_runs(numbers: Sequence[int], sent: frozenset[int]) -> list[list[int]]
 
 
 def _strip_blank(parsed: ParsedSkill, run: Sequence[int]) -> Sequence[int]:
-    """The run without blank lines at its ends."""
+    """Return the run without blank lines at its ends."""
     filled = [place for place, number in enumerate(run) if parsed.lines[number - 1].strip()]
     return run[filled[0] : filled[-1] + 1] if filled else []
 

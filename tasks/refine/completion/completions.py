@@ -24,7 +24,7 @@ PROMPTS_VERSION = 1
 
 
 def completion_kinds(settings: LanguageModelSettings) -> tuple[RefinementKind, ...]:
-    """The kinds of refinements that documents have under these settings."""
+    """Return the kinds of refinements that documents have under these settings."""
     if not settings.base_url:
         return ()
     kinds = [RefinementKind("record", settings.model, RECORD_VERSION)]
@@ -34,7 +34,7 @@ def completion_kinds(settings: LanguageModelSettings) -> tuple[RefinementKind, .
 
 
 def completion_origins(settings: LanguageModelSettings) -> tuple[str, ...]:
-    """The origins of the completions that searches use under these settings."""
+    """Return the origins of the completions that searches use under these settings."""
     return tuple(
         completion_origin(kind.stage, kind.version, kind.model)
         for kind in completion_kinds(settings)
@@ -43,7 +43,7 @@ def completion_origins(settings: LanguageModelSettings) -> tuple[str, ...]:
 
 
 def to_completion(kind: RefinementKind, refinement: Mapping[str, Any]) -> Completion | None:
-    """The completion in a refinement, None if it found nothing for the index."""
+    """Return the completion in a refinement, None if it found nothing for the index."""
     if kind.stage == "prompts":
         fields = {"prompts": tuple(refinement.get("prompts", ()))}
     else:
@@ -55,7 +55,7 @@ def to_completion(kind: RefinementKind, refinement: Mapping[str, Any]) -> Comple
 def read_completions(
     services: Services, content_hashes: Sequence[str]
 ) -> dict[str, tuple[Completion, ...]]:
-    """The completions of each content that has any stored, by content hash."""
+    """Return the completions of each content that has any stored, by content hash."""
     found: dict[str, tuple[Completion, ...]] = {}
     if services.answers is None or not content_hashes:
         return found
@@ -102,7 +102,7 @@ def _present_origins(
 
 
 def keep_used(parsed: ParsedSkill, settings: LanguageModelSettings) -> ParsedSkill:
-    """The skill with those of its completions that are in use under these settings."""
+    """Return the skill with those of its completions that are in use under these settings."""
     completions = parsed.record.completions
     if not completions:
         return parsed

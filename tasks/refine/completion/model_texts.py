@@ -22,7 +22,7 @@ _ENDS = " \t-*•·\"'“”「」,;，；、"
 
 
 def clean_text(text: str, max_characters: int) -> str:
-    """A text on one line without list marks and quotes; "" for one that must not be kept."""
+    """Return a text on one line without list marks and quotes; "" for one that must not be kept."""
     shown = clean(text)
     if _MARKUP.search(shown):
         return ""
@@ -37,7 +37,7 @@ def clean_text(text: str, max_characters: int) -> str:
 
 
 def clean_texts(texts: Iterable[str], max_texts: int, max_characters: int) -> tuple[str, ...]:
-    """The texts that may be kept, each once, at most `max_texts`."""
+    """Return the texts that may be kept, each once, at most `max_texts`."""
     kept: dict[tuple[str, ...], str] = {}
     for text in texts:
         plain = clean_text(text, max_characters)
@@ -47,7 +47,8 @@ def clean_texts(texts: Iterable[str], max_texts: int, max_characters: int) -> tu
 
 
 def are_alike(left: Iterable[str], right: Iterable[str], share: float) -> bool:
-    """Whether two texts, as index terms, have at least this share of their terms in common."""
+    """Return whether two texts, as index terms, have at least this share of their terms in
+    common."""
     first, second = set(left), set(right)
     both = len(first | second)
     return bool(both) and len(first & second) / both >= share

@@ -114,7 +114,7 @@ class PromptStage(RefineStage):
 
 
 def build_request(parsed: ParsedSkill) -> ModelRequest:
-    """The request for the prompts of a skill."""
+    """Return the request for the prompts of a skill."""
     return ModelRequest(
         stage="prompts",
         version=PROMPTS_VERSION,
@@ -127,7 +127,7 @@ def build_request(parsed: ParsedSkill) -> ModelRequest:
 def filter_prompts(
     parsed: ParsedSkill, texts: Iterable[str], others: Iterable[str] = ()
 ) -> list[str]:
-    """The texts that may be kept, in order.
+    """Return the texts that may be kept, in order.
 
     Dropped are texts that are too short or long, carry markup or what the scanner suspects, name
     the skill, are in another language, copy the description, or are like an earlier one or one of
@@ -155,7 +155,7 @@ def filter_prompts(
 
 
 def names_skill(text: str, name: str, description: str) -> bool:
-    """Whether a text has the words of a skill's name, one after the other.
+    """Return whether a text has the words of a skill's name, one after the other.
 
     A name of one word that the description uses in a sentence is an ordinary word, such as `pdf`.
     """

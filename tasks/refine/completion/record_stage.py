@@ -112,7 +112,7 @@ class RecordStage(RefineStage):
 
 
 def find_missing_fields(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The fields that the parser did not find.
+    """Return the fields that the parser did not find.
 
     It takes the capability from the description; that is lacking where there is no description, or
     its first sentence is cut or says nothing.
@@ -132,7 +132,7 @@ def find_missing_fields(parsed: ParsedSkill) -> tuple[str, ...]:
 
 
 def build_request(parsed: ParsedSkill, lacking: Sequence[str]) -> ModelRequest:
-    """The request for the lacking fields of a skill."""
+    """Return the request for the lacking fields of a skill."""
     data = [*describe_skill(parsed, _BODY_TOKENS)]
     data.insert(2, f"lacking: {', '.join(lacking)}")
     return ModelRequest(
@@ -157,7 +157,7 @@ def describe_skill(parsed: ParsedSkill, body_tokens: int) -> list[str]:
 def select_fields(
     parsed: ParsedSkill, lacking: Sequence[str], answer: RecordAnswer
 ) -> dict[str, list[str]]:
-    """The texts of the answer that are kept, of the lacking fields alone.
+    """Return the texts of the answer that are kept, of the lacking fields alone.
 
     Inputs and outputs without any word of the skill are dropped: the model made them up.
     """

@@ -146,8 +146,8 @@ class _Piece:
 
 
 def build_judge_prompt(parsed: ParsedSkill, weights: Mapping[int, int]) -> JudgePrompt:
-    """The data of the prompt about a skill: its lines as far as they fit, those first in which an
-    order is likely, then prose, then code.
+    """Return the data of the prompt about a skill: its lines as far as they fit, those first in
+    which an order is likely, then prose, then code.
 
     weights: of `tasks.refine.judging.order_lines.weigh_lines`.
     """
@@ -176,8 +176,8 @@ def build_judge_prompt(parsed: ParsedSkill, weights: Mapping[int, int]) -> Judge
 
 
 def _split(parsed: ParsedSkill, weights: Mapping[int, int]) -> Iterator[_Piece]:
-    """The pieces of all lines, in order; empty lines and the marks around the front matter are left
-    out. A lower rank is shown rather."""
+    """Yield the pieces of all lines, in order; empty lines and the marks around the front matter
+    are left out. A lower rank is shown rather."""
     in_code = False
     for number, line in enumerate(parsed.lines, start=1):
         fence = number >= parsed.body_line and _FENCE.match(line) is not None
@@ -195,7 +195,7 @@ def _split(parsed: ParsedSkill, weights: Mapping[int, int]) -> Iterator[_Piece]:
 
 
 def _cut(line: str) -> Iterator[str]:
-    """A long line in parts, so that nothing at its end is cut off."""
+    """Yield a long line in parts, so that nothing at its end is cut off."""
     line = line.strip()
     while len(line) > _PIECE_CHARACTERS:
         end = line.rfind(" ", _PIECE_CHARACTERS // 2, _PIECE_CHARACTERS)

@@ -77,7 +77,7 @@ class JudgeStage(RefineStage):
 
 
 def make_request(prompt: JudgePrompt) -> ModelRequest:
-    """The request about one skill."""
+    """Return the request about one skill."""
     return ModelRequest("judge", JUDGE_VERSION, INSTRUCTIONS, prompt.data, _MAX_ANSWER_TOKENS)
 
 
@@ -96,7 +96,7 @@ def check_answer(answer: JudgeAnswer, prompt: JudgePrompt) -> None:
 
 
 def to_judgement(model: str, refinement: dict[str, Any]) -> Judgement | None:
-    """The judgement that a refinement says; None where it raises nothing."""
+    """Return the judgement that a refinement says; None where it raises nothing."""
     level = JUDGED_LEVELS.get(refinement.get("verdict", ""), 0)
     if not level:
         return None

@@ -86,8 +86,8 @@ def weigh_lines(lines: Sequence[str], body_line: int) -> dict[int, int]:
 
 
 def needs_second_opinion(parsed: ParsedSkill, weights: dict[int, int]) -> bool:
-    """Whether a skill may harm beyond what the rules of the scanner see: it has scripts, findings
-    or words of orders, or is so short that an order needs none of these words.
+    """Return whether a skill may harm beyond what the rules of the scanner see: it has scripts,
+    findings or words of orders, or is so short that an order needs none of these words.
 
     weights: of `weigh_lines`. In doubt true.
     """

@@ -36,7 +36,7 @@ _PUNCTUATION = re.compile(r"[.,;:!?()|\[\]{}/\\<>=+]|--|→|->")
 def find_candidates(
     services: Services, revision: StoredRevision, limit: int
 ) -> list[StoredRevision]:
-    """The published skills that a skill is compared with, at most `limit`, best first.
+    """Return the published skills that a skill is compared with, at most `limit`, best first.
 
     Skills of the same content, and those that it declares, are left out.
     """
@@ -63,7 +63,8 @@ def read_skill_text(revision: StoredRevision) -> SkillText:
 
 
 def _find_named(services: Services, skill: SkillText) -> list[str]:
-    """Skills of the same source whose names are in the text, in the order of their names there."""
+    """Return skills of the same source whose names are in the text, in the order of their names
+    there."""
     names = list(dict.fromkeys(_possible_names(skill)))[:_MAX_NAMES]
     source_id = skill.skill_id.partition(":")[0]
     by_name = services.graph.find_by_name(source_id, names)
@@ -88,7 +89,8 @@ def _possible_names(skill: SkillText) -> Iterator[str]:
 
 
 def _find_compatible(services: Services, skill: SkillText) -> list[str]:
-    """Skills that make what this one takes, take what it makes, or work on the same named files."""
+    """Return skills that make what this one takes, take what it makes, or work on the same named
+    files."""
     wanted = (*sorted(skill.files), *skill.inputs, *skill.outputs)
     terms = dict.fromkeys((term for text in wanted for term in tokenize(text)), 1.0)
     if not terms:
@@ -114,14 +116,14 @@ def _compatibility(skill: SkillText, other: SkillText) -> int:
 
 
 def _declared(services: Services, skill_id: str) -> Iterable[str]:
-    """The other ends of links that front matter declares, in either direction."""
+    """Yield the other ends of links that front matter declares, in either direction."""
     for link in services.graph.get_links([skill_id])[skill_id]:
         if link.evidence.startswith(("depends, ", "conflicts, ")):
             yield link.target if link.source == skill_id else link.source
 
 
 def read_published(services: Services, skill_ids: Sequence[str]) -> list[StoredRevision]:
-    """The published revisions of these skills, in this order."""
+    """Return the published revisions of these skills, in this order."""
     entries = {
         entry.skill_id: RevisionKey(entry.skill_id, entry.seq)
         for entry in (services.graph.get_entries(skill_ids) if skill_ids else ())

@@ -103,7 +103,8 @@ def _whole_term(text: str) -> str:
 
 
 def find_files(text: str) -> set[str]:
-    """The names of data files in a text, in lower case, without those that any skill might have."""
+    """Return the names of data files in a text, in lower case, without those that any skill might
+    have."""
     found = {name.lower() for name in _FILE.findall(text)}
     return {name for name in found if name.partition(".")[0] not in _COMMON_STEMS}
 
@@ -111,7 +112,7 @@ def find_files(text: str) -> set[str]:
 def select_lines(
     skill: SkillText, others: Sequence[SkillText], max_tokens: int, line_tokens: int
 ) -> dict[int, str]:
-    """The lines that say most about how a skill relates to some others: text by line number.
+    """Return the lines that say most about how a skill relates to some others: text by line number.
 
     The description is always among them. max_tokens: of all lines but the description;
     line_tokens: at most this much of a line counts, because more is not shown.
@@ -151,7 +152,7 @@ def _score(line: TextLine, place: int, skill: SkillText, others: Sequence[SkillT
 
 
 def _read_lines(parsed: ParsedSkill) -> Iterator[TextLine]:
-    """The lines of the body that have words, without the fences of code."""
+    """Yield the lines of the body that have words, without the fences of code."""
     fenced = False
     for number, text in enumerate(parsed.lines[:_MAX_LINES], 1):
         if number < parsed.body_line:

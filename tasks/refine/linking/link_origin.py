@@ -33,7 +33,8 @@ def link_kind(settings: Settings) -> RefinementKind | None:
 
 
 def rejection_kind(kind: RefinementKind) -> RefinementKind:
-    """The verdicts about pairs that queries compared, apart from those of the stage `links`."""
+    """Return the verdicts about pairs that queries compared, apart from those of the stage
+    `links`."""
     return replace(kind, version=-kind.version)
 
 

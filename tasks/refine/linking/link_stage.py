@@ -41,7 +41,7 @@ class LinkStage(RefineStage):
 
     @override
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
-        """The refinement counts the pairs that were asked about, by the type of their links;
+        """Return the refinement counts the pairs that were asked about, by the type of their links;
         `void` has the reasons of void verdicts."""
         prompt = self._claim_prompt(context, revision)
         if prompt is None:
@@ -75,7 +75,8 @@ class LinkStage(RefineStage):
             send_link(services)
 
     def _claim_prompt(self, context: RefineContext, revision: StoredRevision) -> LinkPrompt | None:
-        """The prompt about the pairs that are reserved for this skill; None if there is none.
+        """Return the prompt about the pairs that are reserved for this skill; None if there is
+        none.
 
         What an earlier run reserved, and did not get a verdict for, comes first and alone: its
         answer may be stored already.
@@ -99,7 +100,7 @@ class LinkStage(RefineStage):
         return build_prompt(read_skill_text(revision), others) if others else None
 
     def _find_unknown(self, context: RefineContext, revision: StoredRevision) -> list[SkillText]:
-        """The candidates of a skill with which it has not been compared."""
+        """Return the candidates of a skill with which it has not been compared."""
         services, skill = context.services, read_skill_text(revision)
         limit = services.settings.language_model.link_candidates
         found = find_candidates(services, revision, limit)
@@ -109,7 +110,7 @@ class LinkStage(RefineStage):
 
 
 def get_pairs(services: Services) -> SkillPairStore:
-    """The store of pairs; raises MisconfiguredError where none is open."""
+    """Return the store of pairs; raises MisconfiguredError where none is open."""
     if services.skill_pairs is None:
         raise MisconfiguredError(NO_MODEL)
     return services.skill_pairs

@@ -194,14 +194,14 @@ class LinkPrompt:
 
 
 def build_prompt(skill: SkillText, candidates: Sequence[SkillText]) -> LinkPrompt:
-    """The prompt for all candidates of a skill; at most MAX_CANDIDATES."""
+    """Return the prompt for all candidates of a skill; at most MAX_CANDIDATES."""
     return _build(INSTRUCTIONS, skill, tuple(candidates[:MAX_CANDIDATES]))
 
 
 def build_rejection_prompt(
     skill: SkillText, other: SkillText, queries: Mapping[RejectionReason, int]
 ) -> LinkPrompt:
-    """The prompt about two skills that queries compared, so many for each reason."""
+    """Return the prompt about two skills that queries compared, so many for each reason."""
     counts = (f"{reason} {_round(count)}" for reason, count in sorted(queries.items()))
     return _build(REJECTION_INSTRUCTIONS, skill, (other,), [f"tasks: {', '.join(counts)}"])
 
@@ -229,7 +229,8 @@ def _build(
 
 
 def _round(count: int) -> str:
-    """A count in words that change seldom, so that a repeated question has the same answer."""
+    """Return a count in words that change seldom, so that a repeated question has the same
+    answer."""
     return next((f"{least} or more" for least in (30, 10, 3) if count >= least), str(count))
 
 

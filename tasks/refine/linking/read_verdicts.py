@@ -28,8 +28,8 @@ _QUOTED_CHARACTERS = 160
 def read_verdicts(
     prompt: LinkPrompt, answer: LinksAnswer
 ) -> tuple[list[PairVerdict], dict[str, int]]:
-    """A verdict for every candidate of a prompt, without a link where the model was silent or its
-    verdict is void; and how often each fault made one void."""
+    """Return a verdict for every candidate of a prompt, without a link where the model was silent
+    or its verdict is void; and how often each fault made one void."""
     said = {one.candidate: one for one in answer.relations}
     verdicts, faults = [], Counter[str]()
     for number, other in enumerate(prompt.candidates, 1):

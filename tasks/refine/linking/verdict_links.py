@@ -55,13 +55,13 @@ class StoredVerdictLinks:
         return {one: [*by_texts[one], *by_queries[one]] for one in hashes}
 
     def _read_hashes(self, skill_ids: Sequence[str]) -> dict[str, str]:
-        """The content hashes of those of the skills that are published."""
+        """Return the content hashes of those of the skills that are published."""
         entries = self._catalog.get_entries(skill_ids) if skill_ids else []
         return {entry.skill_id: entry.content_hash for entry in entries if entry.seq}
 
 
 def build_link(verdict: PairVerdict, model: str) -> Link:
-    """The link of a verdict that gives one.
+    """Return the link of a verdict that gives one.
 
     A dependency or a workflow is owned by the skill where it starts. Others have no direction: the
     skill whose id sorts first owns them, and they end there.

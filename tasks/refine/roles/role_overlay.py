@@ -42,7 +42,7 @@ def overlay_roles(
 
 
 def replace_roles(parsed: ParsedSkill, refinement: Mapping[str, Any]) -> ParsedSkill:
-    """The skill with the roles of a refinement, for passages whose lines are the same."""
+    """Return the skill with the roles of a refinement, for passages whose lines are the same."""
     roles = {(first, last): role for first, last, role in refinement.get("passages", ())}
     passages = tuple(
         passage.with_role(Role(role), _CERTAIN)

@@ -140,7 +140,7 @@ class RoleBatch:
 
 
 def build_batches(parsed: ParsedSkill) -> list[RoleBatch]:
-    """The requests for the roles of a skill, each of at most BATCH_PASSAGES passages."""
+    """Return the requests for the roles of a skill, each of at most BATCH_PASSAGES passages."""
     blocks = _join_code_chunks(parsed)
     if not blocks:
         return []
@@ -186,7 +186,8 @@ def _build_batch(
 
 
 def _describe(parsed: ParsedSkill, members: Sequence[int], max_tokens: int = 0) -> str:
-    """A passage as `form, lines: "text"`; max_tokens 0 takes the usual length of its kind."""
+    """Return a passage as `form, lines: "text"`; max_tokens 0 takes the usual length of its
+    kind."""
     first, last = parsed.passages[members[0]], parsed.passages[members[-1]]
     is_block = first.kind in (PassageKind.CODE, PassageKind.TABLE)
     limit = max_tokens or (_LONG_PASSAGE_TOKENS if is_block else _PASSAGE_TOKENS)
@@ -198,7 +199,7 @@ def _describe(parsed: ParsedSkill, members: Sequence[int], max_tokens: int = 0) 
 
 
 def _join_code_chunks(parsed: ParsedSkill) -> list[tuple[int, ...]]:
-    """The indexes of all passages, those of one fenced code block together."""
+    """Return the indexes of all passages, those of one fenced code block together."""
     blocks: list[tuple[int, ...]] = []
     for passage in parsed.passages:
         previous = parsed.passages[blocks[-1][-1]] if blocks else None
@@ -210,7 +211,7 @@ def _join_code_chunks(parsed: ParsedSkill) -> list[tuple[int, ...]]:
 
 
 def _continues(parsed: ParsedSkill, previous: Passage, passage: Passage) -> bool:
-    """Whether a passage is a further chunk of the fenced code block of the previous one."""
+    """Return whether a passage is a further chunk of the fenced code block of the previous one."""
     if not previous.kind is passage.kind is PassageKind.CODE:
         return False
     if previous.section != passage.section:

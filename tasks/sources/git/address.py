@@ -36,7 +36,7 @@ class GitRemote:
 
 
 def check_url(url: str, settings: GitSettings) -> str:
-    """The protocol of an address; raises UsageError if fetching from it is not allowed.
+    """Return the protocol of an address; raises UsageError if fetching from it is not allowed.
 
     Checks the text only: `resolve_remote` checks the IP addresses of the host.
     """
@@ -140,7 +140,7 @@ def _is_address(host: str) -> bool:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and any IPv4 address embedded in it, is public."""
+    """Return whether an address, and any IPv4 address embedded in it, is public."""
     inner: Address | None = None
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
@@ -156,6 +156,6 @@ def is_public(address: Address) -> bool:
 
 
 def _redact(url: str) -> str:
-    """An address for messages: quoted, cut, and without anything before an @."""
+    """Return an address for messages: quoted, cut, and without anything before an @."""
     _, found, rest = url.rpartition("@")
     return repr(("…@" if found else "") + rest[:200])

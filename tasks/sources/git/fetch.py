@@ -133,7 +133,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder; files that vanish meanwhile are left out."""
+    """Return bytes of all files below a folder; files that vanish meanwhile are left out."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -145,7 +145,7 @@ def folder_size(folder: Path) -> int:
 
 
 def _supervised_command(words: Sequence[str]) -> list[str]:
-    """A command line that runs `words` until its standard input is closed."""
+    """Return a command line that runs `words` until its standard input is closed."""
     return ["/bin/sh", "-c", _SUPERVISOR_SCRIPT, "git", str(_MAX_MEMORY_KIB), *words]
 
 

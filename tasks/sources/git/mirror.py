@@ -76,7 +76,7 @@ def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | No
 
 
 def credentials_folder(settings: Settings) -> Path:
-    """The folder of credential files; the catalog holds paths relative to it."""
+    """Return the folder of credential files; the catalog holds paths relative to it."""
     return (settings.git.credentials or settings.home / "credentials").expanduser().absolute()
 
 
@@ -118,7 +118,7 @@ class Mirror:
                 raise TransientError(f"commit {commit[:12]} cannot be fetched any more")
 
     def has_commit(self, commit: str) -> bool:
-        """Whether the mirror holds a commit. commit: its id or a ref."""
+        """Return whether the mirror holds a commit. commit: its id or a ref."""
         if not (self.folder / "HEAD").is_file():
             return False
         try:
@@ -217,7 +217,7 @@ class Mirror:
             run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_GC_SECONDS)
 
     def _is_intact(self) -> bool:
-        """Whether the repository exists and its refs can be read."""
+        """Return whether the repository exists and its refs can be read."""
         refs = [ref for ref in ("head", "read") if (self.folder / "refs/skillbus" / ref).exists()]
         return (self.folder / "HEAD").is_file() and all(
             self.has_commit(f"refs/skillbus/{ref}") for ref in refs
@@ -245,7 +245,7 @@ def _try_flock(descriptor: int) -> bool:
 
 
 def mirror_folder(source_id: str, settings: Settings) -> Path:
-    """The folder of a source's mirror, with the id escaped to a valid name."""
+    """Return the folder of a source's mirror, with the id escaped to a valid name."""
     name = quote(source_id, safe="")
     if len(name) > _MAX_NAME_LENGTH:
         name = hashlib.sha256(source_id.encode()).hexdigest()

@@ -36,11 +36,11 @@ class ObjectReader:
         self._process.wait()
 
     def read(self, blob: Blob) -> bytes:
-        """The bytes of a file; raises TransientError if the mirror has lost them."""
+        """Return the bytes of a file; raises TransientError if the mirror has lost them."""
         return b"".join(self._read_chunks(blob))
 
     def sha256(self, blob: Blob) -> str:
-        """The SHA-256 of a file's bytes, in hexadecimal."""
+        """Return the SHA-256 of a file's bytes, in hexadecimal."""
         digest = hashlib.sha256()
         for part in self._read_chunks(blob):
             digest.update(part)

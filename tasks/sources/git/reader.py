@@ -74,7 +74,7 @@ class GitReader(SourceReader):
 
     @override
     def scan(self, start: str) -> SourceScan:
-        """Signatures cover names and objects of the files, no times."""
+        """Return signatures cover names and objects of the files, no times."""
         found = SourceScan()
         records: dict[str, list[str]] = {}
         stack: list[tuple[str, str | None, int]] = [(start, None, start.count("/"))]
@@ -165,7 +165,8 @@ class GitReader(SourceReader):
         return self._objects.read(files[name])
 
     def _list_siblings(self, path: str) -> Iterator[tuple[str, Blob]]:
-        """Path in the skill's folder and blob of each file, without those of skills inside it."""
+        """Yield path in the skill's folder and blob of each file, without those of skills inside
+        it."""
         stack = [path]
         while stack:
             folder = stack.pop()
@@ -188,7 +189,7 @@ class GitReader(SourceReader):
 
 
 def _find_outer_skill(path: str, found: SourceScan) -> str | None:
-    """The nearest scanned skill above `path`."""
+    """Return the nearest scanned skill above `path`."""
     return find_owner(str(PurePosixPath(path).parent), lambda name: name in found.signatures)
 
 

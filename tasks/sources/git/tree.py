@@ -46,7 +46,7 @@ class CommitTree:
 
 
 def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTree:
-    """All files of the folder `path` of a commit.
+    """Return all files of the folder `path` of a commit.
 
     Raises PermanentError if the commit has no such folder, or it holds more than `max_files` files
     and folders: a few bytes of objects can describe any number of them, with paths of any length.

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 def make_upload_source(source_id: str) -> Source:
-    """The catalog's source for uploads to `source_id`."""
+    """Return the catalog's source for uploads to `source_id`."""
     return Source(source_id, UPLOAD_KIND, upload_root(source_id))
 
 

@@ -24,7 +24,7 @@ class UploadTooLargeError(ArchiveError):
 
 
 def escape_name(name: str) -> str:
-    """A member's name for messages: escaped and cut."""
+    """Return a member's name for messages: escaped and cut."""
     cut = name if len(name) <= _MAX_NAME_SHOWN else name[:_MAX_NAME_SHOWN] + "…"
     return ascii(cut)
 
@@ -78,6 +78,6 @@ class UploadMeter:
 
 
 def iter_chunks(stream: IO[bytes]) -> Iterator[bytes]:
-    """The rest of a stream in chunks of at most `CHUNK` bytes."""
+    """Yield the rest of a stream in chunks of at most `CHUNK` bytes."""
     while chunk := stream.read(CHUNK):
         yield chunk

@@ -15,7 +15,7 @@ _BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
 def clean_path(name: str, depth: int) -> str:
-    """A relative path with `/`, without leading `./` and closing `/`; "" for the top itself.
+    """Return a relative path with `/`, without leading `./` and closing `/`; "" for the top itself.
 
     depth: largest number of folders above the last part. Raises ArchiveError for any other name.
     """

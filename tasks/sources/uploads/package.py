@@ -80,7 +80,8 @@ def collect_skills(
 def _check_skill_file_size(
     member: ArchiveMember, name: str, max_skill_bytes: int
 ) -> Iterator[bytes]:
-    """A member's content; raises UploadTooLargeError for a SKILL.md above the parser's limit."""
+    """Yield a member's content; raises UploadTooLargeError for a SKILL.md above the parser's
+    limit."""
     size = 0
     for chunk in member.content or ():
         size += len(chunk)
@@ -92,7 +93,7 @@ def _check_skill_file_size(
 
 
 def _apply_source_path(stored: Mapping[str, str], path: str, depth: int) -> dict[str, str]:
-    """Names of members as paths in the source."""
+    """Return names of members as paths in the source."""
     if not path:
         return dict(stored)
     tops = {name.partition("/")[0] for name in stored}
@@ -166,7 +167,7 @@ def _manifest(skill_id: str, files: Iterable[SiblingFile]) -> str:
 
 
 def _zip_info(name: str) -> zipfile.ZipInfo:
-    """An entry with a fixed time, so that the same content makes the same package."""
+    """Return an entry with a fixed time, so that the same content makes the same package."""
     entry = zipfile.ZipInfo(name, _FIXED_TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry

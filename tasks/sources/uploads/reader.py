@@ -25,7 +25,7 @@ class UploadReader(SourceReader):
 
     @override
     def scan(self, start: str) -> SourceScan:
-        """Signatures are content hashes."""
+        """Return signatures are content hashes."""
         if self._paths is None:
             self._paths = self._store.list_paths(self._source_id)
         found = SourceScan()

@@ -40,7 +40,7 @@ _SHARE = "gateways and workers must share one folder of uploads (uploads.folder)
 
 
 def new_package_id(name: str = "") -> str:
-    """An id for a package and its event.
+    """Return an id for a package and its event.
 
     name: 32 hex digits that are the same if the upload is sent again; "" for random ones.
     """
@@ -48,17 +48,17 @@ def new_package_id(name: str = "") -> str:
 
 
 def is_package_id(event_id: str) -> bool:
-    """Whether the event with this id has a package; no other events have such ids."""
+    """Return whether the event with this id has a package; no other events have such ids."""
     return event_id.startswith(_ID_PREFIX)
 
 
 def upload_root(source_id: str) -> str:
-    """The root of an upload source in the catalog: the same on every machine."""
+    """Return the root of an upload source in the catalog: the same on every machine."""
     return f"{UPLOAD_KIND}:{source_id}"
 
 
 def safe_file_name(text: str) -> str:
-    """A file name for any text, valid on any file system.
+    """Return a file name for any text, valid on any file system.
 
     Its hash distinguishes names that differ only in case.
     """
@@ -163,14 +163,15 @@ class UploadStore:
                 self._file(source_id, path).unlink(missing_ok=True)
 
     def list_paths(self, source_id: str) -> list[str]:
-        """Paths of a source's skills, sorted; raises TransientError if they cannot be listed."""
+        """Return paths of a source's skills, sorted; raises TransientError if they cannot be
+        listed."""
         place = self._existing_folder(source_id)
         with _transient_disk_errors(f"{place} cannot be read"):
             files = [one for one in place.iterdir() if one.name.endswith(_PACKAGE_SUFFIX)]
         return sorted(filter(None, map(self._path, files)))
 
     def _path(self, file: Path) -> str:
-        """The skill path of a package; a long one is not in the name but in the manifest."""
+        """Return the skill path of a package; a long one is not in the name but in the manifest."""
         plain = file.name.removesuffix(_PACKAGE_SUFFIX).rpartition("~")[0]
         if plain:
             return unquote(plain)
@@ -180,7 +181,7 @@ class UploadStore:
             return ""
 
     def has_skill(self, source_id: str, path: str) -> bool:
-        """Whether a skill is installed at this path."""
+        """Return whether a skill is installed at this path."""
         return self._file(source_id, path).is_file()
 
     def get_signature(self, source_id: str, path: str) -> tuple[str, int] | None:
@@ -245,7 +246,7 @@ class UploadStore:
 
 
 def package_file_name(path: str) -> str:
-    """The file name of a skill's package."""
+    """Return the file name of a skill's package."""
     return safe_file_name(path) + _PACKAGE_SUFFIX
 
 
@@ -264,12 +265,12 @@ def _is_older(one: Path, moment: float) -> bool:
 
 
 def open_upload_store(settings: Settings) -> UploadStore:
-    """The store in the folder from the settings."""
+    """Return the store in the folder from the settings."""
     return UploadStore(uploads_folder(settings))
 
 
 def uploads_folder(settings: Settings) -> Path:
-    """The folder of the store in the settings."""
+    """Return the folder of the store in the settings."""
     return settings.uploads.folder or settings.home / "uploads"
 
 

@@ -94,7 +94,7 @@ class _TarStream(io.RawIOBase):
         self._readable = max_bytes
 
     def tell(self) -> int:
-        """Bytes read so far."""
+        """Return bytes read so far."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -180,7 +180,7 @@ def _as_archive_errors() -> Iterator[None]:
 def iter_tar_members(
     file: BinaryIO, compression: str, meter: UploadMeter
 ) -> Iterator[ArchiveMember]:
-    """Members of a tar in order; each must be read before the next one.
+    """Yield members of a tar in order; each must be read before the next one.
 
     compression: "gz", "bz2", "xz" or "". Raises ArchiveError, UploadTooLargeError.
     """
