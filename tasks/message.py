@@ -21,7 +21,7 @@ TEXT_HEADERS = {
     "tracestate": 512,
     SENT_HEADER: 40,
 }
-"""Headers that are kept of a message, with their largest number of characters."""
+"""Headers of a message that are kept, with their maximum number of characters."""
 
 _MAX_TEXT_CHARACTERS = 200
 
@@ -52,10 +52,9 @@ def trace_headers(trace_id: str | None, context: TraceContext, now: float) -> di
 
 
 def parse_trace_headers(request: object, now: float) -> tuple[TraceContext, float]:
-    """Return the trace that a task continues, from Celery's request, and how long its message
-    waited.
+    """Return the trace that a task continues, from Celery's request, and the wait of its message.
 
-    In seconds, 0 where the clocks of two machines differ by more.
+    The wait is in seconds, 0 if the clocks of two machines differ by more.
     """
     context = parse_context(
         getattr(request, "traceparent", None), getattr(request, "tracestate", None)

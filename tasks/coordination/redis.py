@@ -95,7 +95,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @override
     def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
-        """Count crashes as attempts.
+        """Record the task; crashes count as attempts.
 
         A crash is a message that is delivered again while its task is still recorded, or a task
         found stalled. The same work in several processes at once is no crash.
@@ -157,7 +157,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @property
     def needs_reconcile(self) -> bool:
-        """Whether the reconciler has work at once: a task gave up or is stalled."""
+        """Whether the reconciler has work now: a task gave up or is stalled."""
         return bool(self.task_error) or bool(self._find_stalled())
 
     @override

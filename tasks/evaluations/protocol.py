@@ -31,7 +31,7 @@ class EvaluationStore(Protocol):
         ...
 
     def get(self, evaluation_id: str) -> Evaluation:
-        """One run; raises NotFoundError for an unknown id."""
+        """Return one run; raises NotFoundError for an unknown id."""
         ...
 
     def remove(self, evaluation_id: str) -> None:
@@ -76,7 +76,8 @@ def forget_skill(store: EvaluationStore, skill_id: str) -> int:
 
 
 def forget_prompts(store: EvaluationStore, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> int:
-    """Delete labelled prompts of answers for which `is_forgotten` is true; returns their number."""
+    """Delete the prompts labelled in answers for which `is_forgotten` is true; returns their
+    number."""
     return store.change_prompts(
         lambda one: None if one.owner is not None and is_forgotten(one) else one
     )

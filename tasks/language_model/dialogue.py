@@ -1,4 +1,5 @@
-"""Gets a valid answer: goes down the ladder where the endpoint enforces less, and asks again."""
+"""Dialogue with an endpoint until it gives a valid answer: retries, and steps down the ladder of
+rungs."""
 
 from __future__ import annotations
 
@@ -39,21 +40,22 @@ _MORE_TEMPERATURE = 0.3
 
 @dataclass(slots=True)
 class Exchange:
-    """The calls for one request. end: time.monotonic() by which all must have ended."""
+    """The calls for one request. end: time.monotonic() at which all must have ended."""
 
     end: float | None
     usage: TokenUsage = field(default_factory=TokenUsage)
     calls: int = 0
 
     def seconds_left(self, limit: float) -> float:
-        """Return seconds that the next call may take, at most `limit`."""
+        """Return the seconds that the next call may take, at most `limit`."""
         return limit if self.end is None else min(limit, self.end - time.monotonic())
 
 
 Send = Callable[[Mapping[str, Any], Exchange], Reply]
-"""Sends the fields of a chat completion except the model; counts what it cost in the exchange.
+"""Function that sends the fields of a chat completion, except the model, and counts the cost in the
+exchange.
 
-Raises RefusedRequestError where the endpoint refuses the request, ModelUnavailableError and
+Raises RefusedRequestError if the endpoint refuses the request, ModelUnavailableError and
 MisconfiguredError.
 """
 
@@ -163,7 +165,7 @@ class Dialogue:
 
 
 def _shows_no_enforcement(error: InvalidAnswerError, rung: Rung) -> bool:
-    """Return whether a server that enforces this rung cannot have given such an answer."""
+    """Return whether an answer shows that the server does not enforce this rung."""
     if not isinstance(error, UnreadableAnswerError):
         return False
     return rung is Rung.JSON_SCHEMA or (rung is Rung.JSON_OBJECT and not error.extracted)
