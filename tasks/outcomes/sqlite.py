@@ -99,7 +99,7 @@ _ADD_ANSWER = (
 
 
 class SqliteOutcomeStore(OutcomeStore):
-    """The store in one file, shared by the threads of this process and by other processes.
+    """An `OutcomeStore` in one file, shared by the threads of this process and by other processes.
 
     `:memory:` keeps it in this process.
     """

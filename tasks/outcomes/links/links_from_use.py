@@ -29,7 +29,7 @@ CONFLICT_WEIGHT = 0.9
 """Weight of a learned conflict, below that of a declared one."""
 
 _CONFIRMED_DEPENDENCY_WEIGHT = 0.99
-"""Upper limit of the weight of a dependency that outcomes confirm. From 0.999 on it would count as
+"""Weight that a dependency approaches when outcomes confirm it. From 0.999 on it would count as
 declared, and be added to bundles."""
 
 _DECLARED_WEIGHT = 0.999

@@ -1,8 +1,8 @@
 """Rewrite: further queries for a task, by the language model, and the candidates they find.
 
-SkillFlow (§3.1) has a model write up to M queries for retrieval only, where more queries find more;
-in its rerankers they cost precision. Graph of Skills (§3.3) has it name goal, operations, artifacts
-and constraints.
+In SkillFlow (§3.1) a model writes up to M queries, for retrieval only: there more queries find more
+skills, in rerankers they cost precision. In Graph of Skills (§3.3) the model names goal,
+operations, artifacts and constraints.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _RANK_OFFSET = 60
 """k of reciprocal rank fusion."""
 
 _ORIGINAL_WEIGHT = 2.0
-"""Weight of the task's own ranking; each further query has 1."""
+"""Weight of the task's own ranking; each further query has weight 1."""
 
 _POOL = 50
-"""Places of each ranking that are fused."""
+"""Number of places of each ranking that are fused."""
 
 _KEPT_PLACES = 10
-"""Places of the task's own ranking that stay as they are."""
+"""Number of first places of the task's own ranking that do not change."""
 
 _REASON = "a rewritten query finds it"
 
@@ -85,11 +85,11 @@ def rewrite_request(task: str, queries: int) -> ModelRequest:
 
 
 def rewrite(context: QueryContext, original: TaskQuery, ranking: Ranking) -> Ranking:
-    """Return the ranking with what further queries find among the first candidates.
+    """Return the ranking with the finds of further queries among the first candidates.
 
     The rankings of all queries are fused by reciprocal rank. The first places of the task's own
-    ranking stay. Without a usable answer the ranking is returned as it is, and the degradations
-    say why.
+    ranking stay. Without a usable answer the ranking is returned unchanged, and the degradations
+    name the reason.
     """
     count = context.services.settings.language_model.rewrite_queries
     request = rewrite_request(context.text, count)

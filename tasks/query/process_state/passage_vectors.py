@@ -9,7 +9,7 @@ from search.protocol import Vector
 from skills.record import RevisionKey
 
 _MAX_NUMBERS = 8_000_000
-"""Numbers kept: 32 MB, about 400 skills."""
+"""Maximum numbers that are kept: 32 MB, about 400 skills."""
 
 
 class PassageVectorCache:
