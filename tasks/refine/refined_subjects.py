@@ -1,6 +1,6 @@
-"""Remembers which contents are refined, so that progress is counted by asking for the rest.
+"""Cache of the contents that are refined, so that counting progress reads only the rest.
 
-Refinements are written once: what was found stays found.
+Refinements are write-once: a found refinement stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BATCH = 500
 
 
 class RefinedSubjects:
-    """What this process has seen in the store of answers; threads may share it."""
+    """Refinements that this process has found in the store of answers; threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,7 +40,7 @@ class RefinedSubjects:
     def get_invalid(
         self, kind: RefinementKind, subjects: Collection[str]
     ) -> dict[str, tuple[str, ...]]:
-        """Return the reasons of invalid answers by subject, of those that `find_missing` has
+        """Return the reasons of invalid answers by subject, for refinements that `find_missing` has
         found."""
         with self._lock:
             seen = self._seen.get(kind, {})
@@ -48,6 +48,6 @@ class RefinedSubjects:
 
 
 def _read_reasons(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why answers of a refinement were invalid: its field `invalid`, a text or a list."""
+    """Return why answers of a refinement were invalid: its field `invalid`, a text or a list."""
     invalid = document.get("invalid") or ()
     return (invalid,) if isinstance(invalid, str) else tuple(map(str, invalid))

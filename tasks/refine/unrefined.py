@@ -1,4 +1,4 @@
-"""Finds published skills that lack refinements, and has them refined."""
+"""Search for published skills that lack refinements, and sending of them to be refined."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tasks.refine.stage import RefineStage
 from tasks.services import Services
 
 MAX_SENT = 2_000
-"""Skills that are sent to be refined at a time; the others follow when these are done."""
+"""Maximum skills that are sent to be refined at a time; further skills follow when these are
+done."""
 
 _CATALOG_BATCH = 2_000
 _RESEND_SECONDS = 60.0
@@ -40,7 +41,7 @@ def find_unrefined(
     stages: Iterable[RefineStage],
     entries: Sequence[CatalogEntry],
 ) -> dict[str, list[CatalogEntry]]:
-    """By stage, the entries whose content has no refinement of this model."""
+    """Return, by stage, the entries whose content has no refinement of this model."""
     hashes = {entry.content_hash for entry in entries}
     found: dict[str, list[CatalogEntry]] = {}
     for stage in stages:
@@ -51,7 +52,7 @@ def find_unrefined(
 
 
 def send_unrefined_skills(services: Services) -> int:
-    """Have published skills without refinements refined, as many as one look may send; how many.
+    """Send published skills without refinements to be refined, at most MAX_SENT; return how many.
 
     Sends nothing while refine tasks run or wait, or while refinement is paused.
     """
@@ -63,7 +64,7 @@ def send_unrefined_skills(services: Services) -> int:
         return 0
     if not coordinator.claim_if_due("resend refine", _RESEND_SECONDS):
         return 0
-    from tasks.refine.stages import list_enabled_stages  # only where a model is configured
+    from tasks.refine.stages import list_enabled_stages  # only if a model is configured
 
     stages = list_enabled_stages(settings)
     entries = list_published(services.graph)
@@ -74,7 +75,8 @@ def send_unrefined_skills(services: Services) -> int:
 
 
 def _list_compared(services: Services) -> list[str]:
-    """Return a skill that queries compared with another one: its task asks about such pairs."""
+    """Return a skill that queries compared with another one, if any: its task asks about such
+    pairs."""
     if not services.settings.language_model.uses("links"):
         return []
     from tasks.refine.linking.rejected import find_unasked_pairs

@@ -1,4 +1,4 @@
-"""What of a skill is still to be sent: lines that a session has sent before are left out."""
+"""Unsent parts of a skill: lines that a session has sent before are left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LineRange = tuple[int, int]
 
 
 def find_sent_passages(parsed: ParsedSkill, sent: frozenset[int]) -> list[int]:
-    """Indexes of the passages of which every line with text was sent, ascending."""
+    """Return the indexes of the passages whose lines with text were all sent, ascending."""
     if not sent:
         return []
     return [
@@ -27,7 +27,7 @@ def find_sent_passages(parsed: ParsedSkill, sent: frozenset[int]) -> list[int]:
 def subtract_lines(
     parsed: ParsedSkill, ranges: Iterable[LineRange], sent: frozenset[int]
 ) -> list[LineRange]:
-    """Return the ranges without these lines, each from a line with text to a line with text."""
+    """Return the ranges without the sent lines, each from a line with text to a line with text."""
     kept = [
         number
         for first, last in ranges
@@ -55,7 +55,7 @@ def _strip_blank(parsed: ParsedSkill, run: Sequence[int]) -> Sequence[int]:
 
 
 def to_ranges(numbers: Iterable[int]) -> list[LineRange]:
-    """Line numbers as the fewest ranges, ascending."""
+    """Return line numbers as the fewest ranges, ascending."""
     ranges: list[LineRange] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][1] + 1:

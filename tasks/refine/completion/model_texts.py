@@ -1,7 +1,7 @@
 """Short texts that a language model wrote about a skill: cleaned, bounded, and checked.
 
-The model read text of strangers. What it wrote is shown and searched, so a text that carries
-markup, an address, an order to a model, or what the scanner finds suspicious is dropped.
+The model read untrusted text. Its own texts are shown and searched, so a text is dropped if it has
+markup, an address, an order to a model, or a suspicious finding of the scanner.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tasks.language_model.frame import clean
 from tasks.language_model.selection_orders import find_selection_order
 
 SUSPICIOUS_LEVEL = 2
-"""Level of a finding of the scanner from which a text is dropped."""
+"""Minimum level of a finding of the scanner for which a text is dropped."""
 
 _MARKUP = re.compile(r"https?:|www\.|```|~~~|\]\(|<[a-zA-Z/!|]|[{}]{2}", re.IGNORECASE)
 _ENDS = " \t-*•·\"'“”「」,;，；、"
 
 
 def clean_text(text: str, max_characters: int) -> str:
-    """Return a text on one line without list marks and quotes; "" for one that must not be kept."""
+    """Return a text on one line without list marks and quotes; "" if it must not be kept."""
     shown = clean(text)
     if _MARKUP.search(shown):
         return ""

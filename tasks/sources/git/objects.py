@@ -1,4 +1,4 @@
-"""Reads the bytes of files from the objects of a mirror, through one `git cat-file` process."""
+"""Reading of file contents from the objects of a mirror, through one `git cat-file` process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ObjectReader:
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                # A request that was written when the process had ended is still in the buffer.
+                # A request that was written after the end of the process is still in the buffer.
                 with suppress(BrokenPipeError):
                     stream.close()
         self._process.wait()

@@ -1,7 +1,7 @@
-"""Runs git: local commands, without any configuration, hooks or helpers of the machine.
+"""Local commands of git, without any configuration, hooks or helpers of the machine.
 
 No hooks, submodules, filters, credential helpers, prompts or redirects; git itself refuses any
-protocol that was not checked. Fetches, which use the network, are in `fetch`.
+unchecked protocol. Fetches, which use the network, are in `fetch`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _OPTIONS = (
     "transfer.bundleURI=false",
 )
 _MIN_VERSION = (2, 37)
-"""The first version that can pin a host name to addresses (http.curloptResolve)."""
+"""Minimum version of git, the first that can pin a host name to addresses (http.curloptResolve)."""
 
 
 def git_environment(protocol: str = "") -> dict[str, str]:
-    """Return the whole environment of git. protocol: the only one allowed, "" for none."""
+    """Return the whole environment of git. protocol: the only allowed protocol, "" for none."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": os.devnull,
@@ -134,7 +134,7 @@ def start_git(folder: Path, arguments: Sequence[str], stdin: int) -> subprocess.
 
 @contextmanager
 def started_git(folder: Path, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """As `start_git`, without input; killed at the end of the block."""
+    """Start git as `start_git` does, without input, and kill it at the end of the block."""
     process = start_git(folder, arguments, subprocess.DEVNULL)
     try:
         yield process

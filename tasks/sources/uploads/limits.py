@@ -54,7 +54,7 @@ class UploadMeter:
         self.check_time()
 
     def count_bytes(self, count: int, name: str) -> None:
-        """Count unpacked bytes. name: of the member, for the message."""
+        """Count unpacked bytes. name: name of the member, for the message."""
         self._bytes += count
         if self._bytes > self._bounds.unpacked_megabytes * MEGABYTE:
             raise UploadTooLargeError(

@@ -1,4 +1,4 @@
-"""The upload store: a folder with submitted packages, and one installed package per skill.
+"""Upload store: a folder with submitted packages, and one installed package per skill.
 
     packages/upload-<id>/   packages of an accepted event, until the event has ended
     sources/<source>/       one package per skill, replaced by rename only
@@ -35,14 +35,14 @@ _STAGING = "staging"
 _MAX_NAME_LENGTH = 200
 _ABANDONED_SECONDS = 3_600.0
 _IN_TRANSIT_SECONDS = 60.0
-"""Longest time between the submission of a package and the record of its event."""
+"""Maximum seconds between the submission of a package and the record of its event."""
 _SHARE = "gateways and workers must share one folder of uploads (uploads.folder)"
 
 
 def new_package_id(name: str = "") -> str:
     """Return an id for a package and its event.
 
-    name: 32 hex digits that are the same if the upload is sent again; "" for random ones.
+    name: 32 hex digits that are the same if the upload is sent again; "" for random digits.
     """
     return _ID_PREFIX + (name or uuid.uuid4().hex)
 
@@ -78,7 +78,7 @@ def fsync_folder(folder: Path) -> None:
 
 @contextmanager
 def _transient_disk_errors(what: str) -> Iterator[None]:
-    """Raise errors of the disk as TransientError: the sender can try again."""
+    """Raise disk errors in the block as TransientError: the sender can try again."""
     try:
         yield
     except OSError as error:
@@ -96,7 +96,7 @@ class UploadStore:
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """A temporary folder for an upload, deleted afterwards.
+        """Yield a temporary folder for an upload, deleted afterwards.
 
         Raises TransientError if it cannot be created.
         """
@@ -110,10 +110,11 @@ class UploadStore:
             shutil.rmtree(place, ignore_errors=True)
 
     def submit_package(self, package_id: str, source_id: str, skills: Path) -> None:
-        """Move a staged folder of packages, each synced, to where `install_package` finds it.
+        """Move a staged folder of packages, each synced, to the place where `install_package` finds
+        it.
 
         It is durable when this returns. Raises TransientError, also if the same package was
-        submitted within `_IN_TRANSIT_SECONDS`; an older one is replaced.
+        submitted within `_IN_TRANSIT_SECONDS`; an older package is replaced.
         """
         place = self._packages / package_id
         with _transient_disk_errors(f"{self._packages} cannot be written"):
@@ -157,13 +158,13 @@ class UploadStore:
             fsync_folder(self._source(source_id))
 
     def remove_skills(self, source_id: str, paths: Iterable[str]) -> None:
-        """Delete skills; those that do not exist are ignored."""
+        """Delete skills; missing skills are ignored."""
         with _transient_disk_errors(f"{self._sources} cannot be written"):
             for path in paths:
                 self._file(source_id, path).unlink(missing_ok=True)
 
     def list_paths(self, source_id: str) -> list[str]:
-        """Return paths of a source's skills, sorted; raises TransientError if they cannot be
+        """Return the paths of a source's skills, sorted; raises TransientError if they cannot be
         listed."""
         place = self._existing_folder(source_id)
         with _transient_disk_errors(f"{place} cannot be read"):
@@ -171,7 +172,8 @@ class UploadStore:
         return sorted(filter(None, map(self._path, files)))
 
     def _path(self, file: Path) -> str:
-        """Return the skill path of a package; a long one is not in the name but in the manifest."""
+        """Return the skill path of a package. A long path is not in the file name but in the
+        manifest."""
         plain = file.name.removesuffix(_PACKAGE_SUFFIX).rpartition("~")[0]
         if plain:
             return unquote(plain)
@@ -185,7 +187,7 @@ class UploadStore:
         return self._file(source_id, path).is_file()
 
     def get_signature(self, source_id: str, path: str) -> tuple[str, int] | None:
-        """Content hash and bytes of SKILL.md of a skill, None without one."""
+        """Return content hash and bytes of SKILL.md of a skill, None without one."""
         try:
             manifest = read_manifest(self._file(source_id, path))
         except FileNotFoundError:
@@ -205,7 +207,7 @@ class UploadStore:
             raise SkillGoneError(f"{source_id}:{path} is gone") from None
 
     def read_file(self, source_id: str, path: str, name: str, max_bytes: int) -> bytes:
-        """One file of a skill; raises as `read` does, PermanentError above `max_bytes`."""
+        """Return one file of a skill; raises as `read` does, PermanentError above `max_bytes`."""
         self._existing_folder(source_id)
         try:
             return read_package_file(self._file(source_id, path), name, max_bytes)
@@ -215,9 +217,9 @@ class UploadStore:
     def delete_expired(self, find_ended: Callable[[Sequence[str]], Mapping[str, bool]]) -> int:
         """Delete packages that are no longer needed, and old staged uploads; returns how many.
 
-        find_ended: package ids -> whether their events have ended for good; unknown events are
-        left out. A package of an unknown event, and a staged upload, are deleted once they are so
-        old that their process must have died.
+        find_ended: package ids -> whether their events have ended for good; unknown events are left
+        out. A package of an unknown event, and a staged upload, are deleted when their age shows
+        that their process has died.
         """
         old = time.time() - _ABANDONED_SECONDS
         names = [one.name for one in _list_folder(self._packages)]
@@ -275,7 +277,7 @@ def uploads_folder(settings: Settings) -> Path:
 
 
 def copy_uploads(source: Path, target: Path) -> None:
-    """Copy the folder of a store, if it is there, to an empty one; raises TransientError if that
+    """Copy the folder of a store, if it exists, to an empty folder; raises TransientError if that
     fails."""
     if not source.is_dir():
         return

@@ -1,4 +1,4 @@
-"""Reads members of zip archives."""
+"""Reading of members of zip archives."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _BoundedFile(io.BufferedIOBase):
         self._max_read_bytes = max_read_bytes
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -59,7 +59,7 @@ class _BoundedFile(io.BufferedIOBase):
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """Return the position."""
+        """Return the current position."""
         return self._file.tell()
 
     def read(self, size: int | None = -1) -> bytes:
