@@ -12,7 +12,7 @@ from typing_extensions import override
 from config.tracing import span
 
 TaskOutcome = Literal["done", "stale", "passing", "failed"]
-"""How a task ended. stale: a newer revision had won; passing: a transient error, retried later."""
+"""Outcome of a task. stale: a newer revision had won; passing: a transient error, retried later."""
 
 QueryOutcome = Literal["hit", "no_hit", "failed"]
 

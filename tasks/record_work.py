@@ -1,4 +1,4 @@
-"""Records of the work of tasks, for display; a failure to record fails no task."""
+"""Functions that record the work of tasks, for display; a failure to record fails no task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sending of tasks to their queues, and the numbers of messages that wait there."""
+"""Functions that send tasks to their queues and count the messages that wait there."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _BLOCKS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """State of the server and the live index set; what could not be read has its default.
+    """State of the server and the live index set; parts that could not be read have their defaults.
 
     status: `green`, `yellow` (replicas are missing) or `red` (data is missing). index: name of the
     live set, "" without one. documents: revisions that searches can find, superseded ones included.

@@ -34,7 +34,7 @@ _ROWS_PER_HIT = 10
 _WIDEN = 4
 _MAX_DEAD_SHARE = 0.25
 _RECODE_GROWTH = 2
-"""Growth in the number of rows at which the mean of the codes is computed again."""
+"""Growth factor of the number of rows at which the mean of the codes is computed again."""
 
 
 class _Nearest(NamedTuple):

@@ -1,4 +1,4 @@
-"""Opening of the store of evaluations of a deployment."""
+"""Function that opens the store of evaluations of a deployment."""
 
 from __future__ import annotations
 

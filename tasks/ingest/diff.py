@@ -26,8 +26,8 @@ from tasks.sources.protocol import SourceReader, SourceScan
 _BATCH_BYTES = 192_000
 _BATCH_SKILLS = 32
 _LARGE_CHANGE, _MAX_GROWTH = 500, 4
-"""Larger changes have larger batches, by a factor that grows by 1 per _LARGE_CHANGE skills: a batch
-is a commit of every store, which takes as long as several skills."""
+"""Larger changes have larger batches, by a factor of one per _LARGE_CHANGE skills, at most
+_MAX_GROWTH: a batch is a commit of every store, which takes as long as several skills."""
 
 
 def preview_sync(

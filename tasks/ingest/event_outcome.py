@@ -1,4 +1,4 @@
-"""Records of the outcome of events in the journal."""
+"""Functions that record the outcome of events in the journal."""
 
 from __future__ import annotations
 

@@ -282,7 +282,10 @@ def _list_lost_queries(services: Services) -> list[str]:
 
 @contextmanager
 def _in_trace_of(services: Services, job_id: str) -> Iterator[None]:
-    """Log and send in the block for a recorded job; with traces, the block continues its trace."""
+    """Bind the trace id of a recorded job for log lines and messages in the block.
+
+    With traces, the block continues the trace of the job.
+    """
     trace_id, context = job_id, tracing.NO_CONTEXT
     if tracing.is_tracing():
         with suppress(PermanentError):  # the job has ended since, or was written by another version

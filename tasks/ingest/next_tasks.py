@@ -1,4 +1,4 @@
-"""Choice and sending of the tasks of ingest, with counts of the tasks that other tasks wait for.
+"""Functions that choose and send the tasks of ingest, and count those that other tasks wait for.
 
 `pipeline` shows which task sends which.
 """

@@ -77,11 +77,10 @@ class _Connection:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """Result of one tiny request. form: what the endpoint enforces of an answer's form.
-    counts_tokens: whether it counts tokens itself. milliseconds: duration of the request, with the
-    first connection.
+    """Result of one tiny request.
 
-    counts_tokens: it counts tokens itself. milliseconds: of the request, with the first connection.
+    form: what the endpoint enforces of an answer's form. counts_tokens: whether it counts tokens
+    itself. milliseconds: duration of the request, with the first connection.
     """
 
     form: Rung

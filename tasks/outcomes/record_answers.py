@@ -1,4 +1,5 @@
-"""Records of answered queries in the store of outcomes, from their jobs in the journal."""
+"""Functions that record answered queries in the store of outcomes, from their jobs in the
+journal."""
 
 from __future__ import annotations
 

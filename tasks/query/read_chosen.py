@@ -1,4 +1,4 @@
-"""Reading of the text of the chosen skills, with a last check of the policy on it."""
+"""Functions that read the text of the chosen skills, with a last check of the policy on it."""
 
 from __future__ import annotations
 

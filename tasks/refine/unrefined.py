@@ -1,4 +1,4 @@
-"""Search for published skills that lack refinements, and sending of them to be refined."""
+"""Functions that find published skills without refinements and send them to be refined."""
 
 from __future__ import annotations
 

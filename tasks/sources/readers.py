@@ -1,4 +1,4 @@
-"""Opening of the reader of a source: a directory, a git repository or uploads."""
+"""Functions that open the reader of a source: a directory, a git repository or uploads."""
 
 from __future__ import annotations
 

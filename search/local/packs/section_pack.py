@@ -32,7 +32,7 @@ from skills.record import RevisionKey
 _FORMAT = 2
 _SAMPLED_REVISIONS = 1_000
 _MAX_GROWTH = 2.0
-"""Growth in the number of revisions at which the mean of the codes is computed again."""
+"""Growth factor of the number of revisions at which the mean of the codes is computed again."""
 
 
 def section_format(dimension: int) -> PackFormat:

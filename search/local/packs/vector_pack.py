@@ -22,10 +22,11 @@ _FORMAT = 3
 _FIELDS = ("described", "head")
 _SAMPLED_REVISIONS = 1_000
 _MAX_PASS_GROWTH = 6
-"""Up to this many rows per row to return, a pass over all rows is as fast as gathering some."""
+"""Maximum ratio of all rows to rows to return at which a pass over all is as fast as gathering
+some."""
 
 _MAX_GROWTH = 2.0
-"""Growth in the number of revisions at which the means of the codes are computed again."""
+"""Growth factor of the number of revisions at which the means of the codes are computed again."""
 
 
 def vector_format(dimension: int) -> PackFormat:

@@ -1,4 +1,4 @@
-"""Loading of the role classifier that the settings name."""
+"""Loader of the role classifier that the settings name."""
 
 from __future__ import annotations
 

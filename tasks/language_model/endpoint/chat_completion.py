@@ -1,4 +1,4 @@
-"""Reading of the body of a chat completion; tolerates fields that a server leaves out or adds."""
+"""Parser of the body of a chat completion; tolerates fields that a server leaves out or adds."""
 
 from __future__ import annotations
 

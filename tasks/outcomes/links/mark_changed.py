@@ -1,4 +1,4 @@
-"""Marking of skills for linking whose links differ from those that outcomes imply.
+"""Functions that mark skills for linking if their links differ from those that outcomes imply.
 
 The catalog stores the last processed change of outcomes, so that a crash loses no change, and
 several workers process none twice.

@@ -1,4 +1,4 @@
-"""Reads of the present usage of a range of days."""
+"""Present usage of a range of days."""
 
 from __future__ import annotations
 

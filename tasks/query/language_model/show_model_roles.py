@@ -1,5 +1,4 @@
-"""Replacement of roles of the chosen skills by those of a language model, if the settings say
-so."""
+"""Function that gives the chosen skills the roles of a language model, if the settings say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacement of the roles of the local classifier by those of a language model."""
+"""Functions that replace the roles of the local classifier by those of a language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of file contents from the objects of a mirror, through one `git cat-file` process."""
+"""Reader of file contents from the objects of a mirror, through one `git cat-file` process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listing of the files of a commit in a mirror; nothing is checked out."""
+"""File tree of a commit in a mirror; nothing is checked out."""
 
 from __future__ import annotations
 

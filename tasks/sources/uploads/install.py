@@ -1,4 +1,4 @@
-"""Installation and deletion of uploaded skills; called by the tasks `plan` and `maintain`."""
+"""Functions that install and delete uploaded skills; called by the tasks `plan` and `maintain`."""
 
 from __future__ import annotations
 

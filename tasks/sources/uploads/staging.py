@@ -1,4 +1,4 @@
-"""Staging of an upload: unpacks it into packages, and creates the event that installs them."""
+"""Functions that unpack an upload into packages and create the event that installs them."""
 
 from __future__ import annotations
 

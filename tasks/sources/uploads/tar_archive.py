@@ -1,4 +1,4 @@
-"""Reading of members of tar archives, compressed or not, in one pass."""
+"""Reader of tar archives, compressed or not, which yields their members in one pass."""
 
 from __future__ import annotations
 

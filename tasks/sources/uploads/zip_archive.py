@@ -1,4 +1,4 @@
-"""Reading of members of zip archives."""
+"""Reader of zip archives, which yields their members."""
 
 from __future__ import annotations
 
