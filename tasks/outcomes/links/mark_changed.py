@@ -53,7 +53,8 @@ def mark_for_outcomes(services: Services) -> int:
     if now == state or (state in ("", _OFF) and not learned.index.epoch):
         return 0
     origin, epoch = _split(state)
-    # The changes that this process reads now include all changes that were not processed before.
+    # The changes read just now cover all unprocessed ones if the stored epoch is not before
+    # `since`.
     is_known = origin == learned.describe_origin() and epoch <= learned.index.epoch
     is_covered = since and is_known and epoch >= since
     marked = _mark(graph, learned, touched if is_covered else _list_published(graph))
