@@ -322,7 +322,8 @@ class SearchIndex(Protocol):
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of deleted documents, as far as a client of the store can.
+        """Make the content of deleted documents unreadable, within the means of a client of the
+        store.
 
         Takes time in proportion to the index; searches go on meanwhile.
         """

@@ -46,7 +46,7 @@ class ReviewStore(Protocol):
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of what was deleted; may take time in proportion to the store."""
+        """Make deleted content unreadable; may take time in proportion to the store."""
         ...
 
     def close(self) -> None:

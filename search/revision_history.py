@@ -105,7 +105,7 @@ class RevisionHistory(Protocol):
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of what was deleted; may take time in proportion to the store."""
+        """Make deleted content unreadable; may take time in proportion to the store."""
         ...
 
     def read_all(self) -> Iterator[KeptRevision]:

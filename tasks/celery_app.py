@@ -116,7 +116,8 @@ def _register_task(
         def on_failure(
             self, exc: BaseException, task_id: str, args: Any, kwargs: Any, einfo: Any
         ) -> None:
-            """Called by Celery when the task has raised anything, after its retries."""
+            """Handle the failure of the task; Celery calls this when it has raised anything, after
+            its retries."""
             del kwargs
             services = get_services()
             if services.stopping.is_set():

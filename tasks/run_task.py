@@ -184,7 +184,7 @@ def _sleep_until_stopping(services: Services) -> Callable[[float], None]:
 
 
 def _record_start(services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str]) -> int:
-    """Record that the task runs; returns how many starts without a finish it has had."""
+    """Record that the task runs; returns how often it was started without finishing."""
     backoff = policy.make_backoff()
     retrying = Retrying(
         retry=retry_if_exception_type(TransientError),

@@ -131,7 +131,8 @@ def _add_product(
 
 
 def _linear_layers(network: Any) -> Iterator[tuple[str, Any]]:
-    """Linear layers of the transformer's blocks; not of a pooler, whose output is not used."""
+    """Yield the linear layers of the transformer's blocks, without a pooler, whose output is not
+    used."""
     import torch
 
     for name, layer in network.named_modules():

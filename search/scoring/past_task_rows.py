@@ -125,7 +125,7 @@ class PastTaskRows:
         return self._dead > _FIRST_ROOM and self._dead > _MAX_DEAD_SHARE * self.size
 
     def add(self, task: Int8Vector | TaskWords) -> int:
-        """Add a task by its vector, or by its words where it has none; return its row."""
+        """Add a task by its vector, or by its words if it has no vector; return its row."""
         row = self.size
         if row == len(self._scales):
             self._grow()

@@ -106,7 +106,7 @@ def translate_errors(settings: ServerSettings) -> Iterator[None]:
 
 @contextmanager
 def translate_errors_at(address: str, secret: str) -> Iterator[None]:
-    """Like `translate_errors`, for any server.
+    """Translate errors as `translate_errors` does, for any server.
 
     address: without a password. secret: name of the setting with the password file.
     """

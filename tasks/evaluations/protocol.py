@@ -44,7 +44,7 @@ class EvaluationStore(Protocol):
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of what was deleted, as far as a client can."""
+        """Make deleted content unreadable, within the means of a client."""
         ...
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class SqliteRevisionHistory(RevisionHistory):
     processes."""
 
     def __init__(self, path: Path | str, limits: HistoryLimits) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._limits = limits
         self._file = HISTORY_FILE.open(path, _TABLES)
 

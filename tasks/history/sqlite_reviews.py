@@ -44,7 +44,7 @@ class SqliteReviewStore(ReviewStore):
     """A `ReviewStore` in one file, shared by the threads of this process and by other processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = HISTORY_FILE.open(path, _TABLES)
 
     @override

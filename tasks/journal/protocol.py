@@ -246,7 +246,7 @@ class Journal(JobStore, Outbox, DeadLetterStore, WorkRecords, EndedSessions, Pro
     """
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of deleted jobs and letters, as far as a client can."""
+        """Make the content of deleted jobs and letters unreadable, within the means of a client."""
         ...
 
     def close(self) -> None:

@@ -115,8 +115,8 @@ class AnswerStore(Protocol):
         """Delete the refinements of these subjects, and all answers: these are stored by request
         only, and may quote any skill. Returns how many were deleted.
 
-        The content of answers about other subjects stays as refinements. Nothing deleted stays
-        readable, as far as a client can.
+        The content of answers about other subjects stays as refinements. Deleted content becomes
+        unreadable, within the means of a client.
         """
         ...
 

@@ -68,7 +68,7 @@ class SqliteAnswerStore(AnswerStore):
     processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = ANSWERS_FILE.open(path, _TABLES)
 
     @override

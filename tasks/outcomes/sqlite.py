@@ -105,7 +105,7 @@ class SqliteOutcomeStore(OutcomeStore):
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = OUTCOMES_FILE.open(path, _TABLES)
 
     # -- answered queries

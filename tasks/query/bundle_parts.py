@@ -194,7 +194,7 @@ def build_bundle_link(link: Link) -> BundleLink:
 
 
 def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> list[Link]:
-    """Links among the skills of a bundle, the strongest types first.
+    """Return the links among the skills of a bundle, the strongest types first.
 
     A semantic or alternative link is kept only between two skills without any other link; a link of
     a type without direction is kept only once.

@@ -79,7 +79,7 @@ class SkillChoice:
     min_score: float = 0.0
 
     def chosen_ids(self) -> set[str]:
-        """Ids of the chosen skills."""
+        """Return the ids of the chosen skills."""
         return {chosen.skill_id for chosen in self.chosen}
 
 

@@ -151,8 +151,8 @@ class PolicyFilter:
     def withhold(self, ranking: Ranking) -> Ranking:
         """Return the ranking with its withheld hits moved to `withheld`.
 
-        Withheld skills that search found are there already; this handles skills that were added
-        over links.
+        Withheld skills that search found are in `withheld` already; this handles skills that were
+        added over links.
         """
         violations = self.find_violations([hit.key for hit in ranking.hits])
         if not violations:

@@ -58,7 +58,7 @@ _NO_COSINES = (np.nan, np.nan)
 
 
 def retrieve(context: QueryContext, query: TaskQuery) -> Candidates:
-    """Published revisions that the engine finds by words or near the task's vector.
+    """Return the published revisions that the engine finds by words or near the task's vector.
 
     If the engine does not answer, every published skill is a candidate, by words alone; raises
     TransientError if the filters need the engine.

@@ -68,7 +68,7 @@ class EndpointState:
 
     @property
     def dialect(self) -> Dialect:
-        """The fields that the endpoint understands, as far as known."""
+        """The known fields that the endpoint understands."""
         with self._lock:
             return self._dialect
 

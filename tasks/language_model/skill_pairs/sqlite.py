@@ -73,7 +73,7 @@ class SqliteSkillPairs(SkillPairStore):
     processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = ANSWERS_FILE.open(path, _TABLES)
 
     @override

@@ -110,7 +110,7 @@ class PromptStage(RefineStage):
     def apply(
         self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
     ) -> None:
-        """With `language_model.search_terms` the prompts become terms of the index."""
+        """Make the prompts terms of the index, if `language_model.search_terms` is set."""
         apply_completion(context, self, revision, refinement)
 
 
