@@ -109,7 +109,7 @@ class RevisionHistory(Protocol):
         ...
 
     def read_all(self) -> Iterator[KeptRevision]:
-        """Return every revision, by skill_id and seq; what is written meanwhile may be missing."""
+        """Yield every revision, by skill_id and seq; revisions written meanwhile may be missing."""
         ...
 
     def max_seq(self) -> int:
