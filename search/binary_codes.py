@@ -4,7 +4,8 @@ A code is the signs of a vector's difference from the mean of all. The share of 
 codes differ estimates the angle between the differences (Charikar, *Similarity estimation
 techniques from rounding algorithms*, STOC 2002, section 3), and from it follows the cosine of the
 vectors themselves. Without the mean the codes of models whose vectors all point one way (E5) would
-be nearly equal. Estimates choose what is compared exactly; no score is made of them.
+be nearly equal. Estimates only choose the vectors that are compared exactly; they are no part of a
+score.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _SAMPLE_STEP = 32
 
 
 class _Buffers(NamedTuple):
-    """Arrays that are used again for each part of the rows: to allocate them takes as long as to
-    fill them."""
+    """Arrays reused for each part of the rows, since allocating them takes as long as filling
+    them."""
 
     words: npt.NDArray[np.uint64]
     counts: npt.NDArray[np.uint8]
@@ -37,7 +38,7 @@ class _Buffers(NamedTuple):
 
     @classmethod
     def create(cls, rows: int) -> _Buffers:
-        """Buffers for so many rows."""
+        """Return buffers for `rows` rows."""
         return cls(
             np.empty(rows, np.uint64),
             np.empty(rows, np.uint8),
@@ -48,7 +49,10 @@ class _Buffers(NamedTuple):
     def count_differing(
         self, bits: Sequence[npt.NDArray[np.uint64]], code: npt.NDArray[np.uint64]
     ) -> npt.NDArray[np.uint16]:
-        """Return in how many bits each row differs from the code; overwritten by the next call."""
+        """Return the number of bits in which each row differs from the code.
+
+        The next call overwrites the result.
+        """
         rows = len(bits[0])
         words, counts = self.words[:rows], self.counts[:rows]
         sums, totals = self.sums[:rows], self.totals[:rows]
@@ -71,9 +75,10 @@ class _Buffers(NamedTuple):
 class BinaryCodes:
     """The codes of the rows of a matrix, with room for more.
 
-    mean: float32 (dimension,). bits: a word of all rows together, uint64 (room,) each, so that
-    numpy compares them in one pass. offsets, lengths: float32 (room,), the product of mean and
-    difference and the length of the difference; an offset of -inf leaves a row out.
+    mean: float32 (dimension,). bits: for each word of a code, that word of all rows, uint64
+    (room,), so that numpy compares all rows in one pass. offsets, lengths: float32 (room,), the
+    product of mean and difference and the length of the difference; an offset of -inf leaves a row
+    out.
     """
 
     mean: Vector
@@ -83,7 +88,7 @@ class BinaryCodes:
 
     @classmethod
     def create(cls, mean: Vector, room: int) -> BinaryCodes:
-        """Codes without rows."""
+        """Return codes without rows."""
         return cls(
             mean,
             [np.zeros(room, dtype=np.uint64) for _ in range(count_words(len(mean)))],
@@ -107,7 +112,7 @@ class BinaryCodes:
             self.lengths[rows] = np.linalg.norm(difference, axis=1)
 
     def estimate(self, vector: Vector, rows: int) -> Vector:
-        """Estimated cosines of a unit vector with the first `rows`, float32 (rows,), up to a
+        """Return estimated cosines of a unit vector with the first `rows`, float32 (rows,), up to a
         constant."""
         difference = np.asarray(vector, dtype=np.float32) - self.mean
         code = _pack(difference[None, :])[0]
@@ -135,8 +140,8 @@ def likely_nearest(
 ) -> npt.NDArray[np.intp]:
     """Return the `count` rows with the best estimates, in any order; all if there are fewer.
 
-    size: of the rows to look at. passing: which of them may be returned, (size,); None for all.
-    Without codes all that pass are returned.
+    size: number of rows to search. passing: mask of the rows that may be returned, (size,); None
+    for all. Without codes all passing rows are returned.
     """
     total = size if passing is None else int(np.count_nonzero(passing))
     if total < count or codes is None:
@@ -148,9 +153,10 @@ def likely_nearest(
 
 
 def _largest(values: Vector, count: int) -> npt.NDArray[np.intp]:
-    """The places of the `count` largest values, in any order."""
+    """Return the places of the `count` largest values, in any order."""
     sample = values[::_SAMPLE_STEP]
-    # A partition of all takes longer than one of the few above a bound, which a sample gives.
+    # Partitioning all values takes longer than partitioning the few above a bound, which a sample
+    # gives.
     likely = 2 * count // _SAMPLE_STEP + 1
     if likely < len(sample):
         bound = np.partition(sample, len(sample) - likely)[len(sample) - likely]
@@ -161,12 +167,12 @@ def _largest(values: Vector, count: int) -> npt.NDArray[np.intp]:
 
 
 def count_words(dimension: int) -> int:
-    """Return how many words the code of a vector has."""
+    """Return the number of words in the code of a vector."""
     return -(-dimension // _WORD)
 
 
 def _pack(difference: Vector) -> npt.NDArray[np.uint64]:
-    """The signs of each row as words, uint64 (n, words); bits beyond the dimension are 0."""
+    """Return the signs of each row as words, uint64 (n, words); bits beyond the dimension are 0."""
     signs = difference > 0
     missing = -difference.shape[1] % _WORD
     if missing:

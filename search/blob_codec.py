@@ -22,7 +22,7 @@ HASH_BYTES = 16
 """Length of a text hash."""
 
 _STATED_USES = 0xFFFF_FFFF
-"""In the place of the length of an origin: marks the block of examples and exclusions."""
+"""Marks the block of examples and exclusions, in the place of an origin's length."""
 
 
 def pack_forward(record: ForwardRecord) -> bytes:
@@ -130,7 +130,7 @@ class _Reader:
         return array
 
     def has_more(self) -> bool:
-        """Whether the blob goes on."""
+        """Return whether the blob has more bytes."""
         return self._offset < len(self._blob)
 
 

@@ -1,7 +1,7 @@
 """Terms that a language model wrote about skills: their tokens in the index, and their use.
 
 They are kept apart from a skill's own terms and by origin (stage, version of the prompt, model), so
-that a setting takes them back at once and no two models are mixed.
+that a setting can switch them off at once and no two models are mixed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from search.text.tokens import term_ids, tokenize, word_count
 from skills.record import Completion
 
 COMPLETED = FIELDS.index("completed")
-"""Place of the field `completed` in per-field arrays."""
+"""Index of the field `completed` in per-field arrays."""
 
 _Number = TypeVar("_Number", bound=np.generic)
 _MAX_COUNT = np.iinfo(np.uint8).max
@@ -90,7 +90,7 @@ def stack_fields(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float64]]:
     """Return the counts of all records below each other, and their lengths (records, fields).
 
-    All get the field `completed` if one of them has it.
+    All records get the field `completed` if any record has it.
     """
     if not counts:
         fields = len(TEXT_FIELDS)
@@ -101,6 +101,6 @@ def stack_fields(
 
 
 def widen(fields: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """Return an array whose last axis is all FIELDS, the added one zero."""
+    """Return an array with zeros added to its last axis, so that it covers all FIELDS."""
     added = len(FIELDS) - fields.shape[-1]
     return np.pad(fields, [(0, 0)] * (fields.ndim - 1) + [(0, added)])

@@ -1,4 +1,4 @@
-"""Records of many revisions as few arrays, which scores are computed from without a loop."""
+"""Records of many revisions as few arrays, from which scores are computed without a loop."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def name_terms(record: ForwardRecord) -> TermIds:
 
 
 class Entries(NamedTuple):
-    """Where the entries of chosen lists are, one list behind the other.
+    """Places of the entries of chosen lists, one list after the other.
 
-    places: of each entry. ends: the place behind the last of each list among them, (lists,).
+    places: of each entry. ends: the end of each list within `places`, (lists,).
     """
 
     places: _Ints
@@ -36,7 +36,7 @@ class Entries(NamedTuple):
 
     @classmethod
     def between(cls, starts: _Ints, ends: _Ints) -> Entries:
-        """Return the entries from each start up to the end next to it."""
+        """Return the entries from each start up to the corresponding end."""
         sizes = ends - starts
         behind = np.cumsum(sizes, dtype=np.intp)
         return cls(np.repeat(starts - behind + sizes, sizes) + np.arange(int(sizes.sum())), behind)
@@ -44,20 +44,20 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HashLists:
-    """Lists of hashes, one behind the other. ends: the place behind the last of each, (lists,)."""
+    """Concatenated lists of hashes. ends: the end of each list in `values`, (lists,)."""
 
     values: TermIds
     ends: _Ints
 
     @classmethod
     def join(cls, lists: Sequence[TermIds]) -> HashLists:
-        """Return lists as one."""
+        """Return separate lists as one object."""
         values = np.concatenate(lists) if lists else np.empty(0, dtype=np.uint64)
         return cls(values, np.cumsum([len(one) for one in lists], dtype=np.intp))
 
     @classmethod
     def concatenate(cls, parts: Sequence[HashLists]) -> HashLists:
-        """Return the lists of all parts, one part behind the other."""
+        """Return the lists of all parts, one part after the other."""
         firsts = np.cumsum([0, *(len(one.values) for one in parts)])
         ends = [one.ends + first for one, first in zip(parts, firsts, strict=False)]
         return cls(np.concatenate([one.values for one in parts]), np.concatenate(ends))
@@ -66,11 +66,11 @@ class HashLists:
         return len(self.ends)
 
     def stretches(self, lists: _Ints) -> list[slice]:
-        """Return where the hashes of each of these lists are."""
+        """Return the slice of `values` of each of these lists."""
         return list(map(slice, *(edges.tolist() for edges in self._edges(lists))))
 
     def entries(self, lists: _Ints) -> Entries:
-        """Return where the hashes of these lists are, one by one."""
+        """Return the place of every hash of these lists."""
         return Entries.between(*self._edges(lists))
 
     def _edges(self, lists: _Ints) -> tuple[_Ints, _Ints]:
@@ -96,9 +96,9 @@ class HashLists:
 class PackedRecords:
     """The records of revisions, in the order of `keys`.
 
-    counts: uint8 (terms, fields). lengths: (records, fields). has_completed: whether the record
-    has the field `completed`, (records,); all get it if one has it. excluded: each excluded use of
-    any record. excluding: the record of each of these, in order.
+    counts: uint8 (terms, fields). lengths: (records, fields). has_completed: whether the record has
+    the field `completed`, (records,); all get it if one has it. excluded: every excluded use of all
+    records. excluding: the index of the record of each such use, in order.
     """
 
     keys: tuple[RevisionKey, ...]
@@ -119,7 +119,7 @@ class PackedRecords:
 
 
 def join_records(parts: Sequence[PackedRecords]) -> PackedRecords:
-    """Return packed records as one, one part behind the other."""
+    """Return packed records as one object, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
@@ -156,7 +156,7 @@ def take_records(records: PackedRecords, rows: _Ints) -> PackedRecords:
     uses = Entries.between(*edges)
     return PackedRecords(
         keys=tuple(records.keys[row] for row in rows.tolist()),
-        # Whole stretches, since most of what is read are terms and their counts.
+        # Read as whole slices, since terms and their counts are most of the data.
         terms=HashLists.join([records.terms.values[one] for one in stretches]),
         counts=np.concatenate(counts) if counts else records.counts[:0],
         lengths=records.lengths[rows],

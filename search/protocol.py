@@ -166,8 +166,8 @@ class VectorSearch:
 class SectionSearch:
     """A search for the skills with the sections nearest to a vector, for `search_many`.
 
-    vector: float32 (dimension,), of unit length. limit: skills, however many revisions of them
-    are found.
+    vector: float32 (dimension,), of unit length. limit: number of skills, whatever the number of
+    their revisions.
     """
 
     vector: Vector
@@ -216,10 +216,10 @@ class SearchIndex(Protocol):
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
         """Return the hits of each search, in order; a remote index takes one round trip.
 
-        Of a SectionSearch: revisions by the best cosine of any of their sections, nearest first,
-        only cosines above 0, of at most `limit` skills; every score is exact up to the
-        quantisation of vectors, while a far hit may be missed. It finds what `save_section_vectors`
-        stored, which a server may do a moment late.
+        A SectionSearch returns revisions of at most `limit` skills by the best cosine of any of
+        their sections, nearest first, only cosines above 0. Its scores are exact up to the
+        quantisation of vectors, but a far hit may be missed. It finds vectors that
+        `save_section_vectors` stored, on a server after a moment.
         """
         ...
 
@@ -298,7 +298,7 @@ class SearchIndex(Protocol):
         ...
 
     def complete_keys(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
-        """Return those of the keys whose document is complete and found by searches."""
+        """Return the given keys whose document is complete and found by searches."""
         ...
 
     def max_seq(self) -> int:
@@ -322,7 +322,8 @@ class SearchIndex(Protocol):
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of deleted documents, as far as a client of the store can.
+        """Make the content of deleted documents unreadable, within the means of a client of the
+        store.
 
         Takes time in proportion to the index; searches go on meanwhile.
         """
@@ -349,7 +350,8 @@ class Encoder(Protocol):
 
     @property
     def languages(self) -> frozenset[str]:
-        """Languages the model was trained on (`en`, `zh`); cosines of others are not used."""
+        """Languages the model was trained on (`en`, `zh`); cosines of other languages are not
+        used."""
         ...
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:
@@ -376,7 +378,7 @@ class Reranker(Protocol):
 
     @property
     def languages(self) -> frozenset[str]:
-        """Languages the model was trained on (`en`, `zh`); others are not reranked."""
+        """Languages the model was trained on (`en`, `zh`); other languages are not reranked."""
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> Vector:

@@ -1,4 +1,4 @@
-"""The protocol of the review store: what people decided about skills, which nothing else knows."""
+"""Protocol of the review store: decisions of people about skills, which are stored nowhere else."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ class ReviewStore(Protocol):
     """
 
     def save(self, records: Sequence[ReviewRecord], *, only_new: bool = False) -> None:
-        """Store records durably, each in place of that in its slot.
+        """Store records durably; each replaces the record in its slot.
 
-        only_new: leaves slots that have a record as they are, except that an update that waits is
-        replaced by the same one under a higher seq.
+        only_new: leave slots that have a record unchanged, except that a waiting update is replaced
+        by the same update with a higher seq.
         """
         ...
 
     def remove(self, skill_id: str, slots: Sequence[ReviewSlot]) -> list[ReviewRecord]:
-        """Delete the records in these slots of a skill; returns those that there were."""
+        """Delete the records in these slots of a skill; returns the deleted records."""
         ...
 
     def get(self, skill_ids: Sequence[str]) -> Reviews:
-        """The records of these skills, by skill in the order of their slots."""
+        """Return the records of these skills, by skill in the order of their slots."""
         ...
 
     def get_all(self) -> Reviews:
-        """All records, by skill, as of the version of the result or later."""
+        """Return all records, by skill, as of the version of the result or later."""
         ...
 
     def get_version(self) -> int:
-        """A number that changes of `POLICY_KINDS` raise. Cheap: queries ask for it."""
+        """Return a number that every change of `POLICY_KINDS` raises. Cheap, since every query
+        reads it."""
         ...
 
     def forget(self, skill_ids: Sequence[str]) -> None:
@@ -45,7 +46,7 @@ class ReviewStore(Protocol):
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of what was deleted; may take time in proportion to the store."""
+        """Make deleted content unreadable; may take time in proportion to the store."""
         ...
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""The protocol of the history: superseded revisions of skills, apart from the search index.
+"""Protocol of the history: superseded revisions of skills, separate from the search index.
 
-The index holds what queries find. The history holds what was published before, which is read by
-skill and seq and never searched, so that it neither takes the places of candidates nor has vectors.
+The index holds the revisions that queries find; the history holds earlier ones. They are read by
+skill and seq and never searched, so that they take no places of candidates and need no vectors.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Pin:
 
 
 class HistoryLimits(NamedTuple):
-    """How much is kept of each skill: so many revisions, and so many bytes as stored."""
+    """Limits of the history per skill: number of revisions, and bytes as stored."""
 
     revisions: int
     bytes: int
 
 
 class RevisionSize(NamedTuple):
-    """What decides whether a revision is kept. size: in bytes, as stored."""
+    """Data of a revision by which `select_kept` decides. size: in bytes, as stored."""
 
     seq: int
     content_hash: str
@@ -72,11 +72,11 @@ class RevisionHistory(Protocol):
         ...
 
     def hold(self, revision: KeptRevision, above: int) -> int:
-        """Store a revision that is held back; return the seq that its content has.
+        """Store a revision that is held back; return the seq of its content.
 
-        That is the seq of the newest stored revision if that one has the same content and is above
-        `above`; then nothing is stored. So of two that hold the same content at once, the first
-        gives it its seq.
+        If the newest stored revision has the same content and a seq above `above`, nothing is
+        stored and its seq is returned. So if two callers hold the same content at once, the first
+        determines its seq.
         """
         ...
 
@@ -93,11 +93,11 @@ class RevisionHistory(Protocol):
         ...
 
     def remove_pin(self, skill_id: str) -> bool:
-        """Take a pin back; False if there is none."""
+        """Remove the pin of a skill; False without a pin."""
         ...
 
     def get_pins(self, skill_ids: Sequence[str] | None = None) -> dict[str, Pin]:
-        """Return the pins of these skills, by default all; skills without one are left out."""
+        """Return the pins of these skills, by default all; skills without a pin are left out."""
         ...
 
     def forget(self, skill_ids: Sequence[str]) -> int:
@@ -105,11 +105,11 @@ class RevisionHistory(Protocol):
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of what was deleted; may take time in proportion to the store."""
+        """Make deleted content unreadable; may take time in proportion to the store."""
         ...
 
     def read_all(self) -> Iterator[KeptRevision]:
-        """Return every revision, by skill_id and seq; what is written meanwhile may be missing."""
+        """Yield every revision, by skill_id and seq; revisions written meanwhile may be missing."""
         ...
 
     def max_seq(self) -> int:
@@ -122,12 +122,12 @@ class RevisionHistory(Protocol):
 
 
 def select_kept(revisions: Iterable[RevisionSize], limits: HistoryLimits) -> set[int]:
-    """The seqs of those revisions of one skill that are kept.
+    """Return the seqs of the revisions of one skill to keep.
 
-    Of revisions that follow each other with one content, only the newest counts: a completion by
-    a language model publishes the same content again. Then the newest are kept up to both limits,
-    and the first one whatever its size. The result does not depend on the order of arrival as long
-    as no revision arrives between two of one content.
+    Of consecutive revisions with the same content only the newest counts, since a completion by a
+    language model publishes the same content again. Of these, the newest are kept up to both
+    limits, and the very newest whatever its size. The result does not depend on the order of
+    arrival as long as no revision arrives between two of one content.
     """
     kept: set[int] = set()
     size, newer = 0, None

@@ -1,4 +1,4 @@
-"""Index and history as a reader sees them who may not see the skills of all sources."""
+"""Index and history for a reader who may see only the skills of some sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from skills.skill_policy import get_source_id
 
 
 class VisibleIndex:
-    """A `SearchIndex` for reading, without the revisions of other sources than `visible`.
+    """A `SearchIndex` for reading, limited to the revisions of the sources in `visible`.
 
     Searches filter by source inside the engine, so that a hidden skill takes no place among the
     hits.
@@ -37,7 +37,7 @@ class VisibleIndex:
         return [[] if one is None else next(found) for one in narrowed]
 
     def _narrow(self, search: Search) -> Search | None:
-        """The search among what is visible, None if that is nothing."""
+        """Return the search limited to visible sources; None if it asks for no visible source."""
         asked = search.filters.source
         source = tuple(filter(self._visible.__contains__, asked)) if asked else self._all_visible
         if not source:
@@ -69,18 +69,18 @@ class VisibleIndex:
         return self._index.get_section_cosines(self._select(keys), vector)
 
     def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
-        """See `SearchIndex`; they are of texts that the caller has."""
+        """See `SearchIndex`. Not limited: callers have the texts of these vectors."""
         return self._index.get_cached_vectors(hashes)
 
     def save_section_vectors(
         self, key: RevisionKey, hashes: Sequence[bytes], vectors: Vector
     ) -> None:
-        """See `SearchIndex`: a query stores what it had to compute."""
+        """See `SearchIndex`; a query stores the vectors that it had to compute."""
         self._index.save_section_vectors(key, hashes, vectors)
 
 
 class VisibleHistory:
-    """A `RevisionHistory` for reading, without the skills of other sources than `visible`."""
+    """A `RevisionHistory` for reading, limited to the skills of the sources in `visible`."""
 
     def __init__(self, history: RevisionHistory, visible: frozenset[str]) -> None:
         self._history = history

@@ -34,7 +34,7 @@ _PUBLISH_RETRY_POLICY = {
 }
 _RESULT_SECONDS = 3600
 _WORKER_LOST_WAIT_SECONDS = 1.0
-"""Time for a result to arrive that a child sent just before it died."""
+"""Seconds to wait for a result that a child sent just before it died."""
 
 
 class _Loader(AppLoader):
@@ -44,13 +44,13 @@ class _Loader(AppLoader):
     """
 
     def read_configuration(self, env: str = "CELERY_CONFIG_MODULE") -> dict[str, Any]:
-        """The settings of `create_app` are the only ones."""
+        """Return no settings: those of `create_app` are the only ones."""
         del env
         return {}
 
 
 def create_app(get_services: GetServices, queues: Sequence[str], transport: BrokerConfig) -> Any:
-    """A Celery application that consumes `queues`.
+    """Return a Celery application that consumes `queues`.
 
     A worker selects its queues per application, not per worker, so every workload of a process
     has an application of its own. get_services: called when a task runs, in a worker after the
@@ -109,18 +109,19 @@ def _register_task(
     app: Any, policy: TaskPolicy, get_services: GetServices, broker_system: str
 ) -> None:
     class SkillbusTask(Task):
-        """Celery's task, which passes final failures to `handle_failure`."""
+        """Celery task that passes final failures to `handle_failure`."""
 
         abstract = True
 
         def on_failure(
             self, exc: BaseException, task_id: str, args: Any, kwargs: Any, einfo: Any
         ) -> None:
-            """Called by Celery when the task has raised anything, after its retries."""
+            """Handle the failure of the task; Celery calls this when it has raised anything, after
+            its retries."""
             del kwargs
             services = get_services()
             if services.stopping.is_set():
-                # The stores close while tasks still run; the next start sends this one again.
+                # The stores close while tasks still run; the next start sends this task again.
                 return
             ids = args[0]
             with bound_contextvars(**_log_context(policy, self.request)):
@@ -139,8 +140,9 @@ def _register_task(
                 return run_task(get_services(), policy, self.request.id, ids)
             except Exception as error:
                 if terminate_handler_fired():
-                    # SIGTERM raises SystemExit in whatever runs, and a client that cleans up may
-                    # raise an error in its place. Celery would record it as the task's failure.
+                    # SIGTERM raises SystemExit in the running code, and a client library that
+                    # cleans up may replace it by an error. Celery would record that error as the
+                    # task's failure.
                     raise SystemExit(os.EX_TEMPFAIL) from error
                 raise
 
@@ -158,7 +160,7 @@ def _register_task(
 
 
 def _task_span(policy: TaskPolicy, request: Any, broker_system: str) -> tracing.OpenSpan:
-    """The span of a task whose message continues a trace; a task on its own begins none."""
+    """Return the span of a task whose message continues a trace; a task on its own begins none."""
     context, waited_seconds = parse_trace_headers(request, time.time())
     if not context.traceparent:
         return tracing.NO_SPAN
@@ -174,6 +176,6 @@ def _task_span(policy: TaskPolicy, request: Any, broker_system: str) -> tracing.
 
 
 def _log_context(policy: TaskPolicy, request: Any) -> dict[str, str]:
-    """Fields of every log line of a task; the trace id is that of the event or query behind it."""
+    """Return the fields of every log line of a task; the trace id is that of its event or query."""
     trace_id = getattr(request, TRACE_HEADER, None) or request.id
     return {"task": policy.name, "task_id": request.id, TRACE_HEADER: trace_id}

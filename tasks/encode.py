@@ -14,12 +14,13 @@ from tasks.services import Services
 
 
 def supports_language(encoder: Encoder, skill: ParsedSkill) -> bool:
-    """Whether the encoder was trained on the skill's language; other vectors mean nothing."""
+    """Return whether the encoder was trained on the skill's language; otherwise vectors mean
+    nothing."""
     return skill.record.language in encoder.languages
 
 
 def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True) -> Vector:
-    """Vectors (texts, dimension), taken from the index for texts that it already has, by hash.
+    """Return vectors (texts, dimension); texts that the index has by hash are not encoded again.
 
     in_bulk: pause between batches while queries are being answered.
     """

@@ -21,13 +21,13 @@ TEXT_HEADERS = {
     "tracestate": 512,
     SENT_HEADER: 40,
 }
-"""Headers that are kept of a message, with their largest number of characters."""
+"""Headers of a message that are kept, with their maximum number of characters."""
 
 _MAX_TEXT_CHARACTERS = 200
 
 
 def parse_task_ids(content: Any) -> list[str]:
-    """The ids in a message body, `[[ids], {}, …]` as Celery writes it (protocol 2).
+    """Return the ids in a message body, `[[ids], {}, …]` as Celery writes it (protocol 2).
 
     Raises PermanentError for any other body.
     """
@@ -43,7 +43,8 @@ def parse_task_ids(content: Any) -> list[str]:
 
 
 def trace_headers(trace_id: str | None, context: TraceContext, now: float) -> dict[str, str]:
-    """The headers with which a task continues a trace; a trace id alone only names it in logs."""
+    """Return the headers with which a task continues a trace; a trace id alone only names it in
+    logs."""
     headers = {TRACE_HEADER: trace_id} if trace_id else {}
     if context.traceparent:
         headers |= {**context_headers(context), SENT_HEADER: f"{now:.6f}"}
@@ -51,9 +52,9 @@ def trace_headers(trace_id: str | None, context: TraceContext, now: float) -> di
 
 
 def parse_trace_headers(request: object, now: float) -> tuple[TraceContext, float]:
-    """The trace that a task continues, from Celery's request, and how long its message waited.
+    """Return the trace that a task continues, from Celery's request, and the wait of its message.
 
-    In seconds, 0 where the clocks of two machines differ by more.
+    The wait is in seconds, 0 if the clocks of two machines differ by more.
     """
     context = parse_context(
         getattr(request, "traceparent", None), getattr(request, "tracestate", None)
@@ -68,7 +69,7 @@ def parse_trace_headers(request: object, now: float) -> tuple[TraceContext, floa
 def parse_text_header(
     headers: Mapping[str, Any], name: str, max_characters: int = _MAX_TEXT_CHARACTERS
 ) -> str:
-    """A header that is a short text; raises PermanentError for any other."""
+    """Return a header that is a short text; raises PermanentError for any other."""
     value = headers.get(name)
     if isinstance(value, str) and len(value) <= max_characters:
         return value

@@ -24,18 +24,18 @@ FORMER_NAMES = {"skillbus.page": EMBED_SECTIONS_QUEUE}
 
 _HARD_LIMIT_GRACE_SECONDS = 30.0
 _MAX_RETRY_PAUSE_SECONDS = 4.0
-"""Kept short, so that work resumes soon after a server is back."""
+"""Short, so that work resumes soon after a server is back."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPolicy:
-    """How a task is run.
+    """Rules for running a task.
 
     time_limit: seconds. Stages check it as a deadline, since Celery enforces no limit on threads.
     max_retries: retries after a TransientError, with exponential backoff from `retry_backoff`
-    seconds and jitter. max_deliveries: how often the task is started when its worker dies each
-    time. max_queue_length: no more messages are sent once the queue has this many; the catalog or
-    the journal holds the work as well.
+    seconds and jitter. max_deliveries: maximum starts of the task if its worker dies each time.
+    max_queue_length: no more messages are sent once the queue has this many; the catalog or the
+    journal holds the work as well.
     """
 
     name: str
@@ -57,13 +57,13 @@ class TaskPolicy:
             raise ValueError(f"{self.name}: limits must be positive")
 
     def make_backoff(self) -> Backoff:
-        """The pauses between the retries of one run."""
+        """Return the pauses between the retries of one run."""
         return Backoff(self.retry_backoff, _MAX_RETRY_PAUSE_SECONDS)
 
 
-# One plan handles all open events, and one link all marked skills: few messages need to wait.
+# One plan handles all open events, and one link all marked skills, so few messages need to wait.
 PLAN = TaskPolicy("skillbus.plan", PLAN_QUEUE, time_limit=600, max_retries=5, max_queue_length=16)
-# One fetch handles all open events of git sources. It has a queue to itself, since hosts are slow.
+# One fetch handles all open events of git sources. It has its own queue, since hosts are slow.
 FETCH = TaskPolicy(
     "skillbus.fetch", FETCH_QUEUE, time_limit=600, max_retries=5, max_queue_length=16
 )
@@ -90,7 +90,7 @@ REFINE = TaskPolicy(
 )
 LINK = TaskPolicy("skillbus.link", LINK_QUEUE, time_limit=120, max_retries=5, max_queue_length=1)
 MAINTAIN = TaskPolicy("skillbus.maintain", MAINTAIN_QUEUE, time_limit=120, max_queue_length=1)
-# One task stores the outcomes of one event; what it changes is rolled up by another.
+# One task stores the outcomes of one event; ROLL_UP counts the usage that they change.
 RECORD_OUTCOMES = TaskPolicy(
     "skillbus.record_outcomes", OUTCOMES_QUEUE, time_limit=60, max_retries=5, max_queue_length=5_000
 )
@@ -116,7 +116,7 @@ POLICIES = {
 
 
 def resolve_task_name(name: str) -> str:
-    """The present name of a task that is given by its present or a former name."""
+    """Return the present name of a task; `name` is its present or a former name."""
     return FORMER_NAMES.get(name, name)
 
 
@@ -132,7 +132,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def remaining(self) -> float:
-        """Seconds left, never below 0."""
+        """Return the seconds left, never below 0."""
         return max(0.0, self._end - time.monotonic())
 
     def check(self, stage: str) -> None:

@@ -1,4 +1,4 @@
-"""Record what tasks did, for those who look at the work; a failure to do so fails no task."""
+"""Functions that record the work of tasks, for display; a failure to record fails no task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def record_run(
     attempts: int = 1,
     error: BaseException | None = None,
 ) -> None:
-    """Record a run of a task that ends now. started: seconds since the epoch. error: the last one
+    """Record a run of a task that ends now. started: seconds since the epoch. error: the last error
     of its attempts."""
     run = TaskRun(
         policy.name,
@@ -59,7 +59,7 @@ def record_batch(
     outcome: TaskOutcome,
     error: BaseException | None = None,
 ) -> None:
-    """Record that a batch of events was carried out, under the trace of each of them."""
+    """Record that a batch of events was carried out, under the trace of each event."""
     events = len(batch.event_ids)
     record_run(services, policy, started, outcome, events, batch.trace_ids, error=error)
     if outcome != "passing":
@@ -68,8 +68,10 @@ def record_batch(
 
 
 def record_searchable(services: Services, requested_seqs: Sequence[int]) -> None:
-    """Record how long after their events skills are published now. requested_seqs: one for each
-    skill; those whose request is no longer known are left out."""
+    """Record the time from their events to the publication of skills now.
+
+    requested_seqs: one for each skill; skills whose request is no longer known are left out.
+    """
     now = time.time()
     with _logged():
         requests = services.coordinator.get_ingest_requests(sorted(set(requested_seqs)))

@@ -60,8 +60,8 @@ TASK_DEFINITIONS = {
 }
 
 _UNRECORDED = (PLAN, FETCH, QUERY, MAINTAIN, ROLL_UP)
-"""Tasks whose runs are not recorded here: the first two record each batch of events, the others
-are of no event."""
+"""Tasks whose runs are not recorded here: the first two record each batch of events, the other ones
+belong to no event."""
 
 _FINISH_TIMEOUT_SECONDS = 120.0
 _FINISH_RETRY_SECONDS = 0.5
@@ -76,7 +76,7 @@ def run_task(
 ) -> dict[str, object]:
     """Run a task with its retries; returns its result, `{"stale": reason}` after a StaleError.
 
-    Raises what the task raised last, PoisonTaskError when it was started too often before.
+    Raises the last error of the task, PoisonTaskError if the task was started too often before.
     """
     started = time.perf_counter()
     outcome: TaskOutcome = "failed"
@@ -116,7 +116,7 @@ def run_task(
 
 
 def _summarize_result(result: dict[str, object]) -> dict[str, object]:
-    """A task's result for its log line; a bundle without its texts."""
+    """Return a task's result for its log line; a bundle appears without its texts."""
     bundle = result.get("bundle")
     if not isinstance(bundle, dict):
         return result
@@ -126,7 +126,7 @@ def _summarize_result(result: dict[str, object]) -> dict[str, object]:
 
 @dataclass(slots=True)
 class _Attempts:
-    """The attempts of a run so far, and the error of the last one that had any."""
+    """The attempts of a run so far, and the error of the last failed one."""
 
     count: int = 1
     error: BaseException | None = None
@@ -135,7 +135,7 @@ class _Attempts:
 def _run_with_retries(
     services: Services, policy: TaskPolicy, ids: Sequence[str], attempts: _Attempts
 ) -> dict[str, object]:
-    """The task's result, after retries of transient errors other than a missed deadline.
+    """Return the task's result, after retries of transient errors other than a missed deadline.
 
     Retries run here rather than as new messages: brokers keep messages with a delay in the memory
     of workers, or deliver them twice.
@@ -173,7 +173,8 @@ def _run_with_retries(
 
 
 def _sleep_until_stopping(services: Services) -> Callable[[float], None]:
-    """Sleeps between attempts; raises TransientError once the process stops, which ends them."""
+    """Return a function that sleeps between attempts, and raises TransientError once the process
+    stops."""
 
     def sleep(seconds: float) -> None:
         if services.stopping.wait(seconds):
@@ -198,8 +199,10 @@ def _record_start(services: Services, policy: TaskPolicy, task_id: str, ids: Seq
 def _record_finish(
     services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str]
 ) -> None:
-    """Record that the task no longer runs; retried for long, since a task that seems to run
-    delays those that follow it."""
+    """Record that the task no longer runs.
+
+    Retried for long, since a task that seems to run delays the tasks that follow it.
+    """
     retrying = Retrying(
         retry=retry_if_exception_type(TransientError),
         stop=stop_after_delay(_FINISH_TIMEOUT_SECONDS),
@@ -210,7 +213,7 @@ def _record_finish(
     try:
         retrying(services.coordinator.finish_task, policy.name, task_id, ids)
     except TransientError as error:
-        # Its work is done. Its record is dropped once the task counts as stalled.
+        # The task's work is done. Its record is dropped once the task counts as stalled.
         log.warning("the end of a task could not be recorded", reason=str(error))
 
 

@@ -1,4 +1,4 @@
-"""Send tasks to their queues, and read how many messages wait there."""
+"""Functions that send tasks to their queues and count the messages that wait there."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
     """Put a task on its queue; returns Celery's result handle.
 
     app: a Celery application of `create_app`. keep_result: store the result, for the holder of the
-    handle. The trace id that is bound to the log context, and the current span, are sent along as
+    handle. The trace id that is bound to the log context, and the current span, are sent as
     headers. Raises TransientError when the broker does not answer.
     """
     policy = POLICIES[resolve_task_name(name)]
     headers = trace_headers(get_contextvars().get(TRACE_HEADER), current_context(), time.time())
-    # With a result to keep, the result backend is subscribed to before the task is sent.
+    # To keep a result, Celery subscribes to the result backend before it sends the task.
     backend_errors = getattr(app.backend, "connection_errors", ()) if keep_result else ()
     try:
         return app.send_task(
@@ -49,8 +49,8 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
 def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
     """Put a task on its queue, unless the queue has `max_queue_length` messages.
 
-    A task that is not sent is not lost: the journal or the catalog holds its work, which a running
-    task of the same kind includes, or the reconciler sends later. Raises TransientError when the
+    A task that is not sent is not lost: the journal or the catalog holds its work. A running task
+    of the same kind includes it, or the reconciler sends it later. Raises TransientError when the
     broker does not answer.
     """
     policy = POLICIES[resolve_task_name(name)]
@@ -64,7 +64,7 @@ def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
 
 
 def queue_depth(app: Any, queue: str) -> int:
-    """How many messages wait in a queue; 0 for one that is not declared yet.
+    """Return how many messages wait in a queue; 0 if the queue is not declared yet.
 
     Raises TransientError when the broker does not answer, MisconfiguredError when it refuses the
     login.
@@ -88,8 +88,11 @@ def queue_depth(app: Any, queue: str) -> int:
 
 @contextmanager
 def _channel(connection: Any) -> Iterator[Any]:
-    """A channel for one request: AMQP closes a channel that names an unknown queue; on Redis the
-    default channel is used, because each new one opens a connection."""
+    """Yield a channel for one request.
+
+    AMQP closes a channel that names an unknown queue. On Redis the default channel is used, because
+    each new one opens a connection.
+    """
     if connection.transport.driver_type != "amqp":
         yield connection.default_channel
         return

@@ -1,4 +1,4 @@
-"""The stores, models and other services that tasks work with.
+"""Stores, models and other services that tasks work with.
 
 `workers.backend.stores` builds them from the settings.
 """
@@ -50,7 +50,7 @@ class SendTask(Protocol):
 
 
 class Lazy(Generic[T]):
-    """A value that is created on first use, by one thread; retried after an exception."""
+    """A value that one thread creates on first use; creation is retried after an exception."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -58,14 +58,14 @@ class Lazy(Generic[T]):
         self._value: T | None = None
 
     def get(self) -> T:
-        """The value, created now if this is the first call."""
+        """Return the value, created now if this is the first call."""
         with self._lock:
             if self._value is None:
                 self._value = self._make()
             return self._value
 
     def get_if_created(self) -> T | None:
-        """The value, None if it was not used yet."""
+        """Return the value, None if it was not created yet."""
         return self._value
 
 
@@ -83,16 +83,14 @@ class Throughputs:
 class Services:
     """The stores, models and task sender of one process.
 
-    encoder_model: `model` of the encoder, known before it is loaded.
-    language_model: keeps its answers in `answers` and within the day's tokens; it, `answers` and
-    `skill_pairs` are None where no model is configured, or no stage that uses one.
-    history: None if no superseded revisions are kept.
-    review_store, reviews: what people decided about skills, and what the policy asks of it.
-    learned_links: None if links do not learn from outcomes.
-    sends_refine: whether published skills are sent to be refined without being asked for.
-    writable: False in a process that only answers queries. circuit_breakers: None if the stores
-    are files; with servers, queries are answered without one that is down. stopping: set once the
-    process stops.
+    encoder_model: `model` of the encoder, known before it is loaded. language_model: stores its
+    answers in `answers` and keeps to the day's tokens; it, `answers` and `skill_pairs` are None if
+    no model, or no stage that uses one, is configured. history: None if no superseded revisions are
+    kept. review_store, reviews: people's decisions about skills, and the cache of those that policy
+    reads. learned_links: None if links do not learn from outcomes. sends_refine: whether published
+    skills are sent to be refined automatically. writable: False in a process that only answers
+    queries. circuit_breakers: None if the stores are files; with servers, queries are answered
+    without a server that is down. stopping: set once the process stops.
     """
 
     settings: Settings

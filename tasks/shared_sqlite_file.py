@@ -1,4 +1,4 @@
-"""Opens a SQLite file of a home that several processes create, read and write."""
+"""SQLite file of a home that several processes create, read and write."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ INSERT INTO meta SELECT {version} WHERE NOT EXISTS (SELECT * FROM meta);
 
 @dataclass(frozen=True, slots=True)
 class SharedFile:
-    """What a file holds.
+    """Description of a shared file.
 
-    content: in messages, such as `answers of the language model`. advice: what to do when it
-    is damaged. version: of its schema.
+    content: name of its content for messages, such as `answers of the language model`. advice: what
+    to do when the file is damaged. version: version of its schema.
     """
 
     content: str
@@ -32,13 +32,13 @@ class SharedFile:
     def open(self, path: Path | str, tables: str) -> SqliteFile:
         """Open the file, created if it is missing, with these tables.
 
-        tables: statements that create the tables and indexes of one store, where they are missing.
-        Raises TransientError when another process keeps it locked, PermanentError when it is
+        tables: statements that create the missing tables and indexes of one store. Raises
+        TransientError when another process keeps the file locked, PermanentError when it is
         damaged, cannot be opened or has another schema.
         """
         end = time.monotonic() + _OPEN_SECONDS
-        # Of processes that create it at the same time, some fail at once, without the wait for a
-        # lock that other statements have.
+        # Some of several processes that create the file at the same time fail at once, without
+        # waiting for a lock as other statements do.
         while True:
             try:
                 return self._open_once(path, tables)

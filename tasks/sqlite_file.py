@@ -1,4 +1,4 @@
-"""A SQLite file that the threads of a process share: reads, transactions and their errors."""
+"""SQLite file that the threads of a process share: reads, transactions and their errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BUSY_SECONDS = 10.0
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection has the file locked."""
+    """Return whether another connection has the file locked."""
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 class SqliteFile:
     """A connection to a SQLite file in WAL mode, created readable by its owner only.
 
-    name: what the file is, in messages, such as `the journal`. advice: what to do when it is
+    name: name of the file in messages, such as `the journal`. advice: what to do when it is
     damaged. `:memory:` as path keeps everything in this process.
     """
 
@@ -44,7 +44,7 @@ class SqliteFile:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection for one read, locked against other threads.
+        """Yield the connection for one read, locked against other threads.
 
         Raises TransientError for a locked file, PermanentError for a damaged one.
         """
@@ -58,7 +58,7 @@ class SqliteFile:
 
     @contextmanager
     def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """The connection for one write, rolled back on any error; raises as `reading` does.
+        """Yield the connection for one write, rolled back on any error; raises as `reading` does.
 
         durable: wait for the disk; otherwise the write survives a kill of the process only.
         """
@@ -78,9 +78,10 @@ class SqliteFile:
                 raise
 
     def sync(self) -> None:
-        """Wait until what was committed is on the disk, while other threads and processes write.
+        """Wait until all commits are on the disk, while other threads and processes can write.
 
-        A commit that waits for the disk itself holds the lock meanwhile. Raises TransientError.
+        A commit that waits for the disk itself would hold the lock meanwhile. Raises
+        TransientError.
         """
         try:
             log = os.open(f"{self.path}-wal", os.O_RDONLY)
@@ -88,7 +89,7 @@ class SqliteFile:
             return
         except OSError as error:
             raise self._failed("written", error) from error
-        # SQLite holds no lock on this file that closing it here would end.
+        # SQLite holds no lock on this file that closing it here would release.
         try:
             os.fsync(log)
         except OSError as error:
@@ -121,7 +122,7 @@ class SqliteFile:
 
     def _failed(self, verb: str, error: Exception) -> TransientError:
         reason = f"{self._name} cannot be {verb}: {error}"
-        # The operating system's errors name files, which are not for remote callers.
+        # Errors of the operating system name files, which remote callers must not see.
         public = f"{self._name} cannot be {verb}"
         return TransientError(f"{self.path}: {reason}", public_message=public)
 

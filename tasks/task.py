@@ -1,4 +1,4 @@
-"""What a task of a given name does: its function, and what follows its failure."""
+"""Definition of a task by name: its function, and its handler of failures."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from tasks.policies import Deadline, TaskPolicy
 from tasks.services import Services
 
 TaskFunction = Callable[[Services, Deadline, Sequence[str]], dict[str, object]]
-"""Runs a task for these ids; the result is logged, and sent back where the sender asked for it."""
+"""Function that runs a task for these ids; the result is logged, and returned to the sender on
+request."""
 
 FailureHandler = Callable[[Services, Sequence[str], BaseException], None]
-"""Called once with the ids and the error, when a task has failed for good."""
+"""Function called once with the ids and the error, when a task has failed for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskDefinition:
     """A task: its policy, its function, and its place in the flow.
 
-    ids: what the ids in its messages name. sends: the tasks that it sends. before_retry: called
+    ids: what the ids in its messages are. sends: the tasks that it sends. before_retry: called
     before every retry, for a task that counts itself as ended whenever its function returns or
     raises.
     """

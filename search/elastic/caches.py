@@ -32,7 +32,7 @@ class VectorCache:
 
     @property
     def rows(self) -> int:
-        """How many skills have room."""
+        """Number of skills that fit."""
         return len(self._block)
 
     def get(self, keys: Iterable[RevisionKey]) -> dict[RevisionKey, Vector]:
@@ -48,14 +48,14 @@ class VectorCache:
         return dict(zip(found, map(tuple, np.vecdot(taken, vector).tolist()), strict=True))
 
     def _take(self, keys: Iterable[RevisionKey]) -> tuple[list[RevisionKey], Vector]:
-        """Those of the keys that are cached, and their vectors, (keys, 2, dimension)."""
+        """Return the cached keys of `keys`, and their vectors, (keys, 2, dimension)."""
         with self._lock:
             found = [(key, place) for key in keys if (place := self._places.get(key)) is not None]
             taken = self._block[[place for _, place in found]].astype(np.float32)
         return [key for key, _ in found], taken
 
     def put(self, vectors: Mapping[RevisionKey, Vector]) -> None:
-        """Add vectors (2, dimension); those of a cached key are not replaced."""
+        """Add vectors (2, dimension); vectors of a cached key are not replaced."""
         with self._lock:
             for key, pair in vectors.items():
                 if key not in self._places:

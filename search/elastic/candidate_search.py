@@ -1,4 +1,4 @@
-"""Fetching candidates from Elasticsearch: requests of lexical and vector searches, and hits.
+"""Candidate searches in Elasticsearch: requests of lexical and vector searches, and their hits.
 
 Sections are nested documents of a revision, so that a search of them finds each revision once, by
 its best section.
@@ -47,7 +47,8 @@ def search_candidates(
 ) -> list[list[Hit]]:
     """Return the hits of each search, in order, in one round trip.
 
-    A search of sections takes another one if revisions of the same skills fill its answer.
+    A search of sections takes further round trips while revisions of too few skills fill its
+    answer.
     """
     hits: list[list[Hit]] = [[] for _ in searches]
     sizes = {place: _first_size(one) for place, one in enumerate(searches)}
@@ -73,7 +74,7 @@ def _run(
     searches: Mapping[int, Search],
     sizes: Mapping[int, int],
 ) -> dict[int, Mapping[str, Any]]:
-    """The answers of the searches that can have hits."""
+    """Run the searches that can have hits; return their answers by position."""
     bodies = {place: search_body(one, sizes[place]) for place, one in searches.items()}
     sent = {place: body for place, body in bodies.items() if body is not None}
     answers = reader.search_many(
@@ -93,14 +94,15 @@ def _index_names(index_set: IndexSet, one: Search) -> list[str]:
 
 
 def _first_size(one: Search) -> int:
-    """How many hits to ask for: superseded revisions of skills come on top of the limit."""
+    """Return the number of hits to request; for sections, superseded revisions come on top of the
+    limit."""
     extra = max(int(_EXTRA_REVISIONS * one.limit), _MIN_EXTRA_REVISIONS)
     size = one.limit + extra if isinstance(one, SectionSearch) and one.limit > 0 else one.limit
     return min(size, MAX_HITS)
 
 
 def _first_skills(found: Sequence[Hit], limit: int) -> tuple[list[Hit], int]:
-    """The hits of the first `limit` skills, and how many skills these are."""
+    """Return the hits of the first `limit` skills, and the number of these skills."""
     kept: list[Hit] = []
     skills: set[str] = set()
     for hit in found:
@@ -118,7 +120,7 @@ def search_section_cosines(
     """Return the best cosine of a section of each of the revisions that have section vectors."""
     searches = []
     for batch in batches(dict.fromkeys(keys), MAX_HITS // 2):
-        # As more candidates are asked for than there can be, none is left out as a far one.
+        # More candidates are requested than can exist, so that no section is left out as too far.
         search = _nested_knn(vector, len(batch), len(batch) + _MIN_CANDIDATES)
         if search is None:
             return {}
@@ -209,7 +211,8 @@ def _section_query(one: SectionSearch, limit: int) -> dict[str, Any] | None:
 
 
 def _nested_knn(vector: Vector, limit: int, candidates: int) -> dict[str, Any] | None:
-    """The `limit` revisions with the nearest sections; their vectors are bytes, so is this one."""
+    """Return a query for the `limit` revisions with the nearest sections; compares vectors as
+    bytes."""
     quantised = quantise_rows(vector[None, :])[0]
     if not quantised.any():
         return None
@@ -243,5 +246,5 @@ def parse_hits(one: Search, answer: Mapping[str, Any]) -> list[Hit]:
 
 
 def _cosine(hit: Mapping[str, Any]) -> float:
-    """The cosine of a hit of a vector search: Elasticsearch scores it as (1 + cosine) / 2."""
+    """Return the cosine of a hit; Elasticsearch scores it as (1 + cosine) / 2."""
     return 2.0 * float(hit["_score"]) - 1.0

@@ -1,7 +1,7 @@
 """Connection to Elasticsearch: one client per process, error translation, bulk writes.
 
-The client library is imported on first use, not with this module, as commands that need no server
-would wait for it.
+The client library is imported on first use, so that commands that need no server do not wait for
+the import.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class MissingIndexError(TransientError):
 
 
 class ElasticsearchConnection:
-    """Creates its client on first use, and another one after a fork. Threads may share it."""
+    """A connection to the server in the settings. Creates its client on first use, and a new client
+    after a fork. Threads may share it."""
 
     def __init__(self, servers: ServerSettings) -> None:
         self._servers = servers
@@ -165,10 +166,11 @@ class ElasticsearchConnection:
     # -- bulk
 
     def bulk(self, operations: Sequence[BulkOperation], *, wait: bool = False) -> int:
-        """Execute operations as `bulk_unless_refused` does; returns how many documents existed.
+        """Execute operations as `bulk_unless_refused` does; returns the number of documents that
+        existed.
 
-        Raises PermanentError for the first document that the server will never accept, once all
-        others are written.
+        Raises PermanentError for the first document that the server will never accept, after all
+        other documents are written.
         """
         existed, refused = self.bulk_unless_refused(operations, wait=wait)
         for error in refused.values():
@@ -180,9 +182,9 @@ class ElasticsearchConnection:
     ) -> tuple[int, dict[str, SkillbusError]]:
         """Execute operations in requests of about BULK_BYTES.
 
-        Returns how many documents existed, and the errors of those that the server will never
-        accept, by document id. Creating a document that exists and deleting one that does not
-        succeed without effect. wait: return when searches see the changes.
+        Returns the number of documents that existed, and by document id the errors of documents
+        that the server will never accept. Creating a document that exists and deleting one that
+        does not succeed without effect. wait: return when searches see the changes.
 
         Raises TransientError if a busy server still rejects items after some retries.
         """
@@ -249,9 +251,9 @@ class ElasticsearchConnection:
 
 
 def _traced_client_type() -> type[Elasticsearch]:
-    """The client, whose requests are spans of a trace without their bodies.
+    """Return the client class with a trace span for each request, without request bodies.
 
-    Its own spans would begin a trace with each probe, and need the global tracer.
+    The library's own spans would begin a trace with each probe, and need the global tracer.
     """
     from elasticsearch import Elasticsearch
 
@@ -298,7 +300,7 @@ def _make_client(servers: ServerSettings) -> Elasticsearch:
                 f"servers.elasticsearch_ca_file: {servers.elasticsearch_ca_file}: no such file"
             )
         options["ca_certs"] = str(servers.elasticsearch_ca_file)
-    # It logs each lost connection with a traceback; those that matter are raised as errors.
+    # The library logs each lost connection with a traceback; connections that matter raise errors.
     logging.getLogger("elastic_transport").setLevel(logging.ERROR)
     try:
         return _traced_client_type()(

@@ -23,7 +23,7 @@ READ_BATCH = 250
 _READER_THREADS = 2
 _KEEP_ALIVE = "1m"
 _NODE_LOST = 502
-"""Status of a search that a node took part in when it died; another may hold the same shards."""
+"""Status of a search during which a node died; another node may hold the same shards."""
 
 
 class DocumentReader:
@@ -41,7 +41,7 @@ class DocumentReader:
     ) -> list[Mapping[str, Any]]:
         """Run (indices, body) searches in one request; the answers have only the wanted paths.
 
-        Of several indices, those that are missing are left out. global_frequencies: score words by
+        Missing indices are ignored if a search names several. global_frequencies: score words by
         their frequencies in all shards, not in each.
         """
         if not searches:

@@ -20,12 +20,12 @@ _BLOCKS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class IndexHealth:
-    """State of the server and the live index set, as far as it could be read.
+    """State of the server and the live index set; parts that could not be read have their defaults.
 
-    status: `green`, `yellow` (replicas are missing) or `red` (data is missing). index: name of
-    the live set, "" without one. documents: revisions that searches can find, superseded ones
-    included. bytes: size on disk. superseded: names of sets that are not live. problems: what is
-    wrong and what to do.
+    status: `green`, `yellow` (replicas are missing) or `red` (data is missing). index: name of the
+    live set, "" without one. documents: revisions that searches can find, superseded ones included.
+    bytes: size on disk. superseded: names of sets that are not live. problems: messages that say
+    what is wrong and what to do.
     """
 
     version: str = ""
@@ -61,7 +61,8 @@ class LivenessProbe:
 
 
 def describe_other_index(servers: ServerSettings, model: str, dimension: int) -> str:
-    """Why the live index is not of this model and version; "" if it is, or if there is none yet.
+    """Return why the live index does not have this model and version; "" if it does, or if there is
+    no index yet.
 
     Raises TransientError if Elasticsearch does not answer, MisconfiguredError if it refuses to.
     """
@@ -177,7 +178,8 @@ def _fullest_disk(nodes: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _has_disk_watermarks(settings: Mapping[str, Any]) -> bool:
-    """Whether the server blocks writes on a full disk; transient settings take precedence."""
+    """Return whether the server blocks writes on a full disk. Transient settings take
+    precedence."""
     for level in ("transient", "persistent", "defaults"):
         value: Any = settings.get(level, {})
         for name in _DISK_SETTING.split("."):

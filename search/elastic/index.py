@@ -150,7 +150,7 @@ class ElasticsearchIndex(SearchIndex):
                 searchable.append(_create(index_set, "skills", key, skill_record(document)))
             self._connection.bulk(read_by_key)
             refused = self._write_searchable(index_set, "vectors", vectors)
-            # `skills` is written last, so that whatever a search finds is complete.
+            # `skills` is written last, so that every document that a search finds is complete.
             complete = [one for one in searchable if one.id not in refused]
             refused |= self._write_searchable(index_set, "skills", complete)
             for error in refused.values():
@@ -178,7 +178,7 @@ class ElasticsearchIndex(SearchIndex):
         return _create(index_set, "vectors", revision.key, record)
 
     def _prepare_completed(self, index_set: IndexSet) -> None:
-        """Have the set take completions; one request per process and set."""
+        """Add the field `completed` to the set; one request per process and set."""
         if self._takes_completed != index_set.name:
             self._sets.add_completed_field(index_set)
             self._takes_completed = index_set.name
@@ -228,8 +228,8 @@ class ElasticsearchIndex(SearchIndex):
 
     @override
     def overwrite_deleted(self) -> None:
-        """Segments are merged into one without what was deleted, which takes up to half a minute
-        until no replica needs it."""
+        """Merge all segments into one without deleted documents; waits up to half a minute first,
+        until no replica needs them."""
         with self._write_set() as index_set:
             names = [index_set.index_name(kind) for kind in INDEX_KINDS]
             merge_away_deleted(self._connection, {"index": names})

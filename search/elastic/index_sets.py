@@ -29,10 +29,10 @@ SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}.{_MAPPING_VERSION}"
 """Version of mappings and of the analysis of skills; another schema needs another set."""
 
 INDEX_KINDS = ("skills", "forward", "revisions", "vectors", "sections")
-"""The indices of a set. A revision is written to `skills` last and deleted from it first."""
+"""Kinds of index in a set. A revision is written to `skills` last and deleted from it first."""
 
 _LATER_KINDS = frozenset({"vectors"})
-"""Indices that sets of earlier versions lack; they have skill vectors in `skills`."""
+"""Indices that sets of earlier versions lack; those sets have skill vectors in `skills`."""
 
 _META = "skillbus"
 
@@ -215,7 +215,8 @@ class IndexSets:
                 client.indices.create(**wanted)
 
     def add_completed_field(self, one: IndexSet) -> None:
-        """Add the field `completed` to a set that was made before there was one; idempotent."""
+        """Add the field `completed` to a set that was created before the field existed;
+        idempotent."""
         body = index_definition("skills", one.identity, 1, 0)
         field = {"completed": body["mappings"]["properties"]["completed"]}
         with self._connection.translate_errors() as client:

@@ -1,4 +1,4 @@
-"""Merging away of deleted documents, so that no file of an index has their text any more."""
+"""Merges that remove deleted documents, so that no file of an index holds their text any more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from search.elastic.connection import ElasticsearchConnection
 
 _MERGE_SECONDS = 3_600.0
 _LEASE_SECONDS = 90.0
-"""How long is waited for the leases, which a server renews every 30 s; one of a copy that is away
-is kept for hours."""
+"""Maximum seconds to wait for leases. A server renews them every 30 s, but keeps the lease of an
+absent copy for hours."""
 
 _POLL_SECONDS = 1.0
 
@@ -19,10 +19,11 @@ _POLL_SECONDS = 1.0
 def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str, Any]) -> None:
     """Merge each shard of indices into one segment without deleted documents.
 
-    Elasticsearch keeps what was deleted for copies of a shard that might still need it; a lease of
-    each copy says from which operation on. So the leases are waited for.
+    Elasticsearch keeps deleted documents for copies of a shard that might still need them; the
+    lease of a copy says from which operation on. The merge therefore waits, at most _LEASE_SECONDS,
+    until the leases have passed the deletions.
 
-    indices: as arguments of the calls, such as {"index": names}.
+    indices: arguments that name the indices in API calls, such as {"index": names}.
     """
     with connection.translate_errors() as client:
         client.indices.refresh(**indices)
@@ -41,8 +42,9 @@ def merge_away_deleted(connection: ElasticsearchConnection, indices: Mapping[str
 def _read_shards(
     client: Any, indices: Mapping[str, Any]
 ) -> Iterator[tuple[tuple[str, str], int, int]]:
-    """Index and number of each shard, its last operation, and the first that a copy may need."""
-    asked = client.options(ignore_status=404)  # an index may not be there
+    """Yield (index and number, last operation, first operation that a copy may need) of each
+    shard."""
+    asked = client.options(ignore_status=404)  # an index may be missing
     stats = asked.indices.stats(index=indices["index"], level="shards", metric="docs")
     for name, index in stats.get("indices", {}).items():
         for number, copies in index["shards"].items():

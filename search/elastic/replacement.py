@@ -92,7 +92,7 @@ def _open_index(servers: ServerSettings, one: IndexSet, *, writable: bool) -> El
 
 
 def list_superseded(servers: ServerSettings) -> list[str]:
-    """The names of the index sets that are not in use: of a reindex, or replaced by one."""
+    """Return the names of the index sets that are not in use: of a reindex, or replaced by one."""
     connection = ElasticsearchConnection(servers)
     try:
         return [one.name for one in IndexSets(connection, servers).superseded()]

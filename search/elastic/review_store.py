@@ -1,8 +1,9 @@
-"""The review store of the distributed deployment: one document a skill, in an index of its own.
+"""Review store of the distributed deployment: one document per skill, in an index of its own.
 
-Documents are read and written by their ids, which sees writes at once. One more document is written
-last with every change that the policy asks for: its sequence number is the version of the store.
-The index has one shard, so that a server carries out the writes of a request in their order.
+Documents are read and written by id, so that reads see writes at once. Every change of a record
+that policy reads is followed by a write of one more document, whose sequence number is the version
+of the store. The index has one shard, so that a server carries out the writes of a request in their
+order.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _Change = Callable[[_Records], _Records]
 
 
 class ElasticsearchReviewStore(ReviewStore):
-    """The records on a server, for any number of processes. The first write creates the index.
+    """A `ReviewStore` on a server, for any number of processes. The first write creates the index.
 
     Raises MisconfiguredError for an index of that name that skillbus did not make.
     """
@@ -49,7 +50,7 @@ class ElasticsearchReviewStore(ReviewStore):
         self._servers = servers
         self._index = f"{servers.elasticsearch_prefix}-review"
         self._write_alias = f"{self._index}-write"
-        # Its index is there from the first write on; until then it is empty.
+        # The first write creates the index; a missing index counts as empty.
         self._if_there: dict[str, Any] = {"index": self._index, "ignore_unavailable": True}
         self._connection = ElasticsearchConnection(servers)
         self._lock = threading.Lock()
@@ -80,7 +81,8 @@ class ElasticsearchReviewStore(ReviewStore):
         self._update({skill_id: lambda _: {} for skill_id in skill_ids})
 
     def _update(self, changes: Mapping[str, _Change]) -> None:
-        """Change the documents of skills, again where another process wrote meanwhile."""
+        """Change the documents of skills; retries documents that another process wrote
+        meanwhile."""
         if changes:
             self._ensure()
         for batch in batches(sorted(changes), _BATCH):
@@ -97,7 +99,8 @@ class ElasticsearchReviewStore(ReviewStore):
                 )
 
     def _update_once(self, changes: Mapping[str, _Change]) -> dict[str, _Change]:
-        """Write the documents that change; returns the changes that met another write."""
+        """Write the documents that change; returns the changes that conflicted with another
+        write."""
         known = self._read_documents(list(changes))
         lines: list[Any] = []
         written: list[str] = []
@@ -181,7 +184,7 @@ class ElasticsearchReviewStore(ReviewStore):
     def _read_documents(
         self, skill_ids: Sequence[str]
     ) -> dict[str, tuple[dict[str, Any], dict[str, int]]]:
-        """The documents of skills with their versions; sees writes at once."""
+        """Return the documents of skills with their versions; sees writes at once."""
         found = self._read_by_id([skill_document_id(one) for one in skill_ids])
         return {
             skill_id: (
@@ -207,7 +210,7 @@ class ElasticsearchReviewStore(ReviewStore):
         return found
 
     def _read_pages(self) -> Iterator[dict[str, Any]]:
-        """All documents with records, by skill_id."""
+        """Yield all documents with records, by skill_id."""
         after: list[Any] = []
         while True:
             with self._connection.translate_errors() as client:
@@ -238,7 +241,7 @@ def _put(records: _Records, only_new: bool, stored: _Records) -> _Records:
 
 
 def _is_new(record: ReviewRecord, stored: ReviewRecord | None) -> bool:
-    """Whether a record is added where only new ones are."""
+    """Return whether `save` adds a record when it adds only new ones."""
     if stored is None:
         return True
     kinds = {record.kind, stored.kind}

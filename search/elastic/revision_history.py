@@ -1,8 +1,8 @@
-"""The history of the distributed deployment: one document a skill, in an index of its own.
+"""History of the distributed deployment: one document per skill, in an index of its own.
 
-The index belongs to no set of model and schema, so a reindex leaves it as it is. Revisions of a
-skill are in one document, which is read and written at once by its id: no call waits for a refresh,
-and concurrent writers are distinguished by the version of the document.
+The index belongs to no set of model and schema, so a reindex leaves it as it is. All revisions of a
+skill are in one document that is read and written by id, so that no call waits for a refresh. The
+version of the document detects concurrent writers.
 """
 
 from __future__ import annotations
@@ -46,13 +46,14 @@ _Revisions = dict[int, dict[str, Any]]
 """Stored revisions of a skill by seq."""
 
 _Stored = tuple[_Revisions, Pin | None]
-"""What the document of a skill holds."""
+"""Content of the document of a skill."""
 
 _Change = Callable[[_Stored], _Stored]
 
 
 class ElasticsearchRevisionHistory(RevisionHistory):
-    """The history on a server, for any number of processes. The first write creates its index.
+    """A `RevisionHistory` on a server, for any number of processes. The first write creates its
+    index.
 
     Raises MisconfiguredError for an index of that name that skillbus did not make.
     """
@@ -62,7 +63,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         self._servers = servers
         self._index = f"{servers.elasticsearch_prefix}-history"
         self._write_alias = f"{self._index}-write"
-        # Its index is there from the first write on; until then it is empty.
+        # The first write creates the index; a missing index counts as empty.
         self._if_there: dict[str, Any] = {"index": self._index, "ignore_unavailable": True}
         self._connection = ElasticsearchConnection(servers)
         self._lock = threading.Lock()
@@ -152,7 +153,8 @@ class ElasticsearchRevisionHistory(RevisionHistory):
             self._ready = True
 
     def _update(self, changes: Mapping[str, _Change]) -> None:
-        """Change the documents of skills, again where another process wrote meanwhile."""
+        """Change the documents of skills; retries documents that another process wrote
+        meanwhile."""
         left = dict(changes)
         for _ in range(_ATTEMPTS):
             left = self._update_once(left)
@@ -164,7 +166,8 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         )
 
     def _update_once(self, changes: Mapping[str, _Change]) -> dict[str, _Change]:
-        """Write the documents that change; returns the changes that met another write."""
+        """Write the documents that change; returns the changes that conflicted with another
+        write."""
         known = self._read_documents(list(changes))
         lines: list[Any] = []
         written = []
@@ -231,7 +234,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
     def _read_documents(
         self, skill_ids: Sequence[str], fields: Sequence[str] | None = None
     ) -> dict[str, tuple[dict[str, Any], dict[str, int]]]:
-        """The documents of skills with their versions; sees writes at once."""
+        """Return the documents of skills with their versions; sees writes at once."""
         with self._connection.translate_errors() as client:
             answer = client.mget(
                 index=self._index,
@@ -284,7 +287,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
     def _read_pages(
         self, query: Mapping[str, Any], fields: Sequence[str] | None
     ) -> Iterator[dict[str, Any]]:
-        """Documents that match, by skill_id."""
+        """Yield the documents that match, by skill_id."""
         after: list[Any] = []
         while True:
             with self._connection.translate_errors() as client:
@@ -320,7 +323,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 
 
 def skill_document_id(skill_id: str) -> str:
-    """The `_id` of a skill's document: a hash, as skill ids can be very long."""
+    """Return the `_id` of a skill's document: a hash, as skill ids can be very long."""
     return blake2b(skill_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -350,7 +353,7 @@ def _read_revisions(document: Mapping[str, Any]) -> _Revisions:
 
 
 def _to_kept(document: Mapping[str, Any]) -> list[KeptRevision]:
-    """The revisions of a document, oldest first."""
+    """Return the revisions of a document, oldest first."""
     try:
         return [
             KeptRevision(

@@ -1,4 +1,4 @@
-"""Rewrites the store of an index without what was deleted from it."""
+"""Rewrite of the store of an index, to remove deleted rows from its files."""
 
 from __future__ import annotations
 

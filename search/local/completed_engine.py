@@ -1,7 +1,8 @@
-"""Lexical engine of what a language model wrote: apart from that of the skills' own texts.
+"""Lexical engine for texts that a language model wrote, separate from that for the skills' own
+texts.
 
 Its folder exists only once a revision with completions was written. So an index without a language
-model is what it was, and none has to be built again to get one.
+model stays as it was, and no index has to be rebuilt to get completions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from skills.record import RevisionKey
 
 
 class CompletedEngine:
-    """The field `completed` of the revisions that have it, by row number.
+    """Search engine over the field `completed` of the revisions that have it, by row number.
 
     The caller must serialise writes. `repair` is called when an index is opened for writing.
     """
@@ -72,9 +73,9 @@ class CompletedEngine:
                     yield number, tokens, unpack_filters(str(row[1]))
 
     def add(self, numbers: Sequence[int | None], documents: Sequence[SkillDocument]) -> None:
-        """Write those of the documents that have completions, unless they are there.
+        """Write the documents that have completions, unless the engine has them already.
 
-        numbers: the row number of each document, None for one that the store had before.
+        numbers: the row number of each document, None for a document that the store had before.
         """
         completed = [
             (number, one)
@@ -88,7 +89,7 @@ class CompletedEngine:
             self._complete(old)
 
     def _complete(self, keys: Sequence[RevisionKey]) -> None:
-        """Write those of the revisions that only the store has."""
+        """Write the given revisions that the store has with completions and the engine lacks."""
         stored = self._store.completed_keys()
         rows = {n: key for key, n in self._store.row_numbers(keys).items() if n in stored}
         engine = self._find()

@@ -1,4 +1,4 @@
-"""Which rows of a table in memory pass the filters of a search."""
+"""Filter values of rows in memory, to find the rows that pass the filters of a search."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FilterPlaces:
         return self._filters[place]
 
     def allowed(self, size: int, filters: Filters) -> npt.NDArray[np.bool_] | None:
-        """Return which of the first `size` rows pass, (size,); None without filters."""
+        """Return a mask of the first `size` rows that pass, (size,); None without filters."""
         allowed: npt.NDArray[np.bool_] | None = None
         for name in FILTER_NAMES:
             values = getattr(filters, name)

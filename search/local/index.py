@@ -1,9 +1,9 @@
 """Embedded search index: tantivy for terms, SQLite for everything else, numpy for vectors.
 
-A revision is written to SQLite first and to tantivy second. What a language model wrote
-about it has a tantivy engine of its own. A kill between the two leaves a row that tantivy does not
-have; adding the revision again or opening the index for writing repairs it.
-Deletes run in the same order, so that only a hit of the last moment can be without its row.
+A revision is written to SQLite first and to tantivy second. Completions by a language model have a
+tantivy engine of their own. A kill between the two writes leaves a row that tantivy lacks; adding
+the revision again or opening the index for writing repairs it. Deletes run in the same order, so
+that a hit can lack its row only for a moment.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}"
 """Version of storage and of the analysis of skills; an index of another schema is replaced."""
 
 _MAX_UNPACKED = 1_000
-"""Rows that the pack may lack, which every process that answers queries reads for itself."""
+"""Maximum rows that a pack may lack; every process that answers queries reads these itself."""
 
 _MIN_PACKED = 100
-"""Rows that are packed when the index is closed; fewer are not worth writing some files."""
+"""Minimum rows to pack when the index is closed; fewer rows are not worth writing files."""
 
 
 def index_identity(model: str, dimension: int, schema: str = SCHEMA) -> dict[str, str]:
-    """What an index is of, as it is stored with it."""
+    """Return the identity of an index, as stored with it: schema, model and dimension."""
     return {"schema": schema, "model": model, "dimension": str(dimension)}
 
 
@@ -100,7 +100,7 @@ class LocalSearchIndex(SearchIndex):
             self._write_packs(_MAX_UNPACKED)
 
     def _write_packs(self, least: int) -> None:
-        """Write the packs that lack at least so many rows."""
+        """Write the packs that lack at least `least` rows."""
         self._forward_pack.write_if_due(least)
         self._vector_pack.write_if_due(least)
         self._section_pack.write_if_due(least)
@@ -116,7 +116,7 @@ class LocalSearchIndex(SearchIndex):
         self._completed.repair()
 
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
-        """Write rows to the engine that a kill or a full disk kept it from getting."""
+        """Write rows to the engine that it lacks because of a kill or a full disk."""
         for batch in batches(lost, SQL_BATCH):
             self._engine.write(self._read_fields({number: lost[number] for number in batch}))
 
@@ -144,7 +144,7 @@ class LocalSearchIndex(SearchIndex):
                 for number, document in zip(numbers, documents, strict=True)
                 if number is not None
             ]
-            # First, so that whatever the other engine finds is whole.
+            # First, so that every revision that the other engine finds is complete.
             self._completed.add(numbers, documents)
             if fresh:
                 self._engine.write(fresh)
@@ -153,7 +153,7 @@ class LocalSearchIndex(SearchIndex):
             self._write_packs(_MAX_UNPACKED)
 
     def _complete(self, keys: Sequence[RevisionKey]) -> None:
-        """Write those of the revisions to the engine that only the store has."""
+        """Write to the engine the given revisions that it lacks and the store has."""
         rows = {number: key for key, number in self._store.row_numbers(keys).items()}
         self._restore({number: rows[number] for number in self._engine.missing_numbers(rows)})
 
@@ -182,8 +182,8 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def overwrite_deleted(self) -> None:
-        """Everything that repeats rows is written anew, then the rows: the lexical engines cannot
-        merge their files on demand, so all revisions are analysed again."""
+        """Rewrite all files that repeat rows, then the rows. The lexical engines cannot merge their
+        files on demand, so all revisions are analysed again."""
         with self._write_lock:
             self._engine.rewrite(self._read_fields(self._store.keys()))
             self._completed.rewrite()
@@ -237,7 +237,7 @@ class LocalSearchIndex(SearchIndex):
         return {key: unpack_forward(blob) for key, (blob,) in rows.items()}
 
     def get_identity(self) -> str | None:
-        """Return what distinguishes this index from all others, None if that is not known."""
+        """Return the unique id of this index; None if no version with such ids has written it."""
         return self._store.identity()
 
     def open_records(
@@ -245,7 +245,7 @@ class LocalSearchIndex(SearchIndex):
     ) -> LocalRecords:
         """Return the forward records as queries read them, with the completions of `origins`.
 
-        keep_seconds: how long superseded ones stay readable that were deleted meanwhile.
+        keep_seconds: time for which superseded records stay readable after their deletion.
         """
         return LocalRecords(self._store, self._packs, origins, keep_seconds)
 
@@ -315,7 +315,7 @@ class LocalSearchIndex(SearchIndex):
 
     @override
     def partial_keys(self) -> list[RevisionKey]:
-        """Always empty: the next writer to open the index completes interrupted writes."""
+        """Return an empty list: the next writer to open the index completes interrupted writes."""
         return []
 
     @override

@@ -23,11 +23,11 @@ from skills.record import RevisionKey
 
 
 class LocalRecords(StoreFollower, RecordSource):
-    """Reads records where they are.
+    """A `RecordSource` that reads records from the pack, and from the store.
 
-    In memory are only those that the pack lacks: of rows that were added since it was written, and
-    those with completions in use. Without a pack that can be used these are all. keep_seconds: as
-    of `KeptRecords`.
+    Only records that the pack lacks are kept in memory: records of rows that were added since the
+    pack was written, and records with completions in use. Without a usable pack all records are.
+    keep_seconds: see `KeptRecords`.
     """
 
     def __init__(
@@ -51,7 +51,8 @@ class LocalRecords(StoreFollower, RecordSource):
             return
         columns = map_pack(self._packs, forward_format(), record)
         self._record, self._pack = record, None if columns is None else ForwardPack(columns)
-        # What was deleted before it was packed stays: statistics may still count it.
+        # Records of revisions that were deleted before they were packed stay: statistics may still
+        # count them.
         kept = self._kept.list_keys()
         places = self._find_packed(self._pack, kept)
         self._kept.drop(key for key, place in zip(kept, places.tolist(), strict=True) if place >= 0)
@@ -83,7 +84,8 @@ class LocalRecords(StoreFollower, RecordSource):
     def _find_packed(
         self, pack: ForwardPack | None, keys: Sequence[RevisionKey]
     ) -> npt.NDArray[np.intp]:
-        """Return the place in the pack of each revision that can be used from there, else -1."""
+        """Return the place of each revision in the pack, -1 if the pack lacks it or its
+        completions."""
         if pack is None:
             return np.full(len(keys), -1, dtype=np.intp)
         places = pack.find(keys)

@@ -27,7 +27,7 @@ from skills import record_codec
 from skills.record import RevisionKey
 
 BUSY_SECONDS = 20.0
-"""How long a statement waits for a transaction of another process."""
+"""Seconds that a statement waits for a lock of another process."""
 
 SQL_BATCH = 400
 """Rows or hashes per SQL statement, below SQLite's limit of bound parameters."""
@@ -211,7 +211,7 @@ class RevisionStore:
         return int(number[0])
 
     def put_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:
-        """Store both vectors (2, dimension) of revisions; those without a row are left out."""
+        """Store both vectors (2, dimension) of revisions; revisions without a row are left out."""
         with self.write_transaction() as connection:
             for key, number in self.row_numbers(list(vectors), connection).items():
                 stored = connection.execute(
@@ -237,9 +237,9 @@ class RevisionStore:
             _mark_embedded(connection, number, unpack_hashes(stored.fetchone()[0]))
 
     def _fill_new_tables(self, connection: sqlite3.Connection, known: Collection[str]) -> None:
-        """List the revisions with vectors of a store that was made before there were lists.
+        """Fill the tables of revisions with vectors in a store that was created before them.
 
-        known: the tables that it had. Every revision had its skill vectors then.
+        known: names of the tables that the store had. Every revision had skill vectors then.
         """
         if "with_vectors" not in known:
             connection.execute(
@@ -282,7 +282,7 @@ class RevisionStore:
     def row_numbers(
         self, keys: Sequence[RevisionKey], connection: sqlite3.Connection | None = None
     ) -> dict[RevisionKey, int]:
-        """Return the row numbers of those of the revisions that are stored."""
+        """Return the row numbers of the given revisions that are stored."""
         if connection is None:
             with self.read_connection() as reader:
                 return self.row_numbers(keys, reader)
@@ -298,7 +298,7 @@ class RevisionStore:
     def columns(
         self, keys: Sequence[RevisionKey], names: Sequence[str]
     ) -> dict[RevisionKey, tuple[bytes, ...]]:
-        """Return columns of those of the revisions that are stored; `names` are trusted SQL."""
+        """Return columns of the given revisions that are stored; `names` are trusted SQL."""
         statement = f"SELECT {', '.join(names)} FROM revisions WHERE skill_id = ? AND seq = ?"  # noqa: S608 - constants of this package
         found = {}
         with self.read_connection() as connection:
@@ -309,7 +309,7 @@ class RevisionStore:
         return found
 
     def vectors(self, hashes: Iterable[bytes]) -> dict[bytes, Vector]:
-        """Return vectors by text hash; a hash without one is left out."""
+        """Return vectors by text hash; a hash without a vector is left out."""
         with self.read_connection() as connection:
             return {
                 text: dequantise(scale, data)
@@ -317,8 +317,7 @@ class RevisionStore:
             }
 
     def identity(self) -> str | None:
-        """Return what distinguishes this store from all others; None if only versions without one
-        have written it."""
+        """Return the unique id of this store; None if no version with such ids has written it."""
         with self.read_connection() as connection:
             table = "SELECT 1 FROM sqlite_master WHERE name = 'store'"
             if connection.execute(table).fetchone() is None:
@@ -331,7 +330,7 @@ class RevisionStore:
             return int(connection.execute("SELECT max(seq) FROM revisions").fetchone()[0] or 0)
 
     def keys_of(self, numbers: Sequence[int]) -> dict[int, RevisionKey]:
-        """Return the revisions under row numbers; deleted ones are left out."""
+        """Return revisions by row number; deleted revisions are left out."""
         found = {}
         with self.read_connection() as connection:
             for batch in batches(numbers, SQL_BATCH):
@@ -353,7 +352,7 @@ class RevisionStore:
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}
 
     def keys(self) -> dict[int, RevisionKey]:
-        """Return every revision by its row number, in no order: so the index of keys suffices."""
+        """Return every revision by row number, unordered, so that the index of keys suffices."""
         with self.read_connection() as connection:
             rows = connection.execute("SELECT number, skill_id, seq FROM revisions")
             return {number: RevisionKey(skill_id, seq) for number, skill_id, seq in rows}
@@ -375,7 +374,7 @@ def _insert_skill_vectors(
 def _mark_embedded(
     connection: sqlite3.Connection, number: int, section_hashes: Iterable[bytes]
 ) -> None:
-    """List a revision as one with section vectors, if all its sections have one."""
+    """Add a revision to the table `embedded` if all its sections have vectors."""
     hashes = dict.fromkeys(section_hashes)
     known = (
         connection.execute("SELECT 1 FROM vectors WHERE hash = ?", (text,)).fetchone()
@@ -386,7 +385,7 @@ def _mark_embedded(
 
 
 def read_identity(folder: Path) -> dict[str, str] | None:
-    """The identity of the index in a folder; None if there is none."""
+    """Return the identity of the index in a folder; None without an index."""
     path = folder / "revisions.sqlite"
     if not path.exists():
         return None

@@ -1,4 +1,4 @@
-"""Which revisions are in the rows of the store that the lexical engines find."""
+"""Maps row numbers of the store, as the lexical engines return them, to revisions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from skills.record import RevisionKey
 
 
 class RowKeys(StoreFollower):
-    """Reads keys from the pack of forward records, and those of newer rows from the store.
+    """Reads keys from the pack of forward records, and keys of newer rows from the store.
 
-    A row of the store has kilobytes, so that each one read there is a page of its own. packs:
-    folder of the packs.
+    The pack is faster: a row of the store takes kilobytes, so that almost every key is on a page of
+    its own. packs: folder of the packs.
     """
 
     def __init__(self, store: RevisionStore, packs: Path) -> None:
@@ -37,8 +37,8 @@ class RowKeys(StoreFollower):
         self._record, self._pack = record, None if columns is None else ForwardPack(columns)
 
     def find(self, numbers: Sequence[int]) -> dict[int, RevisionKey]:
-        """Return the revisions under row numbers. One that was deleted is left out, unless it still
-        is in the pack."""
+        """Return revisions by row number. Deleted revisions are left out, unless the pack still has
+        them."""
         self.refresh()
         found = {} if self._pack is None else self._pack.keys_of(numbers)
         return found | self._store.keys_of([number for number in numbers if number not in found])

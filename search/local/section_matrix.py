@@ -27,19 +27,22 @@ from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
 EXACT_ROWS = 8192
-"""Sections whose cosines are computed in a search, at least. Of 197,000 they hold .99 of the
-nearest 50 skills and .96 of the nearest 300 (`tests/bench/sections.py`)."""
+"""Minimum number of sections whose cosines a search computes. Of 197,000 sections they hold .99 of
+the nearest 50 skills and .96 of the nearest 300 (`tests/bench/sections.py`)."""
 
 _ROWS_PER_HIT = 10
 _WIDEN = 4
 _MAX_DEAD_SHARE = 0.25
 _RECODE_GROWTH = 2
-"""The mean of the codes is computed again when there are this many times the rows."""
+"""Growth factor of the number of rows at which the mean of the codes is computed again."""
 
 
 class _Nearest(NamedTuple):
-    """The best cosine of each of some revisions. places: in a view. complete: whether they are all
-    that pass the filters."""
+    """Best cosine of each found revision.
+
+    places: of the revisions in a view. complete: whether these are all revisions that pass the
+    filters.
+    """
 
     places: npt.NDArray[np.intp]
     cosines: Vector
@@ -47,7 +50,7 @@ class _Nearest(NamedTuple):
 
 
 class _View(NamedTuple):
-    """What a search sees: the sections of the pack, and behind them those in memory."""
+    """Snapshot that a search reads: the sections of the pack, then those in memory."""
 
     pack: SectionPack | None
     table: SectionTable
@@ -58,7 +61,8 @@ class _View(NamedTuple):
         return 0 if self.pack is None else len(self.pack)
 
     def find_nearest(self, vector: Vector, count: int, filters: Filters) -> _Nearest:
-        """Compare at least `count` likely nearest sections, best first, as far as there are."""
+        """Compare at least the likely nearest `count` sections, or all if there are fewer; best
+        first."""
         parts = [self._nearest_in_memory(vector, count, filters)]
         if self.pack is not None:
             passing = self.pack.passing_sections(filters)
@@ -82,11 +86,12 @@ class _View(NamedTuple):
         return _Nearest(owners + self.packed, best, len(rows) < count)
 
     def keys(self, places: npt.NDArray[np.intp]) -> list[RevisionKey]:
-        """The revisions at places."""
+        """Return the revisions at places."""
         return read_keys(self.pack, self.table.keys, places)
 
     def blocks(self, keys: Sequence[RevisionKey]) -> tuple[Blocks, Blocks]:
-        """The rows of those of the revisions that have sections: in memory, and in the pack."""
+        """Return the blocks of the given revisions that have sections: in memory, and in the
+        pack."""
         table = self.table
         recent = {
             key: block
@@ -119,10 +124,10 @@ class _View(NamedTuple):
 
 
 class SectionMatrix(StoreFollower):
-    """The section vectors of the revisions that have them.
+    """Section vectors of all embedded revisions, mapped or in memory.
 
-    Those of the pack are mapped; in memory are those that it lacks, or all where there is none
-    that can be used. packs: folder of the packs.
+    Vectors in the pack are mapped; vectors that the pack lacks are in memory, or all vectors if
+    there is no usable pack. packs: folder of the packs.
     """
 
     def __init__(self, store: RevisionStore, packs: Path, dimension: int) -> None:
@@ -152,9 +157,9 @@ class SectionMatrix(StoreFollower):
     def _take_skills(
         self, view: _View, near: _Nearest, limit: int
     ) -> tuple[list[tuple[RevisionKey, float]], int]:
-        """The revisions of the first `limit` skills, and how many skills these are.
+        """Return the revisions of the first `limit` skills, and the number of these skills.
 
-        Revisions of one skill do not take each other's place.
+        Several revisions of one skill count once.
         """
         found: list[tuple[RevisionKey, float]] = []
         skills: set[str] = set()
@@ -212,21 +217,22 @@ class SectionMatrix(StoreFollower):
 def _best_by_owner(
     owners: npt.NDArray[np.integer], cosines: Vector
 ) -> tuple[npt.NDArray[np.intp], Vector]:
-    """Each owner once, with the best of its cosines."""
+    """Return each owner once, with its best cosine."""
     order = np.lexsort((-cosines, owners))
     first = np.flatnonzero(np.diff(owners[order], prepend=-1))
     return owners[order[first]].astype(np.intp), cosines[order[first]]
 
 
 def _rows_of(blocks: Blocks) -> npt.NDArray[np.intp]:
-    """The rows of blocks (first row, number of rows), one block after the other."""
+    """Return the rows of blocks (first row, number of rows), one block after the other."""
     starts, counts = np.array(list(blocks.values()), dtype=np.intp).reshape(-1, 2).T
     offsets = np.cumsum(counts) - counts
     return np.repeat(starts - offsets, counts) + np.arange(counts.sum())
 
 
 def _split(blocks: Blocks, rows: Vector) -> dict[RevisionKey, Vector]:
-    """The rows of each block, of those of all blocks."""
+    """Return the rows of each block; `rows` holds those of all blocks, one block after the
+    other."""
     counts = np.array([count for _, count in blocks.values()], dtype=np.intp)
     return dict(zip(blocks, np.split(rows, np.cumsum(counts)), strict=False))
 

@@ -17,7 +17,7 @@ from skills.record import RevisionKey
 Int8Vectors = npt.NDArray[np.int8]
 
 Blocks = Mapping[RevisionKey, tuple[int, int]]
-"""By revision, the first row of its sections and how many there are."""
+"""First row and number of sections, by revision."""
 
 _BLOCK_ROWS = 256
 _GROWTH = 1.25
@@ -27,9 +27,9 @@ _GROWTH = 1.25
 class SectionTable:
     """A snapshot of the sections in memory, those of a revision together.
 
-    Rows below `size` never change, but that those of removed revisions get the norm 0. owners:
-    row -> place in `keys`. blocks: key -> first row and number of rows. coded: rows when the mean
-    of the codes was computed.
+    Rows below `size` never change, except that rows of removed revisions get the norm 0. owners:
+    row -> place in `keys`. blocks: key -> first row and number of rows. coded: number of rows when
+    the mean of the codes was computed.
     """
 
     vectors: Int8Vectors
@@ -46,7 +46,7 @@ class SectionTable:
 
     @classmethod
     def create(cls, room: int, dimension: int) -> SectionTable:
-        """A table without rows."""
+        """Return a table without rows."""
         return cls(
             vectors=np.empty((room, dimension), dtype=np.int8),
             inverse_norms=np.zeros(room, dtype=np.float32),
@@ -62,7 +62,8 @@ class SectionTable:
         self.dead += count
 
     def extended(self, revisions: Sequence[RevisionVectors[Int8Vectors]]) -> SectionTable:
-        """Return a table with the rows of revisions too; arrays are shared, unless they grow."""
+        """Return a table with the rows of further revisions; shares the arrays that need not
+        grow."""
         table = self._with_room(sum(len(one.vectors) for one in revisions))
         first = table.size
         for one in revisions:
@@ -77,7 +78,7 @@ class SectionTable:
         return table
 
     def compacted(self) -> SectionTable:
-        """Return a table of those rows whose revisions are not removed, without codes."""
+        """Return a table without the rows of removed revisions, and without codes."""
         fresh = self.create(int((self.size - self.dead) * _GROWTH), self.vectors.shape[1])
         for number, key in self.numbers.items():
             start, count = self.blocks[key]
@@ -103,7 +104,7 @@ class SectionTable:
         return replace(self, codes=codes, coded=self.size)
 
     def _with_room(self, added: int) -> SectionTable:
-        """A table that has room for more rows; shares what it can with this one."""
+        """Return a table with room for more rows; shares the arrays that need not grow."""
         needed, room = self.size + added, len(self.vectors)
         if needed <= room:
             return replace(self)
@@ -145,7 +146,8 @@ def sum_units(vectors: Int8Vectors, norms: Vector) -> npt.NDArray[np.float64]:
 
 
 def unit_vectors(vectors: Int8Vectors, norms: Vector, rows: npt.NDArray[np.intp]) -> Vector:
-    """Return these rows at unit length, float32; zero rows stay so. norms: 1 / the norm of each."""
+    """Return these rows at unit length, float32; zero rows stay zero. norms: 1 / the norm of
+    each."""
     return np.asarray(vectors[rows] * norms[rows, np.newaxis], dtype=np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What a process keeps of the store in memory, following its commits."""
+"""In-memory copies of parts of the store that follow its commits."""
 
 from __future__ import annotations
 

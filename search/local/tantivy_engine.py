@@ -22,7 +22,7 @@ TEXT_BOOSTS = dict(zip(TEXT_FIELDS, FIELD_BOOSTS, strict=True))
 """The fields of a skill's own text with their boosts."""
 
 COMPLETED_BOOSTS = {"completed": 1.0}
-"""The field of what a language model wrote, which is searched alone."""
+"""The field of texts that a language model wrote, which is searched alone."""
 
 _WRITER_BYTES = 50_000_000
 
@@ -123,7 +123,7 @@ class TantivyEngine:
 
     @staticmethod
     def exists(folder: Path) -> bool:
-        """Whether there is an engine in a folder."""
+        """Return whether a folder holds an engine."""
         return (folder / "meta.json").exists()
 
     def search(
@@ -156,7 +156,7 @@ class TantivyEngine:
         return {int(number) for number in values}
 
     def missing_numbers(self, numbers: Iterable[int]) -> list[int]:
-        """Return those of the numbers that no document has."""
+        """Return the given numbers that no document has."""
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()

@@ -1,7 +1,7 @@
 """Nearest neighbours of the embedded index by skill vectors, mapped or in memory.
 
 Binary codes find the likely nearest of the pack, whose cosines are then computed from the vectors
-themselves, so that every score is exact. Up to EXACT_ROWS all are compared.
+themselves, so that every score is exact. Up to EXACT_ROWS rows, all are compared.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
 EXACT_ROWS = 4096
-"""Revisions of the pack whose cosines are computed in a search, at least. Of 12,148 they hold .999
-of the nearest 150."""
+"""Minimum number of revisions of the pack whose cosines a search computes. Of 12,148 revisions they
+hold .999 of the nearest 150."""
 
 _ROWS_PER_HIT = 10
 _GROWTH = 1.25
@@ -40,7 +40,7 @@ _MIN_COMPACTED = 1_000
 class _Table:
     """A snapshot of the vectors in memory.
 
-    Rows below `size` never change, but that those of removed revisions become zero; rows beyond
+    Rows below `size` never change, except that rows of removed revisions become zero; rows above
     are spare room. numbers: row number of the store -> place.
     """
 
@@ -53,7 +53,7 @@ class _Table:
 
 
 class _View(NamedTuple):
-    """What a search sees: the rows of the pack, and behind them those in memory."""
+    """Snapshot that a search reads: the rows of the pack, then those in memory."""
 
     pack: VectorPack | None
     table: _Table
@@ -61,8 +61,8 @@ class _View(NamedTuple):
     def cosines(
         self, vector: Vector, vector_field: int, count: int, filters: Filters
     ) -> tuple[npt.NDArray[np.intp], Vector]:
-        """Rows that are there and pass the filters, the likely nearest `count` among them, in any
-        order, and their cosines."""
+        """Return rows that pass the filters, the likely nearest `count` among them, in any order,
+        and their cosines."""
         table = self.table
         allowed = table.filters.allowed(table.size, filters)
         rows = np.arange(table.size) if allowed is None else np.flatnonzero(allowed)
@@ -74,15 +74,15 @@ class _View(NamedTuple):
         return rows, np.concatenate([near, cosines])
 
     def keys(self, places: npt.NDArray[np.intp]) -> list[RevisionKey]:
-        """The revisions of rows."""
+        """Return the revisions of rows."""
         return read_keys(self.pack, self.table.keys, places)
 
 
 class VectorMatrix(StoreFollower):
-    """The skill vectors of the revisions that have them.
+    """Skill vectors of all revisions that have them, mapped or in memory.
 
-    Those of the pack are mapped; in memory are those that it lacks, or all where there is none
-    that can be used. packs: folder of the packs.
+    Vectors in the pack are mapped; vectors that the pack lacks are in memory, or all vectors if
+    there is no usable pack. packs: folder of the packs.
     """
 
     def __init__(self, store: RevisionStore, packs: Path, dimension: int) -> None:
@@ -122,7 +122,8 @@ class VectorMatrix(StoreFollower):
     def find_nearest(
         self, vector: Vector, vector_field: int, limit: int, filters: Filters
     ) -> list[tuple[RevisionKey, float]]:
-        """Return (revision, cosine) of the nearest by one of the two skill vectors, best first.
+        """Return (revision, cosine) of the nearest revisions by one of the two skill vectors, best
+        first.
 
         Zero vectors (text in a language that the encoder does not know) are never found.
         """
@@ -167,7 +168,8 @@ class VectorMatrix(StoreFollower):
             self._position = some[-1].position
 
     def _append(self, revisions: Sequence[RevisionVectors[Vector]]) -> None:
-        """Add the rows of revisions; arrays are shared with the table before, unless they grow."""
+        """Add the rows of revisions; arrays that need not grow are shared with the previous
+        table."""
         table = _with_room(self._view.table, len(revisions))
         for one in revisions:
             place = table.size
@@ -180,7 +182,7 @@ class VectorMatrix(StoreFollower):
         self._view = self._view._replace(table=table)
 
     def _compact(self) -> None:
-        """Move the rows together when many are of removed revisions."""
+        """Drop the rows of removed revisions when there are many."""
         table = self._view.table
         dead = table.size - len(table.numbers)
         if dead <= max(_MAX_DEAD_SHARE * table.size, _MIN_COMPACTED):
@@ -197,7 +199,7 @@ class VectorMatrix(StoreFollower):
 
 
 def _with_room(old: _Table, added: int) -> _Table:
-    """A table that has room for more rows; shares what it can with the old one."""
+    """Return a table with room for more rows; shares what it can with the old table."""
     needed = old.size + added
     if needed <= old.vectors.shape[1]:
         return replace(old)

@@ -1,4 +1,4 @@
-"""Reads of vectors from the store, for those that keep them in memory."""
+"""Reads of vectors from the store, for packs and for tables in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from search.protocol import Filters, Vector
 from skills.record import RevisionKey
 
 Table = Literal["with_vectors", "embedded"]
-"""A table of the revisions that have skill vectors, or section vectors."""
+"""Names of the tables that list the revisions with skill vectors, and those with section
+vectors."""
 
 V = TypeVar("V")
 
@@ -24,7 +25,7 @@ V = TypeVar("V")
 class RevisionVectors(NamedTuple, Generic[V]):
     """The skill vectors (2, dimension) or section vectors (sections, dimension) of a revision.
 
-    position: in the order in which revisions got them.
+    position: rank in the order in which revisions got vectors.
     """
 
     position: int
@@ -41,9 +42,9 @@ def read_removed(
     last: int,
     after: int = 0,
 ) -> list[int]:
-    """Return the row numbers of those of the revisions that were deleted since.
+    """Return the row numbers in `known` whose revisions were deleted since.
 
-    after, last: the positions beyond and up to which `known` was read.
+    after, last: `known` was read from positions above `after` up to `last`.
     """
     numbers = list_numbers(connection, table, last, after, unless=len(known))
     if numbers is None:
@@ -55,8 +56,8 @@ def read_removed(
 def list_numbers(
     connection: sqlite3.Connection, table: Table, last: int, after: int = 0, *, unless: int
 ) -> list[int] | None:
-    """Return the row numbers at positions beyond `after` and up to `last`; None, which is faster,
-    if there are as many as `unless`."""
+    """Return the row numbers at positions above `after` up to `last`; None if there are `unless` of
+    them, which is checked first because it is faster."""
     between = f"FROM {_rows_of(connection, table)} WHERE position > ? AND position <= ?"
     count = connection.execute(f"SELECT COUNT(*) {between}", (after, last)).fetchone()[0]
     if count == unless:
@@ -69,7 +70,7 @@ def read_skill_vectors(
 ) -> Iterator[list[RevisionVectors[Vector]]]:
     """Yield the revisions that got skill vectors after a position, some at a time; float32.
 
-    step: one of so many revisions only.
+    step: read only one of every `step` revisions.
     """
     for rows, hashes in _read_rows(connection, "with_vectors", "vector_hashes", after, step):
         known = {
@@ -86,7 +87,7 @@ def read_section_vectors(
     connection: sqlite3.Connection, after: int, dimension: int, step: int = 1
 ) -> Iterator[list[RevisionVectors[npt.NDArray[np.int8]]]]:
     """Yield the revisions that got section vectors after a position, some at a time; int8, in any
-    scale. step: one of so many revisions only."""
+    scale. step: read only one of every `step` revisions."""
     for rows, hashes in _read_rows(connection, "embedded", "section_hashes", after, step):
         known = _read_int8(connection, _flatten(hashes))
         yield [
@@ -115,7 +116,7 @@ def sample_skill_vectors(
 
 
 def _step(connection: sqlite3.Connection, table: Table, count: int) -> int:
-    """One of so many rows of a table gives about `count` of them."""
+    """Return the step with which about `count` rows of a table are read."""
     (stored,) = connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()  # noqa: S608 - a constant
     return max(int(stored) // count, 1)
 
@@ -127,7 +128,7 @@ def _flatten(hashes: Iterable[Iterable[bytes]]) -> set[bytes]:
 def _read_rows(
     connection: sqlite3.Connection, table: Table, column: str, after: int, step: int = 1
 ) -> Iterator[tuple[list[tuple[int, int, RevisionKey, Filters]], list[tuple[bytes, ...]]]]:
-    """Yield some rows (position, number, key, filters) at a time, and the hashes of each."""
+    """Yield batches of rows (position, number, key, filters), with the text hashes of each row."""
     sampled = f" AND {_sampled(table, step)}" if step > 1 else ""
     statement = (
         f"SELECT position, number, skill_id, seq, filters, {column}"  # noqa: S608 - constants
@@ -145,7 +146,7 @@ def _read_rows(
 
 
 def _sampled(table: Table, step: int) -> str:
-    """A condition that one of `step` rows fulfils, whatever their positions."""
+    """Return an SQL condition that one of every `step` rows fulfils, whatever their positions."""
     places = f"SELECT position, ROW_NUMBER() OVER (ORDER BY position) AS place FROM {table}"  # noqa: S608 - constants
     return f"position IN (SELECT position FROM ({places}) WHERE place % {step} = 0)"  # noqa: S608 - constants
 
@@ -159,7 +160,8 @@ def _read_int8(connection: sqlite3.Connection, hashes: set[bytes]) -> dict[bytes
 
 
 def _rows_of(connection: sqlite3.Connection, table: Table) -> str:
-    """The table, or what it would hold in a store that no version with this table has written."""
+    """Return the table, or a query in its place if no version with this table has written the
+    store."""
     found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,))
     if found.fetchone() is not None:
         return table

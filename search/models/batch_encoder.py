@@ -1,4 +1,5 @@
-"""What encoders share: batches of texts of similar length, prompts and the identity of vectors."""
+"""Base class of encoders: batches of texts of similar length, prompts and the identity of
+vectors."""
 
 from __future__ import annotations
 
@@ -64,7 +65,8 @@ class BatchEncoder(Encoder):
     @property
     @override
     def languages(self) -> frozenset[str]:
-        """Those of the settings; else of the training file, or what the name says."""
+        """Languages of the settings; else of the training file, else those that the name
+        implies."""
         return self._languages
 
     @override
@@ -79,11 +81,11 @@ class BatchEncoder(Encoder):
 
     @abstractmethod
     def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, at most `limit`."""
+        """Return the token ids of each text, at most `limit`."""
 
     @abstractmethod
     def _run(self, ids: Ids, mask: Mask) -> Vector:
-        """Vectors (texts, dimension) of ids (texts, tokens).
+        """Return vectors (texts, dimension) of ids (texts, tokens).
 
         mask: of the same shape, 1 for tokens and 0 for padding.
         """

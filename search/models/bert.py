@@ -35,7 +35,7 @@ class SelfAttention(nn.Module):
         self.value = Linear(sizes.hidden, sizes.hidden)
 
     def forward(self, values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """Attend from each token of (batch, tokens, hidden) to those that the mask lets through."""
+        """Attend from each token of (batch, tokens, hidden) to the tokens that the mask allows."""
         query, key, value = (
             layer(values).unflatten(-1, (self._heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
@@ -45,7 +45,7 @@ class SelfAttention(nn.Module):
 
 
 class ResidualLinear(nn.Module):
-    """A linear layer, the sum with what came before it, and layer normalisation."""
+    """A linear layer, a residual connection, and layer normalisation."""
 
     def __init__(self, inputs: int, sizes: ModelSizes) -> None:
         super().__init__()

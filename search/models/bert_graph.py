@@ -27,7 +27,7 @@ from openvino import opset15 as ops  # noqa: E402 - likewise
 Weights = Mapping[str, npt.NDArray[np.float32]]
 
 _CALLS_AT_ONCE = 8
-"""Most streams, each of a thread: threads beyond these that encode at once wait."""
+"""Maximum streams, one per thread; further threads that encode at the same time wait."""
 
 
 class BertGraph:
@@ -49,14 +49,14 @@ class BertGraph:
         self._precision = "bf16" if low_precision else "f32"
         self._lock = threading.Lock()
         self._compiled: dict[int, _CompiledGraph] = {}
-        # OpenVINO registers the Python types of a result with the first one, which two threads at
-        # once disturb ("Object of type 'iterator' is not an instance of 'iterator'").
+        # OpenVINO registers the Python types of a result with the first result, which fails if two
+        # threads do so at once ("Object of type 'iterator' is not an instance of 'iterator'").
         self.encode(np.zeros((1, 1, sizes.hidden), np.float32), np.ones((1, 1), np.int64))
 
     def encode(
         self, embeddings: npt.NDArray[np.float32], mask: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
-        """Return the mean vector of each text, (texts, hidden), of any length.
+        """Return the mean vector of each text, (texts, hidden), not normalised.
 
         embeddings: of words, (texts, tokens, hidden). mask: (texts, tokens), 1 for tokens and 0
         for padding; every text has a token.
@@ -113,7 +113,7 @@ class _CompiledGraph:
 
 
 def _thread_priority() -> int:
-    """The priority of this thread; on other systems than Linux all have the same."""
+    """Return the priority of this thread; on other systems than Linux all have the same."""
     if sys.platform != "linux":
         return 0
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
@@ -127,7 +127,8 @@ class _GraphMaker:
         self._weights = weights
 
     def make(self) -> ov.Model:
-        """Inputs: word embeddings, what is added to attention, and shares of the mean."""
+        """Return the graph. Its inputs: word embeddings, values added to attention, shares of the
+        mean."""
         hidden = self._sizes.hidden
         words = ops.parameter([-1, -1, hidden], np.float32)
         attended = ops.parameter([-1, 1, 1, -1], np.float32)

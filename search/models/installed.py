@@ -1,4 +1,4 @@
-"""Packages that the light installation leaves out."""
+"""Check for packages that the light installation leaves out."""
 
 from __future__ import annotations
 

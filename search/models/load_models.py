@@ -19,7 +19,7 @@ def load_encoder(settings: EncoderSettings) -> BatchEncoder:
 
 
 def encoder_identity(settings: EncoderSettings) -> EncoderIdentity:
-    """Return the identity of the encoder on this machine; one that files do not tell is loaded."""
+    """Return the identity of the encoder on this machine; loads the encoder if no file has it."""
     identity = read_identity(settings)
     if identity is None:
         encoder = load_encoder(settings)

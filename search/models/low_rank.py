@@ -29,10 +29,10 @@ _SMALL_PRODUCT = 200_000
 
 
 def add_adapter(network: Any, rank: int, layers: int = 0) -> list[Any]:
-    """Add an untrained adapter to a transformer and return its parameters, all that are trained.
+    """Add an untrained adapter to a transformer and return its parameters, the only trainable ones.
 
-    layers: adapt the last so many only, which saves time of backpropagation; 0: all. B starts at 0,
-    so that the network's output stays the same at first.
+    layers: adapt only this number of last layers, which shortens backpropagation; 0: all layers. B
+    starts at 0, so that the network's output stays the same at first.
     """
     import torch
 
@@ -63,7 +63,8 @@ def add_adapter(network: Any, rank: int, layers: int = 0) -> list[Any]:
 
 
 def take_adapter(network: Any) -> dict[str, Any]:
-    """The tensors of an adapter, float16, which `apply_adapter` adds to the original model."""
+    """Return the tensors of an adapter, float16, which `apply_adapter` adds to the original
+    model."""
     return {
         f"{name}.{part}": getattr(layer, part).detach().half().cpu().contiguous()
         for name, layer in network.named_modules()
@@ -122,14 +123,16 @@ def _add(network: Any, tensors: dict[str, Any]) -> None:
 def _add_product(
     weight: npt.NDArray[np.float32], b: npt.NDArray[np.float32], a: npt.NDArray[np.float32]
 ) -> None:
-    """Add `b @ a` in parts for which OpenBLAS starts no threads, which takes half a second."""
+    """Add `b @ a` in parts so small that OpenBLAS starts no threads, which would take half a
+    second."""
     rows = max(1, _SMALL_PRODUCT // a.size)
     for first in range(0, len(b), rows):
         weight[first : first + rows] += b[first : first + rows] @ a
 
 
 def _linear_layers(network: Any) -> Iterator[tuple[str, Any]]:
-    """Linear layers of the transformer's blocks; not of a pooler, whose output is not used."""
+    """Yield the linear layers of the transformer's blocks, without a pooler, whose output is not
+    used."""
     import torch
 
     for name, layer in network.named_modules():
@@ -138,5 +141,5 @@ def _linear_layers(network: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _layer_number(name: str) -> int:
-    """The number in a layer's name such as `encoder.layer.4.output.dense`; 0 without one."""
+    """Return the number in a layer's name such as `encoder.layer.4.output.dense`; 0 without one."""
     return next((int(part) for part in name.split(".") if part.isdigit()), 0)

@@ -1,4 +1,4 @@
-"""What is known of well-known models by their names: languages, and prompts of bi-encoders.
+"""Languages of well-known models, and prompts of bi-encoders, by the names of the models.
 
 Names are matched by their last part: `intfloat/multilingual-e5-small`, or a folder of that name.
 """
@@ -30,7 +30,7 @@ _OTHER_LANGUAGES = re.compile(r"[-_](de|es|fr|ja|ko|ru)([-_.]|$)")
 
 
 class Prompts(NamedTuple):
-    """Texts that are put before a query, and before a text of a skill; empty: none."""
+    """Texts prepended to a query, and to a text of a skill; empty: none."""
 
     query: str = ""
     passage: str = ""
@@ -58,11 +58,11 @@ _PROMPTS: tuple[tuple[re.Pattern[str], Prompts], ...] = (
 
 
 def known_languages(model: str) -> frozenset[str]:
-    """The languages, of `en`, `zh` and `other`, that a model with this name knows.
+    """Return the languages, of `en`, `zh` and `other`, that a model with this name supports.
 
-    `other` stands for all in other scripts, as `detect_language` finds them.
+    `other` stands for all languages in other scripts, as `detect_language` finds them.
 
-    A model counts as knowing Chinese only where its name says so. Others count as English.
+    A model supports Chinese only if its name says so; other models count as English.
     """
     name = base_name(model)
     if _ENGLISH.search(name) and not re.search(r"multilingual|([-_]|^)zh([-_.]|$)", name):
@@ -77,19 +77,20 @@ def known_languages(model: str) -> frozenset[str]:
 
 
 def with_mixtures(languages: Iterable[str]) -> frozenset[str]:
-    """The languages, and texts in both English and Chinese where a model knows the two."""
+    """Return the languages, with `mixed` for texts in English and Chinese if a model supports
+    both."""
     known = frozenset(languages)
     return known | {"mixed"} if known >= {"en", "zh"} else known
 
 
 def known_prompts(model: str) -> Prompts:
-    """The prompts that the authors of a model with this name trained it with."""
+    """Return the prompts that the authors of a model with this name trained it with."""
     name = base_name(model)
     return next((prompts for pattern, prompts in _PROMPTS if pattern.search(name)), Prompts())
 
 
 def base_name(model: str) -> str:
-    """The name of a model without its organisation or folder, in lower case."""
+    """Return the name of a model without its organisation or folder, in lower case."""
     for part in PurePath(model).parts:
         if part.startswith("models--"):  # the cache of the Hugging Face Hub
             return part.rpartition("--")[2].lower()

@@ -19,7 +19,7 @@ from search.models.unigram import UnigramTokenizer
 
 
 class PackedTokenizer:
-    """The tokenizer of the packaged model, called as those of transformers are."""
+    """The tokenizer of the packaged model, with the call signature of transformers."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.pad_token_id = vocabulary.padding
@@ -63,7 +63,7 @@ def load_packaged_e5(path: Path) -> Any:
         """The encoder with mean pooling, callable as a `SentenceTransformer` is."""
 
         prompts: Mapping[str, str] = {}
-        """Empty: those of the model's family apply."""
+        """Empty: the prompts of the model's family apply."""
 
         default_prompt_name = None
 

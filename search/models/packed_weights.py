@@ -2,7 +2,7 @@
 
 The model is that of Wang et al., Multilingual E5 Text Embeddings (2024, arXiv:2402.05672), under
 the MIT licence. Only the file is read, which is mapped into memory: processes share its pages. The
-C engine of the package is not used: others run batches faster, and take adapters.
+C engine of the package is not used: torch and OpenVINO run batches faster, and take adapters.
 
 The file: the magic `E5S1` and a version; sizes; the vocabulary of the SentencePiece unigram
 tokenizer with scores; a table of replaced characters, which NFKC covers; a directory of tensors;
@@ -70,8 +70,8 @@ class ModelSizes:
 class Vocabulary:
     """Pieces of a unigram tokenizer with their scores, and the ids of its special tokens.
 
-    codes: uint32, the code points of all pieces one after another. ends: int64 (pieces + 1,), where
-    each piece ends among them, after a 0. scores: float64 (pieces,), logarithms of probabilities.
+    codes: uint32, the code points of all pieces one after another. ends: int64 (pieces + 1,), 0 and
+    then the end of each piece in `codes`. scores: float64 (pieces,), logarithms of probabilities.
     """
 
     codes: npt.NDArray[np.uint32]
@@ -84,7 +84,7 @@ class Vocabulary:
 
 
 class PackedWeights:
-    """A file of packed weights; tensors are read when they are asked for.
+    """A file of packed weights; tensors are read on demand.
 
     Raises PermanentError if the file is damaged.
     """
@@ -107,12 +107,13 @@ class PackedWeights:
             ) from error
 
     def read_vector(self, name: str) -> npt.NDArray[np.float32]:
-        """Return a tensor that is not packed (n,)."""
+        """Return a tensor that is stored unpacked, (n,)."""
         start, size = self._tensors[name]
         return np.frombuffer(self._data[start : start + size], dtype="<f4").copy()
 
     def read_blocks(self, name: str) -> tuple[npt.NDArray[np.float16], npt.NDArray[np.uint8]]:
-        """Return the scales (n,) and the weights in pairs (n, 16) of a packed tensor, unread."""
+        """Return the scales (n,) and the weights in pairs (n, 16) of a packed tensor, as views of
+        the file."""
         start, size = self._tensors[name]
         blocks = np.frombuffer(self._data[start : start + size], dtype=_BLOCK)
         return blocks["scale"], blocks["pairs"]
@@ -157,7 +158,7 @@ class PackedWeights:
         ends = self._read_array("<u4", count + 1)
         scores = self._read_array("<f4", count)
         text = self._read_array("u1", size)
-        # Bytes that start a character: all but those that continue one.
+        # Counts the bytes that start a character: all except continuation bytes.
         characters = np.concatenate([[0], np.cumsum(text & 0xC0 != 0x80)])
         codes = np.frombuffer(text.tobytes().decode().encode("utf-32-le"), dtype="<u4")
         return Vocabulary(

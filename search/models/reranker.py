@@ -64,7 +64,7 @@ class CrossEncoderReranker(Reranker):
     @property
     @override
     def languages(self) -> frozenset[str]:
-        """Those of the training file, or what the name says."""
+        """Languages of the training file, else those that the name implies."""
         return self._languages
 
     @override

@@ -1,7 +1,8 @@
 """A unigram tokenizer (Kudo, ACL 2018) over a vocabulary that is looked up by hashes.
 
-It gives the tokens of XLM-RoBERTa, as the library `tokenizers` does. Its trie of 250,000 pieces
-takes 270 MB and most of a start; here it is a sorted array of hashes.
+Its tokens are those of XLM-RoBERTa in the library `tokenizers`. The trie of that library for
+250,000 pieces takes 270 MB and most of the start-up time; here the vocabulary is a sorted array of
+hashes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from search.models.packed_weights import Vocabulary
 
 _SPACE = "\u2581"
-"""Stands for a space in pieces; only a first character of a word is one."""
+"""Represents a space in pieces; it is always the first character of a word."""
 
 _DROPPED = re.compile("[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]")
 _SPACES = re.compile("[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]")
@@ -46,12 +47,12 @@ class UnigramTokenizer:
             hashes[places[ended]] = found[ended]
         self._order = np.argsort(hashes).astype(np.int32)
         self._hashes = hashes[self._order]
-        # Most substrings are no pieces: a look at one byte leaves them out.
+        # Most substrings are not pieces: reading one byte excludes them.
         self._filter = np.zeros(1 << 22, dtype=np.bool_)
         self._filter[hashes >> _FILTER_SHIFT] = True
 
     def tokenize(self, texts: Sequence[str], limit: int) -> list[list[int]]:
-        """Return the token ids of each text between those of its begin and end, at most `limit`."""
+        """Return the token ids of each text, with the tokens of begin and end, at most `limit`."""
         rows: list[list[int]] = []
         for first in range(0, len(texts), _TEXTS_AT_ONCE):
             # Every word has at least one token.
@@ -63,7 +64,7 @@ class UnigramTokenizer:
         return rows
 
     def _segment(self, words: list[str]) -> dict[str, list[int]]:
-        """The token ids of each word."""
+        """Return the token ids of each word."""
         lengths = np.array([len(word) for word in words], dtype=np.int64)
         ends = np.cumsum(lengths)
         codes = np.frombuffer("".join(words).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
@@ -82,9 +83,10 @@ class UnigramTokenizer:
     def _find_pieces(
         self, codes: npt.NDArray[np.uint32], ends: _Places
     ) -> tuple[_Places, _Places, _Places]:
-        """Start, length and id of every piece in the text, by start and then by length.
+        """Return the start, length and id of every piece in the text, by start and then by length.
 
-        codes: code points of words, one after another. ends: of the word of each of them.
+        codes: code points of words, one after another. ends: for each code point, the end of its
+        word.
         """
         starts = np.arange(len(codes))
         found: list[tuple[_Places, _Places, _Places]] = []
@@ -103,9 +105,9 @@ class UnigramTokenizer:
         return places[order], sizes[order], ids[order]
 
     def _best_path(self, pieces_at: list[list[tuple[int, int, float]]]) -> list[int]:
-        """The ids of the pieces with the largest sum of scores (Viterbi).
+        """Return the ids of the pieces with the largest sum of scores (Viterbi).
 
-        pieces_at: of each place of a word, the (length, id, score) of the pieces that start there.
+        pieces_at: for each place in a word, the (length, id, score) of the pieces that start there.
         """
         unknown = self._vocabulary.unknown
         best = [0.0] + [-np.inf] * len(pieces_at)
@@ -124,13 +126,13 @@ class UnigramTokenizer:
         place = len(pieces_at)
         while place:
             place, token = came[place]
-            if token != unknown or not ids or ids[-1] != unknown:  # unknown characters are one
+            if token != unknown or not ids or ids[-1] != unknown:  # merges unknown ones
                 ids.append(token)
         return ids[::-1]
 
 
 def _split(text: str) -> list[str]:
-    """The words of a text, each with a mark of the space before it."""
+    """Return the words of a text, each with a mark for the space before it."""
     text = unicodedata.normalize("NFKC", _SPACES.sub(" ", _DROPPED.sub("", text)))
     text = _REPEATED.sub(" ", text).replace(" ", _SPACE)
     if text and not text.startswith(_SPACE):
@@ -141,10 +143,10 @@ def _split(text: str) -> list[str]:
 def _hash_all(
     codes: npt.NDArray[np.uint32], starts: _Places, lengths: _Places, longest: int
 ) -> list[tuple[int, _Places, Hashes]]:
-    """Of each length, which of the strings have it or more, and the hashes of their first codes.
+    """Return (length, strings of at least this length, hashes of their first `length` codes).
 
     starts, lengths: of strings in `codes`, (n,). A hash is a polynomial of the code points modulo
-    2**64, multiplied so that its high bits are good ones.
+    2**64, multiplied so that its high bits are well mixed.
     """
     found = []
     places = np.arange(len(starts))

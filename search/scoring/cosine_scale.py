@@ -31,7 +31,7 @@ PROBES = (
     ("why does the test pass only on my laptop", "flaky tests: Reproduces and isolates failures."),
     ("knit a hat for a newborn", "knitting patterns: Computes stitches for a size."),
 )
-"""Prompts, each with the text of a skill that would serve it; those of different pairs are
+"""Prompts, each with the text of a skill that would serve it; texts of different pairs are
 unrelated."""
 
 
@@ -43,7 +43,8 @@ class CosineScale(NamedTuple):
 
 
 DEFAULT_SCALE = CosineScale(0.072, 0.081)
-"""Of the default encoder: a command that asks once need not encode the probes."""
+"""Scale of the default encoder, so that a command with a single query need not encode the
+probes."""
 
 
 class TaskScale(NamedTuple):
@@ -54,7 +55,7 @@ class TaskScale(NamedTuple):
 
 
 DEFAULT_TASK_SCALE = TaskScale(CosineScale(0.111, 0.083), None)
-"""Of the default encoder, whose vectors of unrelated tasks point in all directions."""
+"""Task scale of the default encoder, whose vectors of unrelated tasks point in all directions."""
 
 _DEFAULT_MODEL = "multilingual-e5-small-skills:"
 _measured: dict[str, CosineScale] = {}
@@ -68,8 +69,7 @@ def measure_cosine_scale(encoder: Encoder) -> CosineScale:
 
 
 def is_default_model(model: str) -> bool:
-    """Return whether an encoder of this name is the default one, of whose cosines DEFAULT_SCALE
-    is the scale."""
+    """Return whether this is the name of the default encoder, to which DEFAULT_SCALE applies."""
     return model.startswith(_DEFAULT_MODEL)
 
 

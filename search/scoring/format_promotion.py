@@ -33,7 +33,8 @@ _SHARE_WEIGHT = 5.0
 
 
 def has_dedicated_skills(words: Sequence[str], library: LibraryStatistics) -> bool:
-    """Whether the library has skills about a format; `words`: index terms of the format's names."""
+    """Return whether the library has skills about a format; `words`: index terms of the format's
+    names."""
     ids = term_ids(words)
     mentions = int(library.document_frequencies(ids).sum())
     owners = int(library.name_frequencies(ids).sum())
@@ -55,7 +56,7 @@ def promote_format_owners(
     in the order of `scores`. order: candidates, best first. At most half of the places are used;
     the last of the first `places` that own no such format make room.
 
-    Returns the new order, and the format by candidate that was moved up.
+    Returns the new order, and the format of each candidate that was moved up.
     """
     slots: dict[int, str] = {}
     first = order[:places]
@@ -80,7 +81,7 @@ def promote_format_owners(
 
 
 def _owners(words: Sequence[str], names: HashLists, library: LibraryStatistics) -> dict[int, float]:
-    """Return the candidates whose name is mostly the format, with the share that is."""
+    """Return the candidates whose name is mostly the format, with the share of the format in it."""
     terms, owners = names.values, names.owners
     is_format = np.isin(terms, term_ids(words))
     named = np.unique(owners[is_format])

@@ -18,9 +18,9 @@ _MAX_GONE_SHARE = 0.25
 class KeptRecords:
     """Records in blocks of some thousand. Threads may share it.
 
-    A block never changes, so that a reader may use the one that it found while another thread puts
-    a larger one in its place. keep_seconds: how long released records stay: a query keeps the
-    pointers that it started with, while another one may load newer ones.
+    A block never changes, so that a reader can keep using it while another thread replaces it by a
+    larger one. keep_seconds: time for which released records stay, since a running query keeps the
+    pointers that it started with while another query may load newer ones.
     """
 
     def __init__(self, keep_seconds: float) -> None:
@@ -38,7 +38,7 @@ class KeptRecords:
         return list(self._places)
 
     def pack(self, keys: Iterable[RevisionKey]) -> PackedRecords:
-        """Return the records of those of the revisions that are kept, in any order."""
+        """Return the records of the given revisions that are kept, in any order."""
         rows: dict[int, tuple[PackedRecords, list[int]]] = {}
         for key in keys:
             if (place := self._places.get(key)) is not None:
@@ -48,19 +48,19 @@ class KeptRecords:
         return join_records(list(parts))
 
     def keep(self, records: PackedRecords) -> None:
-        """Keep records until they are released; those that are kept already stay as they are."""
+        """Keep records until they are released; records that are kept already do not change."""
         with self._lock:
             fresh = [row for row, key in enumerate(records.keys) if key not in self._places]
             if fresh:
                 self._append(take_records(records, np.array(fresh, np.intp)))
 
     def drop(self, keys: Iterable[RevisionKey]) -> None:
-        """Forget records now; others are ignored."""
+        """Remove records now; revisions without a kept record are ignored."""
         with self._lock:
             self._drop(keys)
 
     def release(self, keys: Iterable[RevisionKey]) -> None:
-        """Forget records after a while."""
+        """Mark records for removal; a later call removes them after `keep_seconds`."""
         now = time.monotonic()
         with self._lock:
             due = [key for key, at in self._released.items() if now - at >= self._keep_seconds]
@@ -78,7 +78,7 @@ class KeptRecords:
                 self._append(self._take_kept(block))
 
     def _append(self, records: PackedRecords) -> None:
-        """Add a block, or put it and the last one together where they are small."""
+        """Add a block; merges it with the last block if both are small."""
         if self._blocks and len(self._blocks[-1]) + len(records) <= _BLOCK_RECORDS:
             records = join_records([self._take_kept(self._blocks.pop()), records])
         if len(records):
@@ -86,7 +86,7 @@ class KeptRecords:
             self._places |= {key: (records, row) for row, key in enumerate(records.keys)}
 
     def _take_kept(self, block: PackedRecords) -> PackedRecords:
-        """The records of a block that were not dropped."""
+        """Return the records of a block that were not dropped."""
         places = ((row, self._places.get(key)) for row, key in enumerate(block.keys))
         rows = [row for row, at in places if at is not None and at[0] is block and at[1] == row]
         return take_records(block, np.array(rows, np.intp))

@@ -21,8 +21,8 @@ Counts = npt.NDArray[np.int32]
 class TermCounts:
     """Counts of terms: sorted arrays, plus a dict of recently added terms.
 
-    The cost of adding a few terms depends only on their number. Not thread-safe. counts: changed
-    in place, so that of a mapped file only the pages that change are copied.
+    The cost of adding a few terms depends only on their number. Not thread-safe. counts: changed in
+    place; of a mapped file, only the pages that change are copied.
     """
 
     def __init__(self, terms: TermIds | None = None, counts: Counts | None = None) -> None:
@@ -76,7 +76,7 @@ class TermCounts:
 
 @dataclass(frozen=True, slots=True)
 class SavedCounts:
-    """All that statistics consist of, to be stored.
+    """Complete state of library statistics, to be stored.
 
     documents, names: terms with the number of revisions that have them anywhere, and in their name.
     lengths: sum of words per field, float64 (len(FIELDS),). completed: revisions with that field.
@@ -93,8 +93,8 @@ class LibraryStatistics:
     """Document frequencies (over any field) and lengths of published revisions.
 
     The numbers depend on which revisions were added, not on their order. The cost of adding or
-    discarding one depends only on its number of terms. The caller keeps account of what was added.
-    Threads may read while one writes.
+    discarding one depends only on its number of terms. The caller must keep track of the revisions
+    that were added. Threads may read while one writes.
     """
 
     def __init__(self, records: Iterable[PackedRecords] = ()) -> None:
@@ -118,7 +118,7 @@ class LibraryStatistics:
         return restored
 
     def save(self) -> SavedCounts:
-        """Return what `restore` needs; it is valid until the next change."""
+        """Return the state that `restore` takes; it is valid until the next change."""
         with self._lock:
             return SavedCounts(
                 self._documents.get_all(),
@@ -135,8 +135,8 @@ class LibraryStatistics:
     def mean_lengths(self) -> Vector:
         """Mean words per field, float32 (len(FIELDS),); 1 for a field that is always empty.
 
-        That of `completed` is over the revisions that have it, so that the weight of the field
-        does not depend on how many a language model has seen.
+        The mean of `completed` is over the revisions that have the field, so that its weight does
+        not depend on how many revisions a language model has seen.
         """
         means = self._lengths / max(self._size, 1)
         if self._completed:

@@ -1,9 +1,9 @@
 """Evidence about skills from past tasks near a task: weighed by nearness, day, and owner.
 
-What helped in near tasks is a Beta count (Gelman et al., *Bayesian Data Analysis*, 2.4): the
-posterior mean of the share of near tasks that a skill helps with, less that of the prior, moves the
-skill's score. Owners that are not trusted are limited: their tasks of a day, and what fewer than
-`least_owners` of them say.
+Help in near tasks is a Beta count (Gelman et al., *Bayesian Data Analysis*, 2.4): the posterior
+mean of the share of near tasks that a skill helps with, less that of the prior, moves the skill's
+score. Two limits apply to owners that are not trusted: on their tasks per day, and on evidence from
+fewer than `least_owners` of them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Floats = npt.NDArray[np.float64]
 
 
 _OWNER_SHARE = 0.25
-"""Of the near tasks that count, the share that may be of one owner that is not trusted: one that
-reports a lot would hide what others said."""
+"""Maximum share of the counted near tasks that may be of one untrusted owner, so that an owner that
+reports a lot does not hide the reports of others."""
 
 
 _SAME_COSINE = 0.9995
@@ -41,7 +41,7 @@ class Counts(NamedTuple):
     refused: float = 0.0
 
     def __add__(self, other: object) -> Counts:
-        """The sum of both, count by count."""
+        """Return the sum of both, count by count."""
         if not isinstance(other, Counts):
             return NotImplemented
         return Counts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
@@ -56,9 +56,9 @@ class MemoryWeights:
     without vectors. sharpness: exponent of the nearness between them. tasks: near tasks that count.
     prior: the share of near tasks that a skill helps with before any was seen. strength: of the
     prior, in tasks. rejected: weight of a rejection in a near task relative to a help. height:
-    score per probability. half_life: days in which a report loses half of its weight. repeated: so
-    many near tasks counts a past task that is the same one, asked again; not chosen by measurement,
-    but so that one report about it outweighs a middling lead in the score.
+    score per probability. half_life: days in which a report loses half of its weight. repeated:
+    number of near tasks that the same task, asked before, counts for; not measured, but chosen so
+    that one report about it outweighs a middling lead in the score.
     """
 
     nearest: float = 1.5
@@ -91,11 +91,11 @@ class MemoryWeights:
         return np.asarray(share**self.sharpness, dtype=np.float64)
 
     def effect(self, counts: Counts) -> float:
-        """What counts of near tasks add to a score: between -height and height.
+        """Return what counts of near tasks add to a score, between -height and height.
 
-        A rejection in the same task weighs against a skill as much as a help weighs for it: few
-        skills are right for a near task, so that one which was not says little, but here somebody
-        tried this skill with this task.
+        A rejection in the same task weighs against a skill as much as a help weighs for it. In a
+        near task a rejection says little, since few skills are right for it; in the same task this
+        very skill was tried.
         """
         helped, refused = counts.helped, counts.refused
         against = self.rejected * counts.rejected
@@ -104,8 +104,9 @@ class MemoryWeights:
         return self.height * gain / (helped + refused + against + self.strength)
 
     def odds(self, counts: Counts) -> float:
-        """What these counts add to the log-odds that a skill is right for the task: those of the
-        posterior mean less those of the prior; a rejection in the same task as much as a help."""
+        """Return what counts add to the log-odds that a skill is right for the task: the log-odds
+        of the posterior mean less those of the prior. A rejection in the same task weighs as much
+        as a help."""
         against = self.rejected * counts.rejected
         for_it, refused = (
             math.log1p(one / (self.strength * self.prior))
@@ -116,12 +117,12 @@ class MemoryWeights:
 
 @dataclass(frozen=True, slots=True)
 class OwnerRules:
-    """Whose labels count.
+    """Rules that decide whose labels count.
 
-    trusted: owners without limits. least_owners: how many others must agree. daily_tasks: near
-    tasks of such an owner and day that count. contributors: owners by the source to which they
-    contributed; their labels of its skills do not count, unless they are trusted. sources: only
-    labels of their skills count; None for all.
+    trusted: owners without limits. least_owners: number of other owners that must agree.
+    daily_tasks: near tasks of such an owner and day that count. contributors: owners by the source
+    to which they contributed; their labels of its skills do not count, unless they are trusted.
+    sources: only labels of their skills count; None for all.
     """
 
     trusted: frozenset[str] = TRUSTED_OWNERS
@@ -131,11 +132,11 @@ class OwnerRules:
     sources: frozenset[str] | None = None
 
     def is_about(self, label: SkillLabel) -> bool:
-        """Whether a label is of a skill of the sources that count."""
+        """Return whether a label is of a skill of the sources that count."""
         return self.sources is None or label.skill_id.partition(":")[0] in self.sources
 
     def counts(self, label: SkillLabel) -> bool:
-        """Whether a label counts at all."""
+        """Return whether a label counts at all."""
         if not self.is_about(label):
             return False
         if label.owner in self.trusted:
@@ -153,7 +154,7 @@ class NearTask(NamedTuple):
 
 
 class Contribution(NamedTuple):
-    """What one owner says about a skill in a past task: weights by nearness and day."""
+    """Report of one owner about a skill in a past task, weighted by nearness and day."""
 
     task_id: str
     owner: str
@@ -163,7 +164,7 @@ class Contribution(NamedTuple):
 
     @property
     def counts(self) -> Counts:
-        """What it adds to the counts of the skill."""
+        """Amounts that it adds to the counts of the skill."""
         if self.nearness > 1.0:
             return Counts(helped=self.helped, refused=self.rejected)
         return Counts(self.helped, self.rejected)
@@ -171,11 +172,11 @@ class Contribution(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SkillEvidence:
-    """What near past tasks say about a skill.
+    """Evidence about a skill from near past tasks.
 
-    effect: to add to its score. odds: to add to the log-odds that it is right. nudge: what would be
-    added to the score besides if every owner counted alone; it may move the skill by one place.
-    contributions: nearest first.
+    effect: to add to its score. odds: to add to the log-odds that it is right. nudge: further
+    amount that would be added to the score if every owner counted alone; it may move the skill by
+    one place. contributions: nearest first.
     """
 
     skill_id: str
@@ -227,9 +228,10 @@ def _count_labels(
     rules: OwnerRules,
     most: int,
 ) -> Sequence[SkillLabel]:
-    """The labels of a task that count.
+    """Return the labels of a task that count.
 
-    seen: tasks that did so far, by owner and day, and by owner alone. most: tasks of one owner.
+    seen: number of tasks that counted so far, by (owner, day), and in total by (owner, None). most:
+    maximum tasks of one owner.
     """
     trusted = rules.trusted
     if rules.sources is None and all(label.owner in trusted for label in labels):
@@ -250,7 +252,7 @@ def _count_labels(
 def _conclude(
     skill_id: str, found: Sequence[Contribution], rules: OwnerRules, weights: MemoryWeights
 ) -> SkillEvidence:
-    """The effect of what enough owners say, and the rest as a nudge."""
+    """Return the effect of what enough owners say, and the rest as a nudge."""
     trusted, others = Counts(), defaultdict[str, Counts](Counts)
     for one in found:
         if one.owner in rules.trusted:
@@ -269,8 +271,8 @@ def _conclude(
 
 
 def _trim(values: Sequence[float], least_owners: int) -> tuple[float, float]:
-    """The sum of what owners say, and the sum without the largest of `least_owners` - 1 of them:
-    what remains if any so many are wrong (a trimmed sum, Huber, *Robust Statistics*, 1.3)."""
+    """Return the sum of what owners say, and the sum without the largest of `least_owners` - 1 of
+    them: what remains if any so many are wrong (a trimmed sum, Huber, *Robust Statistics*, 1.3)."""
     ordered = sorted(values)
     kept = ordered[: max(len(ordered) - (least_owners - 1), 0)]
     return sum(ordered), sum(kept)

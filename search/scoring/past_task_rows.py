@@ -1,9 +1,9 @@
 """Past tasks in memory as rows: an int8 vector with its binary code, or words with their weights.
 
-A task with a vector is found by it alone: words besides found nothing more where they were tried.
-Rows are found by their exact cosine with a task. Binary codes choose which of many are compared;
-all that tie with the last one chosen are compared too, so that the result depends only on which
-rows there are, and not on their order.
+A task with a vector is found by its vector alone: in experiments, words in addition found nothing
+more. Rows are found by their exact cosine with a task. Binary codes choose which of many are
+compared; all that tie with the last one chosen are compared too, so that the result depends only on
+which rows there are, and not on their order.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from search.text.background_frequencies import load_background
 from search.text.query_understanding import Understanding
 
 COMPARED_ROWS = 1024
-"""Rows whose cosines are computed for a task, at least."""
+"""Minimum number of rows whose cosines are computed for a task."""
 
 _MAX_POSTINGS = 50_000
-"""Words of a task are looked up, the heaviest first, until they occurred so often in past tasks."""
+"""Words of a task are looked up, the heaviest first, up to this number of occurrences in past
+tasks."""
 
 _GROWTH = 1.25
 _MAX_DEAD_SHARE = 0.25
@@ -39,8 +40,9 @@ Rows = npt.NDArray[np.intp]
 class TaskWords(NamedTuple):
     """The distinct words of a task.
 
-    ids: hashes, sorted, uint64 (n,). shares: of the task's mass in each, float32 (n,); their
-    squares sum to 1. Mass is weight times idf in public skills, which no library changes.
+    ids: hashes, sorted, uint64 (n,). shares: share of each word in the task's mass, float32 (n,);
+    their squares sum to 1. Mass is weight times idf in public skills, which does not depend on the
+    library.
     """
 
     ids: TermIds
@@ -64,7 +66,8 @@ def weigh_words(understanding: Understanding) -> TaskWords:
 
 
 def _inverse_norm(values: npt.NDArray[np.int8]) -> float:
-    """By this, int8 values are a unit vector; rounding moves the length of a scaled one."""
+    """Return the factor that makes int8 values a unit vector; with the stored scale, rounding would
+    change the length."""
     whole = values.astype(np.int64)
     return 1.0 / max(float(np.sqrt(whole @ whole)), 1e-9)
 
@@ -86,8 +89,9 @@ class FoundRows:
 class PastTaskRows:
     """Words and vectors of past tasks by row. Not thread-safe.
 
-    dimension: of vectors. centre: about which binary codes are taken, (dimension,); a property of
-    the encoder, since codes about the mean of the rows would depend on their order of arrival.
+    dimension: of vectors. centre: the vector about which binary codes are computed, (dimension,); a
+    property of the encoder, since codes about the mean of the rows would depend on their order of
+    arrival.
     """
 
     def __init__(self, dimension: int, centre: Vector | None = None) -> None:
@@ -117,11 +121,11 @@ class PastTaskRows:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether so many rows were removed that the rest should be added to new ones."""
+        """Whether so many rows were removed that `rebuild` is worthwhile."""
         return self._dead > _FIRST_ROOM and self._dead > _MAX_DEAD_SHARE * self.size
 
     def add(self, task: Int8Vector | TaskWords) -> int:
-        """Add a task by its vector, or by its words where it has none; return its row."""
+        """Add a task by its vector, or by its words if it has no vector; return its row."""
         row = self.size
         if row == len(self._scales):
             self._grow()
@@ -155,7 +159,8 @@ class PastTaskRows:
         self._dead += 1
 
     def _encode(self) -> None:
-        """Have the codes of all rows; most libraries never have enough tasks to need them."""
+        """Compute the missing codes of rows. Most libraries never have enough tasks to need
+        codes."""
         rows = slice(self._coded, self.size)
         scales = self._scales[rows].astype(np.float32)
         self._codes.encode(self._coded, self._vectors[rows], scales)
@@ -173,8 +178,8 @@ class PastTaskRows:
             self._codes.offsets[:size], self._codes.lengths[:size] = codes.offsets, codes.lengths
 
     def find_near_vector(self, vector: Int8Vector, count: int = COMPARED_ROWS) -> FoundRows:
-        """Return the cosines of at least `count` likely nearest rows with a vector, as far as there
-        are so many.
+        """Return the cosines of at least the `count` likely nearest rows with a vector, or of all
+        if there are fewer.
 
         Sums of products of int8 are exact in float32 up to a dimension of 1040, and in float64
         beyond, so that cosines do not depend on how the processor adds them up.

@@ -26,10 +26,11 @@ from search.text.query_understanding import Understanding
 Floats = npt.NDArray[np.float64]
 
 RIVALS = 20
-"""Candidates that the features look at; those behind them get the probability of the last."""
+"""Number of candidates that the features read; later candidates get the probability of the last of
+these."""
 
 WITHIN = 10
-"""The model `library` is about so many first candidates."""
+"""Number of first candidates that the model `library` is about."""
 
 HEADS = ("first", "further", "library")
 FEATURES = ("gap", "lead", "evidence", "coverage", "nearness", "description")
@@ -49,11 +50,11 @@ _LEAST_EVIDENCE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RankedEvidence:
-    """What the features of the first n candidates of a task are made of, in the order of rank.
+    """Inputs of the features of the first n candidates of a task, in the order of rank.
 
     scores, evidence, descriptions: float64, (n,), as in FEATURES. nearness: the same, NaN where
-    unknown. mass: idf mass of the task. skills: in the library. long_task_weight: 0 for a short
-    query, 1 for a long task.
+    unknown. mass: idf mass of the task. skills: number in the library. long_task_weight: 0 for a
+    short query, 1 for a long task.
     """
 
     scores: Floats
@@ -67,14 +68,16 @@ class RankedEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Probabilities:
-    """skills: of each candidate, float64 (n,). library: that one of the first ten is right."""
+    """Estimated probabilities. skills: of each candidate, float64 (n,). library: that one of the
+    first ten is right."""
 
     skills: Floats
     library: float
 
 
 def feature_names() -> tuple[str, ...]:
-    """Names of the columns of `compute_features`: each feature for short and for long tasks."""
+    """Return the names of the columns of `compute_features`: each feature for short and for long
+    tasks."""
     pairs = [f"{name}_{kind}" for name in (*FEATURES, "unknown", "bias") for kind in _KINDS]
     return (*pairs, "place")
 
@@ -83,7 +86,7 @@ _KINDS = ("short", "long")
 
 
 def compute_features(seen: RankedEvidence) -> Floats:
-    """Features of the candidates, float64 (n, len(feature_names())).
+    """Return the features of the candidates, float64 (n, len(feature_names())).
 
     Every feature has a column for short queries and one for long tasks, between which the task's
     weight is divided. `unknown` is 1 without vectors, `place` the logarithm of the place.
@@ -115,7 +118,8 @@ def compute_features(seen: RankedEvidence) -> Floats:
 def match_descriptions(
     understanding: Understanding, records: PackedRecords, statistics: LibraryStatistics
 ) -> Floats:
-    """The share of the idf mass of each skill's description that the task has, float64 (n,)."""
+    """Return the share of the idf mass of each skill's description that the task has, float64
+    (n,)."""
     wanted = np.sort(understanding.ids)
     shares = np.zeros(len(records))
     for place, terms in enumerate(split_terms(records, "description")):
@@ -143,7 +147,7 @@ class ProbabilityModel:
         }
 
     def estimate(self, seen: RankedEvidence) -> Probabilities:
-        """Probabilities of the candidates of a task; 0 for the library without any."""
+        """Return the probabilities of the candidates of a task; 0 for the library without any."""
         features = compute_features(seen)
         if not len(features):
             return Probabilities(np.empty(0), 0.0)
@@ -159,7 +163,7 @@ def _logistic(values: Floats) -> Floats:
 
 @functools.cache
 def load_probability_model() -> ProbabilityModel:
-    """The model that ships with skillbus; read once."""
+    """Return the model that ships with skillbus; read once."""
     text = files("search.scoring").joinpath("probability_weights.json").read_text("utf-8")
     return ProbabilityModel(json.loads(text))
 
@@ -176,7 +180,8 @@ class ReliabilityBin:
 def reliability_bins(
     predicted: Sequence[float], came_true: Sequence[bool], bins: int = 10
 ) -> list[ReliabilityBin]:
-    """Bins of equal width between 0 and 1, for a reliability plot; empty ones are left out."""
+    """Return bins of equal width between 0 and 1, for a reliability plot; empty ones are left
+    out."""
     values = np.asarray(predicted, dtype=np.float64)
     truth = np.asarray(came_true, dtype=np.float64)
     place = np.minimum((values * bins).astype(np.int64), bins - 1)
@@ -188,8 +193,8 @@ def reliability_bins(
 
 
 def calibration_error(bins: Sequence[ReliabilityBin]) -> float:
-    """Expected calibration error: mean |predicted - observed| over the predictions (Naeini et al.,
-    AAAI 2015)."""
+    """Return the expected calibration error: mean |predicted - observed| over the predictions
+    (Naeini et al., AAAI 2015)."""
     total = sum(one.count for one in bins)
     gaps = (one.count * abs(one.predicted - one.observed) for one in bins)
     return sum(gaps) / total if total else 0.0

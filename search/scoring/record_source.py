@@ -1,4 +1,4 @@
-"""Where queries get the records of candidates from, by revision."""
+"""Sources of the records of candidates, by revision."""
 
 from __future__ import annotations
 
@@ -19,19 +19,18 @@ from search.text.background_frequencies import load_background
 from skills.record import RevisionKey
 
 BATCH_RECORDS = 2_000
-"""Records that are counted at once: some megabytes."""
+"""Number of records that are counted at a time: some megabytes."""
 
 
 class RecordSource(Protocol):
     """Records of revisions, with the completions in use. Threads may share it."""
 
     def pack(self, keys: Sequence[RevisionKey]) -> PackedRecords:
-        """Return the records of those of the revisions that are there, in any order, with
-        hubness."""
+        """Return the records of the given revisions that exist, in any order, with hubness."""
         ...
 
     def read(self, keys: Sequence[RevisionKey]) -> Iterator[PackedRecords]:
-        """Yield the records of those of the revisions that are there, some at a time.
+        """Yield the records of the given revisions that exist, some at a time.
 
         Revisions have to be read once before `pack` finds them. Raises TransientError if the
         store does not answer.
@@ -46,7 +45,7 @@ class RecordSource(Protocol):
 class MemoryRecords(RecordSource):
     """Keeps all records that were read in memory, for an index on a server.
 
-    origins: of the completions in use. keep_seconds: as of `KeptRecords`.
+    origins: of the completions in use. keep_seconds: see `KeptRecords`.
     """
 
     def __init__(

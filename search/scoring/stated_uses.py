@@ -39,7 +39,8 @@ def measure_exclusion(
     mass: _Floats,
     offered: _Floats,
 ) -> _Floats:
-    """Return by how much the task is rather what a skill excludes than what it offers, (records,).
+    """Return by how much the task matches what a skill excludes more than what it offers,
+    (records,).
 
     The share of the task's mass in the best matching of the excluded uses, less the share
     `offered`, which name and description have; at least 0.

@@ -1,8 +1,8 @@
-"""Memory of past tasks: what helped, or was rejected, in tasks near a new one.
+"""Memory of past tasks: skills that helped, or were rejected, in tasks near a new task.
 
 Nothing is learned about a skill alone, since a popular skill is not a relevant one: a label counts
-by the nearness of its task. All is a function of the set of past tasks in memory; in which order
-they were added, and what was removed again, leaves no trace.
+by the nearness of its task. All results depend only on the set of past tasks in memory, not on the
+order of additions or on removed tasks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PastTask:
 
     @property
     def day(self) -> int:
-        """That of the newest label."""
+        """Day of the newest label."""
         return max(label.day for label in self.labels)
 
 
@@ -65,7 +65,7 @@ class _Kept(NamedTuple):
 
 
 class TaskMemory:
-    """Past tasks in memory, found by their vectors, or by their words where one has no vector.
+    """Past tasks in memory, found by their vectors, or by their words if they have no vector.
 
     scale: of the cosines of unrelated tasks. Not thread-safe.
     """
@@ -126,9 +126,10 @@ class TaskMemory:
     def recall(
         self, words: TaskWords, vector: Vector | None, rules: OwnerRules
     ) -> Mapping[str, SkillEvidence]:
-        """Return what tasks near this one say about skills, by skill.
+        """Return the evidence about skills from tasks near this one, by skill.
 
-        vector: of the task, (dimension,), None where cosines say nothing; then words alone count.
+        vector: of the task, (dimension,), None if its cosines mean nothing, so that words alone
+        count.
         """
         if not self._places:
             return NOTHING_REMEMBERED
@@ -136,7 +137,7 @@ class TaskMemory:
         return weigh_evidence(near, self._find_newest_day(rules), rules, self._weights)
 
     def _find_newest_day(self, rules: OwnerRules) -> int:
-        """The day of the newest task with a label of the sources that count."""
+        """Return the day of the newest task with a label of the sources that count."""
         if rules.sources is None:
             return self._order[-1][0]
         newest = -1
@@ -148,7 +149,7 @@ class TaskMemory:
         return newest
 
     def _iterate_near(self, words: TaskWords, vector: Int8Vector | None) -> Iterator[NearTask]:
-        """Near tasks, nearest first, ties by id. They are made as they are asked for."""
+        """Yield near tasks lazily, nearest first, ties by id."""
         weights = self._weights
         by_words = self._rows.find_sharing_words(words)
         shared = by_words.similarities
@@ -159,8 +160,8 @@ class TaskMemory:
         return heapq.merge(self._iterate_near_vector(vector), found, key=_by_nearness)
 
     def _iterate_near_vector(self, vector: Int8Vector) -> Iterator[NearTask]:
-        """Near tasks with a vector. As many as are compared at first suffice, unless owners have
-        spent their share of them."""
+        """Yield near tasks with a vector. The first rows compared suffice, unless owners have used
+        up their share of them."""
         count, seen = COMPARED_ROWS, np.empty(0, dtype=np.intp)
         while True:
             compared = self._rows.find_near_vector(vector, count)
@@ -177,7 +178,7 @@ class TaskMemory:
             count, seen = len(compared.rows) * _WIDEN, compared.rows
 
     def _sort(self, rows: Rows, nearness: Floats) -> Iterator[NearTask]:
-        """The tasks of these rows whose nearness is not 0, nearest first, ties by id."""
+        """Yield the tasks of these rows whose nearness is not 0, nearest first, ties by id."""
         rows, nearness = rows[nearness > 0], nearness[nearness > 0]
         order = np.argsort(-nearness, kind="stable")
         tied = groupby(order.tolist(), key=lambda place: float(nearness[place]))

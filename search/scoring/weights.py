@@ -22,7 +22,7 @@ class ScoringWeights:
 
     For short queries: description, k_description: BM25 of the description alone. examples: BM25 of
     the prompts that a skill gives as examples, with their length norm and mean number of terms.
-    exclusion: the task is rather what the skill excludes. exact_name: query and name are the same.
+    exclusion: the task matches what the skill excludes. exact_name: query and name are the same.
 
     name_coverage: the task has the words of the name. bigrams, bigrams_half: common bigrams, and
     the field weight at which their gain is half. hub, hub_mean: hubness, relative to its mean, is

@@ -44,7 +44,8 @@ class BackgroundFrequencies:
         return np.where(known, self.levels[places] * (self.max_idf / IDF_LEVELS), self.max_idf)
 
     def is_common(self, idf: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Return which idf values are of terms in more than COMMON_DOCUMENT_SHARE of documents."""
+        """Return a mask of the idf values of terms in more than COMMON_DOCUMENT_SHARE of
+        documents."""
         return np.asarray(idf < np.log1p(1 / COMMON_DOCUMENT_SHARE))
 
 

@@ -50,8 +50,8 @@ _LEAST_WORDS = 2
 def drop_function_words(terms: Sequence[str], text: str) -> list[str]:
     """Return the terms of a text in reading order without its function words.
 
-    All terms are kept where the text does not have more words of the lists than English stop words,
-    and at least two.
+    All terms are kept unless the text has at least two words of the lists, and more of them than
+    English stop words.
     """
     if not _is_foreign(text):
         return list(terms)

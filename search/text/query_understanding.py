@@ -17,7 +17,8 @@ from search.text.tokens import bigram_ids, term_ids, tokenize, word_count
 from skills.parsing.language_detection import detect_language
 
 FIRST_CHARACTERS, LAST_CHARACTERS = 48_000, 16_000
-"""Of a longer task only the start and the end are used: about 8,000 and 2,500 English words."""
+"""Characters that are used of the start and the end of a longer task: about 8,000 and 2,500 English
+words."""
 
 MAX_TASK_TERMS = 600
 """Maximum distinct terms; those of the highest weight times background idf are kept."""
@@ -73,7 +74,7 @@ def understand(task: str) -> Understanding:
 
 
 def _drop_function_words(stream: Sequence[str], text: str) -> Sequence[str]:
-    """Return the terms without function words, or all of them if there are no others."""
+    """Return the terms without function words, or all terms if nothing else is left."""
     return drop_function_words(stream, text) or stream
 
 

@@ -1,4 +1,4 @@
-"""What a skill says that it is for, and what it is not for: phrases and clauses of its description.
+"""Uses that a skill states or excludes: phrases and clauses of its description.
 
 Descriptions of skills that were tested for false triggers exclude neighbouring tasks ("Not for
 driver setup; use driver-skill"), and quote what users say. The words of an exclusion are evidence
@@ -69,7 +69,7 @@ def _split_clauses(sentence: str) -> Iterator[str]:
 
 
 def is_exclusion_heading(heading: str) -> bool:
-    """Whether the section below a heading says what a skill is not for."""
+    """Return whether the section below a heading says what a skill is not for."""
     return _HEADING.search(heading) is not None
 
 

@@ -26,7 +26,7 @@ MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 2, 40
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f"
 _WORDS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _ASCII_WORDS = re.compile(r"[A-Za-z0-9]+")
-"""As _WORDS in texts of ASCII, in a fraction of the time."""
+"""The same as _WORDS for ASCII texts, and much faster."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _LETTERS_AND_DIGITS = re.compile(r"[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]|[A-Z]{2}[a-z]")
 _IS_CJK = re.compile(rf"[{_CJK}]")
@@ -52,7 +52,7 @@ _stemmer_lock = threading.Lock()
 
 
 def is_cjk(token: str) -> bool:
-    """Whether a token begins with a Chinese, Japanese or Korean character."""
+    """Return whether a token begins with a Chinese, Japanese or Korean character."""
     return _IS_CJK.match(token) is not None
 
 

@@ -37,7 +37,8 @@ class BrokerConfig:
 
 
 def memory_broker_config() -> BrokerConfig:
-    """A broker in the memory of this process; the journal keeps what a restart would lose."""
+    """Return a broker in the memory of this process; the journal keeps what a restart would
+    lose."""
     return BrokerConfig(
         "memory://localhost//",
         "cache+memory://",
@@ -47,7 +48,7 @@ def memory_broker_config() -> BrokerConfig:
 
 
 def server_broker_config(settings: ServerSettings) -> BrokerConfig:
-    """The broker in the settings, with results in Redis.
+    """Return the broker in the settings, with results in Redis.
 
     Redis delivers an unacknowledged message again after the visibility timeout, which is therefore
     longer than a task and the one before it may take. RabbitMQ uses quorum queues, which survive

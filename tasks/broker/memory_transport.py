@@ -1,7 +1,7 @@
 """Kombu transport in the memory of a process, whose consumers sleep until there is a message.
 
-Kombu's own looks into every queue each few milliseconds, which takes a tenth of a processor from a
-service that has nothing to do, and lets a message wait for the next look.
+Kombu's own transport polls every queue each few milliseconds, which takes a tenth of a processor
+from an idle service and delays messages until the next poll.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing_extensions import override
 
 
 class _Changes:
-    """Counts what may let a consumer take a message, and wakes those that wait for it."""
+    """Counts changes after which a consumer may have a message to take, and wakes waiting
+    consumers."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -32,13 +33,14 @@ class _Changes:
             self._changed.notify_all()
 
     def wait(self, known: int, seconds: float | None) -> None:
-        """Wait until there were more than `known` changes, at most some seconds."""
+        """Wait for more than `known` changes in total, at most `seconds`; None waits without
+        limit."""
         with self._changed:
             self._changed.wait_for(lambda: self._count > known, seconds)
 
 
 _changes = _Changes()
-"""Of all queues of this process: Kombu keeps them in one dictionary as well."""
+"""Changes of all queues of this process; Kombu also keeps these queues in one dictionary."""
 
 
 class Channel(memory.Channel):
@@ -70,7 +72,7 @@ class Channel(memory.Channel):
 
 
 class Transport(memory.Transport):
-    """Kombu's transport in memory with a wait in place of its polling."""
+    """Kombu's transport in memory, with a wait instead of polling."""
 
     Channel = Channel
 

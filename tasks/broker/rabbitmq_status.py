@@ -30,9 +30,9 @@ class BrokerStatus:
 def inspect_rabbitmq(
     app: Any, queues: Sequence[str], arguments: Mapping[str, object]
 ) -> BrokerStatus:
-    """Status of RabbitMQ; declares no new queues.
+    """Return the status of RabbitMQ; declares no new queues.
 
-    app: the Celery application. arguments: those that workers declare queues with. Raises
+    app: the Celery application. arguments: the arguments with which workers declare queues. Raises
     TransientError while RabbitMQ is away, MisconfiguredError when it refuses the login.
     """
     try:
@@ -67,7 +67,7 @@ def _queue_exists(connection: Any, queue: str) -> bool:
 
 
 def _queue_matches(connection: Any, queue: str, arguments: Mapping[str, object]) -> bool:
-    """Whether a queue was declared with these arguments: RabbitMQ refuses others."""
+    """Return whether a queue was declared with these arguments: RabbitMQ refuses others."""
     with connection.channel() as channel:
         try:
             channel.queue_declare(queue, durable=True, auto_delete=False, arguments=dict(arguments))

@@ -24,7 +24,7 @@ PASSING_KEYS = tuple(
         "trouble",
     )
 )
-"""Keys, or beginnings of keys, that say what processes do now; a copy leaves them out."""
+"""Keys, or prefixes of keys, of the current state of processes; a copy leaves them out."""
 
 _BATCH_KEYS = 500
 
@@ -46,7 +46,7 @@ repeat
 until cursor == '0'
 return found
 """
-"""A script, hence atomic: a job and the sets that list it are those of one moment."""
+"""Lua script that reads all keys; it is atomic, so that a job and the sets that list it agree."""
 
 
 class StoredKey(NamedTuple):
@@ -66,7 +66,7 @@ class RedisBackup:
         self._client: Any = connect(settings, binary=True)
 
     def read(self) -> list[StoredKey]:
-        """All keys but PASSING_KEYS, as they are at one moment; Redis does nothing else
+        """Return all keys except PASSING_KEYS, as of one moment; Redis does nothing else
         meanwhile."""
         with translate_errors(self._settings):
             found = self._client.eval(_DUMP, 0, PREFIX, *PASSING_KEYS)
@@ -81,8 +81,11 @@ class RedisBackup:
             )
 
     def write(self, keys: Iterable[StoredKey]) -> int:
-        """Write keys; returns their number. Raises PermanentError for one that exists, or whose
-        value Redis cannot read, such as that of a newer version."""
+        """Write keys; returns their number.
+
+        Raises PermanentError for a key that exists, and for a value that Redis cannot read, such as
+        one of a newer version.
+        """
         batch: list[StoredKey] = []
         count = 0
         for one in keys:

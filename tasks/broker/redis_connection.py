@@ -70,14 +70,14 @@ def _start_span(client: Redis, operation: str) -> OpenSpan:
 
 
 def connect(settings: ServerSettings, *, binary: bool = False) -> Redis:
-    """A client that connects on first use; a forked process needs one of its own.
+    """Return a client that connects on first use; a forked process needs one of its own.
 
     binary: values are bytes, not text.
 
     Raises MisconfiguredError for an invalid address or an unreadable password file.
     """
     password = read_secret(settings.redis_password_file, "servers.redis_password_file")
-    # The default user of redis:// URLs: a password without a user name is that of requirepass.
+    # For the default user of redis:// URLs: a password without a user name is that of requirepass.
     try:
         return _TracedRedis.from_url(
             settings.redis,
@@ -106,7 +106,7 @@ def translate_errors(settings: ServerSettings) -> Iterator[None]:
 
 @contextmanager
 def translate_errors_at(address: str, secret: str) -> Iterator[None]:
-    """As `translate_errors`, for any server.
+    """Translate errors as `translate_errors` does, for any server.
 
     address: without a password. secret: name of the setting with the password file.
     """
@@ -141,7 +141,7 @@ def _translate_response_error(where: str, error: ResponseError, secret: str) -> 
 
 
 def health(settings: ServerSettings) -> dict[str, Any]:
-    """`version`, `used_bytes`, and whether Redis `evicts` keys or `persists` data.
+    """Return `version`, `used_bytes`, and whether Redis `evicts` keys or `persists` data.
 
     A server that evicts or does not persist would lose accepted work. Raises TransientError or
     MisconfiguredError.
@@ -157,7 +157,8 @@ def health(settings: ServerSettings) -> dict[str, Any]:
 
 
 def measure_clock_skew(settings: ServerSettings) -> float:
-    """Seconds by which the clock of Redis is ahead of this machine's; negative if behind."""
+    """Return the seconds by which the clock of Redis is ahead of this machine's; negative if
+    behind."""
     with translate_errors(settings), connect(settings) as client:
         client.ping()  # connects, so that only the second request is timed
         before = time.time()
@@ -166,7 +167,9 @@ def measure_clock_skew(settings: ServerSettings) -> float:
 
 
 def rewrite_log(client: Any) -> None:
-    """Have Redis write its append-only file anew in the background, without deleted values; does
-    nothing if it is rewriting, or the account may not ask for it."""
+    """Make Redis rewrite its append-only file in the background, without deleted values.
+
+    Does nothing if a rewrite is running, or the account may not request it.
+    """
     with suppress(ResponseError):
         client.bgrewriteaof()

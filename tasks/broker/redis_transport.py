@@ -1,12 +1,12 @@
 """Kombu transport for Redis that survives unreadable messages, failed acks and skewed clocks.
 
-Kombu decodes an item after it has removed it from the queue: an item that is no message ends the
-worker and is lost. Here it is wrapped in a message with the header `unreadable`, and the consumer
-moves it to the dead letters.
+Kombu decodes an item after removing it from the queue: an item that is not a message ends the
+worker and is lost. This transport wraps such an item in a message with the header `unreadable`, and
+the consumer moves it to the dead letters.
 
 Kombu also keeps counting a message whose acknowledgement failed against the prefetch limit, so that
-a worker with a limit of one would stop consuming; here it is not counted. And kombu redelivers by
-the clock of the worker; here the clock is that of Redis.
+a worker with a limit of one would stop consuming; this transport does not count it. Kombu
+redelivers by the clock of the worker; this transport uses the clock of Redis.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kombu.utils.json import dumps, loads
 from redis import Redis
 
 UNREADABLE_HEADER = "unreadable"
-"""Header of a wrapped item: why it is no message."""
+"""Header of a wrapped item: the reason why it is not a message."""
 
 _ROUTE = ("exchange", "routing_key")
 _CONTENT = ("content-type", "content-encoding")
@@ -38,10 +38,10 @@ _DECODE_ERRORS = (
 
 
 class _Client(Redis):
-    """A Redis client that wraps items that are no message when they are taken from a queue."""
+    """A Redis client that wraps items that are not messages when it takes them from a queue."""
 
     def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
-        """The response to a command; BRPOP takes an item from a queue."""
+        """Return the response to a command; BRPOP takes an item from a queue."""
         answer: Any = super().parse_response(connection, command_name, **options)
         if command_name != "BRPOP" or not answer:
             return answer
@@ -54,7 +54,7 @@ class _Client(Redis):
 
 
 class QoS(kombu_redis.QoS):
-    """Kombu's record of messages that were taken and are not acknowledged yet."""
+    """Kombu's record of messages that were taken and not acknowledged yet."""
 
     def append(self, message: Any, delivery_tag: str) -> None:
         """Record a message that was taken, with the time of Redis."""
@@ -75,7 +75,7 @@ class QoS(kombu_redis.QoS):
             self._quick_ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Drop a message, or have it delivered again at once."""
+        """Drop a message, or return it to its queue for immediate delivery."""
         try:
             super().reject(delivery_tag, requeue)
         finally:
@@ -106,7 +106,7 @@ class Transport(kombu_redis.Transport):
 
 
 def _find_defect(message: Any) -> str:
-    """Why kombu could not deliver this item; "" if it can."""
+    """Return why kombu could not deliver this item; "" if it can."""
     if not isinstance(message, dict):
         return "not a JSON object"
     body, headers = message.get("body"), message.get("headers")

@@ -24,7 +24,7 @@ _MAX_REQUESTS = 1_000
 
 
 class LocalCoordinator(Coordinator):
-    """Coordinates threads; nothing is kept beyond the process.
+    """A `Coordinator` for threads; its state ends with the process.
 
     idle: set while no query runs.
     """
@@ -108,7 +108,7 @@ class LocalCoordinator(Coordinator):
 
     @override
     def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
-        """Always 1: a thread does not die without its process, and the next start reads the
+        """Return 1: a thread does not die without its process, and the next start reads the
         journal."""
         trace_id = get_contextvars().get("trace_id", "")
         self._running[task_id] = {
@@ -124,7 +124,7 @@ class LocalCoordinator(Coordinator):
         self._running.pop(task_id, None)
 
     def get_running_tasks(self) -> dict[str, dict[str, Any]]:
-        """Task id -> `task`, `ids`, `trace_id` and `since` (seconds since the epoch)."""
+        """Return task id -> `task`, `ids`, `trace_id` and `since` (seconds since the epoch)."""
         return dict(self._running)
 
     @override
@@ -133,7 +133,7 @@ class LocalCoordinator(Coordinator):
 
     @override
     def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
-        """Keeps the latest `_MAX_REQUESTS`."""
+        """Keep the latest `_MAX_REQUESTS` requests."""
         with self._lock:
             self._requests[seq] = IngestRequest(trace_id, since or time.time(), *current_context())
             while len(self._requests) > _MAX_REQUESTS:

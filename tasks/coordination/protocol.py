@@ -25,9 +25,9 @@ class StalledTask(NamedTuple):
 
 
 class IngestRequest(NamedTuple):
-    """A change that waits for ingest: the trace of its event, and since when.
+    """A change that waits for ingest, with the trace of its event.
 
-    since: seconds since the epoch.
+    since: when the wait began, in seconds since the epoch.
     """
 
     trace_id: str
@@ -37,7 +37,7 @@ class IngestRequest(NamedTuple):
 
     @property
     def context(self) -> TraceContext:
-        """The span in which it was planned."""
+        """Trace context of the span in which the change was planned."""
         return TraceContext(self.traceparent, self.tracestate)
 
 
@@ -48,10 +48,11 @@ class Coordinator(Protocol):
     """
 
     task_error: str
-    """Why a task last gave up, "" if none did; the reconciler then sends the waiting work again."""
+    """Reason why a task last gave up, "" if none did; the reconciler then resends the waiting
+    work."""
 
     def count_pending(self, task: str) -> int:
-        """Number of tasks of this name that run or wait."""
+        """Return the number of tasks of this name that run or wait."""
         ...
 
     def add_pending(self, task: str, count: int) -> int:
@@ -63,11 +64,11 @@ class Coordinator(Protocol):
         ...
 
     def pause(self, name: str, reason: str, seconds: float) -> None:
-        """Have the work `name` wait for `seconds`; `get_pause` then gives the reason."""
+        """Pause the work `name` for `seconds`; `get_pause` then returns the reason."""
         ...
 
     def get_pause(self, name: str) -> str:
-        """Why the work `name` waits, "" if it does not."""
+        """Return why the work `name` is paused, "" if it is not."""
         ...
 
     def track_query(self) -> AbstractContextManager[None]:
@@ -87,18 +88,18 @@ class Coordinator(Protocol):
         ...
 
     def claim_if_due(self, name: str, seconds: float) -> bool:
-        """True if `name` has not run for `seconds`; the caller must then run it.
+        """Return True if `name` has not run for `seconds`; the caller must then run it.
 
-        Of several callers, one gets True.
+        Of several callers, only one gets True.
         """
         ...
 
     def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
         """Record that a task runs in this process, until `finish_task`.
 
-        task: its name in `tasks.policies`. task_id: of its message. ids: what it works on.
-        Returns which attempt this is, from 1: attempts that ended with the death of their process
-        count. The caller must not run a task that has used up its attempts.
+        task: its name in `tasks.policies`. task_id: id of its message. ids: its arguments. Returns
+        the number of this attempt, from 1; earlier attempts whose process died count. The caller
+        must not run a task that has used up its attempts.
         """
         ...
 
@@ -109,17 +110,17 @@ class Coordinator(Protocol):
     def get_stalled_tasks(self) -> list[StalledTask]:
         """Take over started tasks whose process died; the caller must send them again.
 
-        Each is returned once, to one caller.
+        Each task is returned only once, to one caller.
         """
         ...
 
     def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
-        """Remember for a while that the change with sequence number `seq` waits for ingest.
+        """Store for a while that the change with sequence number `seq` waits for ingest.
 
         since: when its event was accepted, in seconds since the epoch [default: now].
         """
         ...
 
     def get_ingest_requests(self, seqs: Sequence[int]) -> dict[int, IngestRequest]:
-        """Sequence number -> remembered request; unknown numbers are left out."""
+        """Return sequence number -> stored request; unknown numbers are left out."""
         ...

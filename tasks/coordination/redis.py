@@ -95,8 +95,11 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @override
     def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
-        """A crash is a message that is delivered again while its task is still recorded, or a
-        task found stalled. The same work in several processes at once is no crash."""
+        """Record the task; crashes count as attempts.
+
+        A crash is a message that is delivered again while its task is still recorded, or a task
+        found stalled. The same work in several processes at once is no crash.
+        """
         trace_id = structlog.contextvars.get_contextvars().get("trace_id", "")
         named = {"worker": self._process, "task": task, "ids": list(ids), "trace_id": trace_id}
         note = json.dumps(named | context_headers(parent_context()))
@@ -115,7 +118,8 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
             pipeline.execute()
 
     def get_running_tasks(self) -> dict[str, dict[str, Any]]:
-        """Task id -> `worker`, `task`, `ids`, `trace_id` and `since` (seconds since the epoch)."""
+        """Return task id -> `worker`, `task`, `ids`, `trace_id` and `since` (seconds since the
+        epoch)."""
         with translate_errors(self._settings):
             notes = self._client.hgetall(_RUNNING)
         found = {}
@@ -140,7 +144,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         running = self.get_running_tasks()
         if not running:
             return {}
-        # A process beats before it starts a task, so one without a heartbeat now has died.
+        # A process sends a heartbeat before it starts a task, so a process without one has died.
         alive = set(self._alive_processes())
         with translate_errors(self._settings):
             now = self._client.time()[0]
@@ -153,12 +157,12 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @property
     def needs_reconcile(self) -> bool:
-        """Whether the reconciler has work at once: a task gave up or is stalled."""
+        """Whether the reconciler has work now: a task gave up or is stalled."""
         return bool(self.task_error) or bool(self._find_stalled())
 
     @override
     def record_ingest_request(self, seq: int, trace_id: str, since: float | None = None) -> None:
-        """Remembered for a day."""
+        """Store the request for a day."""
         context = current_context()
         # Without a trace in the form that earlier versions read.
         traced = tuple(context) if context.traceparent else ()
@@ -180,10 +184,11 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @override
     def add_pending(self, task: str, count: int) -> int:
-        """The queue and the running tasks are counted, so only the caller's own task is changed.
+        """Change only the caller's own task, since pending tasks are counted in the queue and among
+        the running ones.
 
-        With a negative `count` it stops counting as running: of several tasks that end at once,
-        the last one sees no other. With a positive one, on a retry, it counts again.
+        A negative `count` stops counting the task as running: of several tasks that end at once,
+        the last one counts no other. A positive one, on a retry, counts it again.
         """
         self._count_own_task(task, count)
         return self.count_pending(task)
@@ -212,7 +217,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     @override
     @contextmanager
     def track_query(self) -> Iterator[None]:
-        """Bulk work on the same machine waits for the query.
+        """Make bulk work on the same machine wait for the query.
 
         A lower priority alone does not suffice: processes that share a core slow one another down.
         """
@@ -221,7 +226,8 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         try:
             yield
         finally:
-            # Of several queries, the first to end removes the mark of all: they lose little time.
+            # The first of several queries to end removes the mark for all; this costs the others
+            # little.
             with contextlib.suppress(TransientError), translate_errors(self._settings):
                 self._client.delete(self._querying)
 
@@ -247,7 +253,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @property
     def task_error(self) -> str:
-        """Why a task gave up within the last `_TASK_ERROR_SECONDS`."""
+        """Reason why a task gave up within the last `_TASK_ERROR_SECONDS`, "" if none did."""
         with translate_errors(self._settings):
             return str(self._client.get(_TASK_ERROR) or "")
 
@@ -265,5 +271,5 @@ def _time_limit(task: str) -> float:
 
 
 def _work_id(task: str, ids: Sequence[str]) -> str:
-    """The same id for the same work, also when it is sent again in another message."""
+    """Return an id of some work that is the same when the work is sent again in another message."""
     return hashlib.sha256("\0".join([task, *ids]).encode()).hexdigest()[:32]

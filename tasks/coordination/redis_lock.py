@@ -27,8 +27,8 @@ def try_redis_lock(
 ) -> Iterator[bool]:
     """Take the lock `name` for the block without waiting; yields whether it was taken.
 
-    The lock is a lease of `LEASE_SECONDS` that a thread renews until the block ends. The lease of
-    a dead process of the same worker is taken over at once, that of any other when it has expired.
+    The lock is a lease of `LEASE_SECONDS` that a thread renews until the block ends. The lease of a
+    dead process of the same worker is taken over at once, any other lease when it has expired.
 
     process: id of this process, as in `redis_workers`. Raises TransientError while Redis is away.
     """
@@ -49,7 +49,7 @@ def try_redis_lock(
     finally:
         done.set()
         renewal.join()
-        # While Redis is away, the lease expires instead. It may also be another's by now.
+        # While Redis is away, the lease expires instead. Another process may also hold it by now.
         with suppress(TransientError), translate_errors(settings), suppress(LockError):
             lock.release()
 
@@ -62,7 +62,7 @@ def _renew_lease(lock: Lock, settings: ServerSettings, done: threading.Event) ->
 
 
 def _release_dead_holder(client: Redis, lock: Lock, process: str) -> bool:
-    """Release the lock if its holder is dead; whether it is free now."""
+    """Release the lock if its holder is dead; return whether the lock is free now."""
     token = client.get(lock.name)
     if token is None:
         return True
@@ -74,7 +74,8 @@ def _release_dead_holder(client: Redis, lock: Lock, process: str) -> bool:
 
 
 def _is_dead(token: str, process: str) -> bool:
-    """Whether the holder was a process of the same worker, thus on this machine, that has ended."""
+    """Return whether the holder was a process of the same worker, hence on this machine, and has
+    ended."""
     holder, pid, _ = token.rsplit("|", 2)
     if get_worker_id(holder) != get_worker_id(process):
         return False

@@ -1,6 +1,6 @@
-"""Heartbeats in Redis: which workers are alive, and which processes take submissions.
+"""Heartbeats in Redis that show the live workers, and the processes that take submissions.
 
-Each worker and each of its children keeps a key that expires unless it is renewed.
+Each worker and each of its children keeps a key that expires unless the process renews it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, translate_errors
 
 ALIVE_SECONDS = 6.0
-"""How long a process counts as alive after a heartbeat."""
+"""Seconds that a process counts as alive after a heartbeat."""
 
 _CHILD_SEPARATOR = "/"
 _ALIVE = PREFIX + "alive:"
@@ -24,17 +24,17 @@ _ALIVE_MILLISECONDS = int(ALIVE_SECONDS * 1000)
 
 
 def make_child_id(worker: str, pid: int) -> str:
-    """The id of a worker's child process."""
+    """Return the id of a worker's child process."""
     return f"{worker}{_CHILD_SEPARATOR}{pid}"
 
 
 def get_worker_id(process: str) -> str:
-    """The id of the worker that a process belongs to; `process` is a worker or a child."""
+    """Return the id of the worker that a process belongs to; `process` is a worker or a child."""
     return process.partition(_CHILD_SEPARATOR)[0]
 
 
 class WorkerRegistry:
-    """Heartbeats of this process, and a view of all others.
+    """Heartbeats of this process, and a view of all other processes.
 
     process: id of this process, a worker's or from `make_child_id`. Every call raises
     TransientError while Redis is away.
@@ -46,7 +46,8 @@ class WorkerRegistry:
         self._process = process
 
     def beat(self, queues: Sequence[str] = ()) -> None:
-        """Count as alive for the next `ALIVE_SECONDS`. queues: those it takes tasks from."""
+        """Count as alive for the next `ALIVE_SECONDS`. queues: the queues from which it takes
+        tasks."""
         with translate_errors(self._settings):
             self._client.set(
                 _ALIVE + self._process, json.dumps(list(queues)), px=_ALIVE_MILLISECONDS
@@ -60,7 +61,7 @@ class WorkerRegistry:
                 self._client.delete(*(_ALIVE + name for name in own))
 
     def alive_workers(self) -> list[str]:
-        """Ids of the live workers, without their children."""
+        """Return the ids of the live workers, without their children."""
         return [name for name in self._alive_processes() if _CHILD_SEPARATOR not in name]
 
     def _alive_processes(self) -> list[str]:
@@ -69,7 +70,7 @@ class WorkerRegistry:
             return sorted(key.removeprefix(_ALIVE) for key in keys)
 
     def get_worker_queues(self) -> dict[str, list[str]]:
-        """Id of each live worker -> queues that it takes tasks from."""
+        """Return the id of each live worker -> queues from which it takes tasks."""
         names = self.alive_workers()
         with translate_errors(self._settings):
             queues = self._client.mget([_ALIVE + name for name in names]) if names else []
@@ -86,7 +87,7 @@ class WorkerRegistry:
             self._client.delete(_CONSUMER + self._process)
 
     def list_consumers(self) -> list[dict[str, Any]]:
-        """Status of each process that takes submissions, as last reported."""
+        """Return the status of each process that takes submissions, as last reported."""
         with translate_errors(self._settings):
             keys = sorted(self._client.scan_iter(match=_CONSUMER + "*", count=1000))
             statuses = self._client.mget(keys) if keys else []

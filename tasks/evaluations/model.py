@@ -1,4 +1,4 @@
-"""A kept run of `skillbus eval`: its measures, and what was found for each prompt."""
+"""Stored run of `skillbus eval`: its measures, and the skills found for each prompt."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 MAX_TASK_CHARACTERS = 2_000
-"""Characters of a task that are kept."""
+"""Maximum characters of a task that are stored."""
 
 MAX_FOUND = 10
-"""Skills that are kept of what was found for a prompt, best first."""
+"""Maximum skills that are stored per prompt: the best ones found."""
 
 MAX_PROMPTS = 5_000
-"""Prompts that are kept of a run: the first ones. Its measures are of all."""
+"""Maximum prompts that are stored of a run: the first ones. Its measures are over all prompts."""
 
 PURGED = "purged"
-"""Stands for the id of a skill that was purged."""
+"""Replaces the id of a purged skill."""
 
 
 class Measure(NamedTuple):
@@ -31,12 +31,13 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedPrompt:
-    """A labelled prompt with what was found for it.
+    """A labelled prompt with the skills that were found for it.
 
-    needed: ids of the skills that are right. found: the best MAX_FOUND ids. ranks: of each needed
-    skill, from 1; 0 where it was not found. values: by measure, of this prompt alone. probability:
-    that the first found skill is right, None where none was estimated. owner: the token that
-    labelled it, None for a prompt of a file. asked: when, in seconds since the epoch; 0 likewise.
+    needed: ids of the skills that are right. found: the best MAX_FOUND ids. ranks: rank of each
+    needed skill, from 1; 0 if it was not found. values: by measure, of this prompt alone.
+    probability: that the first found skill is right, None if it was not estimated. owner: the token
+    that labelled the prompt, None for a prompt of a file. asked: when the prompt was sent, in
+    seconds since the epoch; 0 for a prompt of a file.
     """
 
     prompt_id: str
@@ -52,12 +53,12 @@ class EvaluatedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSummary:
-    """What a run was of.
+    """Description of a run.
 
     kind: `routing`, `bundles` or `outcomes`. name: of the file with the tasks. made: seconds since
-    the epoch. version: of skillbus. skills: number of published ones. tasks: number of those that
-    were evaluated. without: stages that were switched off. settings: those of ranking and choice
-    that differ from the defaults, by section.
+    the epoch. version: of skillbus. skills: number of published skills. tasks: number of evaluated
+    tasks. without: stages that were switched off. settings: settings of ranking and choice that
+    differ from the defaults, by section.
     """
 
     evaluation_id: str

@@ -1,4 +1,4 @@
-"""Opens the store of evaluations of a deployment."""
+"""Function that opens the store of evaluations of a deployment."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tasks.evaluations.protocol import EvaluationStore
 
 
 def open_evaluations(settings: Settings, stack: contextlib.ExitStack) -> EvaluationStore:
-    """Return the kept runs of `skillbus eval`, closed with the stack. Those of a home are shared by
-    all processes that use it, also by those that only read the library."""
+    """Return the store of runs of `skillbus eval`, closed with the stack. All processes that use a
+    home share its store, including processes that only read the library."""
     store: EvaluationStore
     if settings.distributed:
         from tasks.broker.redis_connection import connect

@@ -1,4 +1,4 @@
-"""The protocol of the store of evaluations."""
+"""Protocol of the store of evaluations."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol
 from tasks.evaluations.model import PURGED, EvaluatedPrompt, Evaluation, EvaluationSummary
 
 MAX_EVALUATIONS = 100
-"""Runs that are kept: the newest."""
+"""Maximum runs that are stored: the newest."""
 
 ChangePrompt = Callable[[EvaluatedPrompt], EvaluatedPrompt | None]
-"""Returns a prompt as it is to be kept from now on, None to delete it."""
+"""Function that returns the changed prompt, None to delete it."""
 
 
 class EvaluationStore(Protocol):
@@ -27,11 +27,11 @@ class EvaluationStore(Protocol):
         ...
 
     def list_summaries(self) -> list[EvaluationSummary]:
-        """The kept runs, newest first."""
+        """Return the kept runs, newest first."""
         ...
 
     def get(self, evaluation_id: str) -> Evaluation:
-        """One run; raises NotFoundError for an unknown id."""
+        """Return one run; raises NotFoundError for an unknown id."""
         ...
 
     def remove(self, evaluation_id: str) -> None:
@@ -39,11 +39,12 @@ class EvaluationStore(Protocol):
         ...
 
     def change_prompts(self, change: ChangePrompt) -> int:
-        """Change or delete prompts of all runs, whose measures stay; returns how many changed."""
+        """Change or delete prompts of all runs, but not their measures; returns the number of
+        changes."""
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of what was deleted, as far as a client can."""
+        """Make deleted content unreadable, within the means of a client."""
         ...
 
     def close(self) -> None:
@@ -60,7 +61,7 @@ def describe_unknown_evaluation(evaluation_id: str) -> str:
 
 
 def forget_skill(store: EvaluationStore, skill_id: str) -> int:
-    """Take the id of a skill out of all runs; returns of how many prompts."""
+    """Replace the id of a skill in all runs by PURGED; returns the number of changed prompts."""
 
     def change(prompt: EvaluatedPrompt) -> EvaluatedPrompt:
         if skill_id not in prompt.needed and skill_id not in prompt.found:
@@ -75,7 +76,8 @@ def forget_skill(store: EvaluationStore, skill_id: str) -> int:
 
 
 def forget_prompts(store: EvaluationStore, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> int:
-    """Delete prompts that were labelled in answers and are to be forgotten; returns how many."""
+    """Delete the prompts labelled in answers for which `is_forgotten` is true; returns their
+    number."""
     return store.change_prompts(
         lambda one: None if one.owner is not None and is_forgotten(one) else one
     )

@@ -1,4 +1,4 @@
-"""The store of evaluations of the distributed deployment, in Redis."""
+"""Store of evaluations of the distributed deployment, in Redis."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ from tasks.evaluations.rewrite import change_all
 
 _SUMMARIES = PREFIX + "evaluations"
 _PROMPTS = PREFIX + "evaluation-prompts"
-"""Hashes by id."""
+"""Names of hashes of runs by id."""
 
 _REPLACE = """
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return 1
 """
-"""A run that is removed meanwhile does not come back."""
+"""Script that replaces a run unless it was removed meanwhile."""
 
 
 class RedisEvaluationStore(EvaluationStore):
-    """The store in Redis. client: gives bytes."""
+    """An `EvaluationStore` in Redis. client: must return bytes."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         self._client: Any = client
@@ -50,7 +50,7 @@ class RedisEvaluationStore(EvaluationStore):
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """The client; its errors are raised as errors of skillbus."""
+        """Yield the client; translates its errors into errors of skillbus."""
         with translate_errors(self._settings):
             yield self._client
 

@@ -1,4 +1,4 @@
-"""Changes prompts of kept runs."""
+"""Changes of the prompts of stored runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.evaluations.protocol import ChangePrompt
 def change_all(
     prompts: tuple[EvaluatedPrompt, ...], change: ChangePrompt
 ) -> tuple[tuple[EvaluatedPrompt, ...], int]:
-    """Return prompts as they are to be kept, and how many were changed or deleted."""
+    """Return the changed prompts, and how many were changed or deleted."""
     kept = tuple(changed for one in prompts if (changed := change(one)) is not None)
     same = {id(one) for one in prompts}
     return kept, len(prompts) - sum(id(one) in same for one in kept)

@@ -1,4 +1,4 @@
-"""The store of evaluations of a home, in a SQLite file."""
+"""Store of evaluations of a home, in a SQLite file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS evaluations (
 
 
 class SqliteEvaluationStore(EvaluationStore):
-    """The store in one file, thread-safe."""
+    """An `EvaluationStore` in one file. Threads may share it."""
 
     def __init__(self, path: Path | str) -> None:
         self._file = _FILE.open(path, _TABLES)

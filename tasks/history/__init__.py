@@ -1,1 +1,1 @@
-"""The history of skills: which revisions are kept, and their store in a home."""
+"""History of skills: selection of the revisions to keep, and their store in a home."""

@@ -1,8 +1,8 @@
-"""Keeps the revisions that are superseded or withdrawn, before nothing names them any more.
+"""Copies superseded and withdrawn revisions to the history before their last pointer is gone.
 
 The published revision is in the index only. It is copied to the history before the catalog's
-pointer moves, so that a crash in between leaves it in both, and once more before the reconciler
-deletes it from the index, which covers what the first copy missed.
+pointer moves, so that a crash in between leaves it in both, and again before the reconciler deletes
+it from the index, in case the first copy failed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tasks.services import Services
 
 _BATCH = 64
 _MAX_AT_ONCE = 256
-"""Withdrawn skills whose revisions are copied at once; those of more wait for the reconciler."""
+"""Maximum withdrawn skills whose revisions are copied at once; the reconciler copies larger
+sets."""
 
 
 def keep_superseded(services: Services, entries: Sequence[CatalogEntry]) -> None:
@@ -31,14 +32,14 @@ def keep_orphans(
 ) -> None:
     """Copy revisions that are about to be deleted from the index.
 
-    published: content hash of what is published by skill_id; a revision with the same content,
-    which a language model completed since, is no earlier one.
+    published: published content hash by skill_id. A revision with this content is not copied: it is
+    the published content before a language model completed it.
     """
     _copy(services, dict.fromkeys(keys, 0.0), published)
 
 
 def withdraw(services: Services, keys: Sequence[RevisionKey]) -> list[str]:
-    """Withdraw pointers older than the keys' seqs, and keep what they pointed to.
+    """Withdraw pointers older than the keys' seqs, and keep the revisions that they pointed to.
 
     Returns the skills that were withdrawn.
     """
@@ -52,7 +53,7 @@ def _copy(
 ) -> None:
     """Copy revisions from the index; those that it lacks are left out.
 
-    keys: with the times at which they were published.
+    keys: keys with their times of publication.
     """
     if services.history is None:
         return

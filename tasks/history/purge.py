@@ -1,4 +1,4 @@
-"""Removes every trace of a skill's text from the stores, for good.
+"""Permanent removal of every trace of a skill's text from the stores.
 
 The order is such that an interrupted purge is finished by the next one: the pointer goes first, so
 that no query chooses the skill any more, and the names of its contents are read before they are
@@ -39,8 +39,8 @@ _ROUNDS = 3
 class PurgeStores:
     """The stores that may hold a skill's text, opened for writing.
 
-    answers, skill_pairs: None if there are none. drop_statistics: deletes the saved statistics of
-    the library.
+    answers, skill_pairs: None if the deployment has no such store. drop_statistics: deletes the
+    saved statistics of the library.
     """
 
     settings: Settings
@@ -59,11 +59,12 @@ class PurgeStores:
 def purge_skill(stores: PurgeStores, skill_id: str) -> dict[str, Any]:
     """Remove a skill, all its revisions and every trace of their text; idempotent.
 
-    Returns what was removed: `revisions` of the index, `kept_revisions` of the history, `jobs` of
-    the journal, `dead_letters`, `evaluated_prompts`, `model_answers`, `verdicts`;
-    `comes_back`: why it may, "" if its source does not have it any more. Raises NotFoundError if
-    there is no trace of such a skill, UsageError while its git repository has it, TransientError
-    while queries that may show it run, or another process reads a file that has to be rewritten.
+    Returns the numbers of removed items: `revisions` of the index, `kept_revisions` of the history,
+    `jobs` of the journal, `dead_letters`, `evaluated_prompts`, `model_answers`, `verdicts`;
+    `comes_back`: why the skill may come back, "" if its source does not have it any more. Raises
+    NotFoundError if there is no trace of such a skill, UsageError while its git repository has it,
+    TransientError while queries that may show it run, or another process reads a file that has to
+    be rewritten.
     """
     entry = next(iter(stores.graph.get_entries([skill_id])), None)
     source = find_source(stores.graph.list_sources(), skill_id.partition(":")[0])
@@ -107,7 +108,8 @@ def _purge(
 
 
 def _delete_revisions(stores: PurgeStores, skill_id: str) -> dict[str, Any]:
-    """Delete the revisions from index and history, and what a language model said of them."""
+    """Delete the revisions from index and history, and the answers of language models about
+    them."""
     hashes: set[str] = set()
     revisions = kept = 0
     for _ in range(_ROUNDS):
@@ -135,7 +137,7 @@ def _list_keys(index: SearchIndex, skill_id: str) -> list[RevisionKey]:
 
 
 def _wait_for_queries(stores: PurgeStores) -> None:
-    """Wait until the queries have ended that may have read the skill before it was withdrawn."""
+    """Wait for the end of queries that may have read the skill before it was withdrawn."""
     waiting = stores.journal.list_open_jobs("query")
     end = time.monotonic() + stores.settings.workers.query_seconds
     while waiting:
@@ -160,7 +162,8 @@ def _refuse_if_in_repository(stores: PurgeStores, source: Source, entry: Catalog
 
 
 def _find_in_source(settings: Settings, source: Source | None, skill_id: str) -> str:
-    """Why a skill may come back: its source has it, or cannot be read here; "" if it cannot."""
+    """Return why a skill may come back: its source has it, or cannot be read here; "" if it
+    cannot."""
     if source is None or source.kind != "directory":
         return ""
     path = skill_id.partition(":")[2]
@@ -173,7 +176,10 @@ def _find_in_source(settings: Settings, source: Source | None, skill_id: str) ->
 
 
 def _is_in_source(settings: Settings, source: Source, path: str) -> bool:
-    """Whether a source has a skill, readable or not; raises TransientError if that is not known."""
+    """Return whether a source has a skill, readable or not.
+
+    Raises TransientError if the source cannot be read now.
+    """
     try:
         with open_reader(source, settings) as reader:
             reader.read(path)

@@ -1,4 +1,4 @@
-"""The revisions that a query wants of skills in place of the published ones."""
+"""Revisions that a query requests in place of the published ones."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tasks.services import Services
 
 
 def read_pinned(services: Services, pins: Mapping[str, int]) -> dict[str, StoredRevision]:
-    """These revisions by skill, with findings of the present scanner.
+    """Return the requested revisions by skill, with findings of the present scanner.
 
-    Raises NotFoundError for a skill that is not published, a revision that is not kept, and one
-    that waits for review or was rejected.
+    Raises NotFoundError for a skill that is not published, a revision that is not kept, and a
+    revision that waits for review or was rejected.
     """
     if not pins:
         return {}
@@ -53,7 +53,7 @@ def read_pinned(services: Services, pins: Mapping[str, int]) -> dict[str, Stored
 
 
 def _to_stored(kept: KeptRevision, model: str) -> StoredRevision:
-    """A revision of the history as the index would have it."""
+    """Return a revision of the history in the form of the index."""
     parsed = rescan(kept.parsed)
     return StoredRevision(
         kept.key,

@@ -1,4 +1,4 @@
-"""The history of the embedded deployment, in the file `history.db` of the home."""
+"""History of the embedded deployment, in the file `history.db` of the home."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ _NEWEST = "SELECT seq, content_hash FROM revisions WHERE skill_id = ? ORDER BY s
 
 
 class SqliteRevisionHistory(RevisionHistory):
-    """The history in one file, shared by the threads of this process and by other processes."""
+    """A `RevisionHistory` in one file, shared by the threads of this process and by other
+    processes."""
 
     def __init__(self, path: Path | str, limits: HistoryLimits) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._limits = limits
         self._file = HISTORY_FILE.open(path, _TABLES)
 

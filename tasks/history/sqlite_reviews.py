@@ -1,4 +1,4 @@
-"""The review store of the embedded deployment, in the file `history.db` of the home."""
+"""Review store of the embedded deployment, in the file `history.db` of the home."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ ON CONFLICT (skill_id, content_hash, topic) DO UPDATE SET seq = excluded.seq
 
 
 class SqliteReviewStore(ReviewStore):
-    """The records in one file, shared by the threads of this process and by other processes."""
+    """A `ReviewStore` in one file, shared by the threads of this process and by other processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = HISTORY_FILE.open(path, _TABLES)
 
     @override
@@ -114,7 +114,7 @@ class SqliteReviewStore(ReviewStore):
 
 
 def group_by_skill(records: Iterable[ReviewRecord]) -> dict[str, tuple[ReviewRecord, ...]]:
-    """Records that are in the order of their skills, by skill."""
+    """Return records by skill; the records must be sorted by skill."""
     return {name: tuple(found) for name, found in groupby(records, lambda one: one.skill_id)}
 
 
@@ -123,7 +123,7 @@ def _read_version(connection: sqlite3.Connection) -> int:
 
 
 def _raise_version(connection: sqlite3.Connection, changed: Iterable[ReviewKind]) -> None:
-    """Raise the version if records of these kinds were changed that the policy asks for."""
+    """Raise the version if records of kinds that policy reads were changed."""
     if POLICY_KINDS.isdisjoint(changed):
         return
     connection.execute("UPDATE review_version SET version = version + 1")

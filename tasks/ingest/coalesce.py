@@ -28,11 +28,11 @@ _MAX_WAIT_SECONDS = 4.0
 
 @dataclass(slots=True)
 class EventBatch:
-    """Events that are carried out together, with the content that covers them all.
+    """Events of one source that are carried out together, with one change that covers them all.
 
-    trace_ids, contexts: one per event, in the order of `event_ids`. accepted: when the first one
-    was, in seconds since the epoch. expected_skills: event id ->
-    the skill that the event named, which must exist afterwards.
+    trace_ids, contexts: one per event, in the order of `event_ids`. accepted: when the first event
+    was accepted, in seconds since the epoch. expected_skills: event id -> the skill that the event
+    named, which must exist afterwards.
     """
 
     content: EventData
@@ -52,7 +52,8 @@ class EventBatch:
             self.expected_skills[job.id] = data.skill_id
 
     def start_span(self, name: str) -> tracing.OpenSpan:
-        """A span of work for all events: in the trace of the first, linked to the others'."""
+        """Start a span for all events: in the trace of the first, linked to the traces of the
+        others."""
         attributes = {"skillbus.events": len(self.event_ids)}
         return tracing.trace(name, "internal", self.contexts, attributes)
 
@@ -63,10 +64,10 @@ def collect_batches(
     event_ids: Sequence[str],
     exclude: Collection[str] = (),
 ) -> tuple[list[EventBatch], list[tuple[str, str]]]:
-    """Batches of these events and all others that are open, oldest first, except `exclude`.
+    """Return batches of these and all other open events, oldest first, except `exclude`.
 
-    While several are open, waits until no new one has come for a moment, for 4 s at most. Also
-    returns the events whose content cannot be read, as (id, reason).
+    While several events are open, this waits until no new event arrives for a moment, at most 4 s.
+    Also returns the events whose content cannot be read, as (id, reason).
     """
     jobs: dict[str, Job] = {}
     unreadable: dict[str, str] = {}
@@ -85,7 +86,7 @@ def _read_new_jobs(
     seen: Collection[str],
     unreadable: dict[str, str],
 ) -> dict[str, Job]:
-    """Open jobs that are not in `seen`; adds to `unreadable` those that cannot be read."""
+    """Return the open jobs that are not in `seen`; adds unreadable jobs to `unreadable`."""
     ids = dict.fromkeys((*job_store.list_open_jobs("event", _MAX_EVENTS), *event_ids))
     found = {}
     for one in ids:
@@ -93,7 +94,7 @@ def _read_new_jobs(
             continue
         try:
             job = job_store.get_job(one)
-        except NotFoundError:  # it has ended, and was deleted since
+        except NotFoundError:  # ended, and deleted since
             continue
         except PermanentError as error:  # written by another version
             unreadable[one] = str(error)
@@ -104,7 +105,7 @@ def _read_new_jobs(
 
 
 def coalesce_jobs(jobs: Sequence[Job]) -> tuple[list[EventBatch], list[tuple[str, str]]]:
-    """Batches of jobs, and the invalid jobs as (id, reason).
+    """Return batches of jobs, and the invalid jobs as (id, reason).
 
     All changes of a source are one batch, but a change after a removal is not moved before it.
     """
@@ -133,7 +134,7 @@ def coalesce_jobs(jobs: Sequence[Job]) -> tuple[list[EventBatch], list[tuple[str
 
 
 def _to_source_change(data: EventData) -> EventData:
-    """An upserted skill without files as a change of its source, other data unchanged."""
+    """Return an upserted skill without files as a change of its source, other data unchanged."""
     if not isinstance(data, SkillUpserted) or data.files is not None:
         return data
     source_id, _, path = data.skill_id.partition(":")
@@ -143,7 +144,7 @@ def _to_source_change(data: EventData) -> EventData:
 def _merge_changes(
     batch: EventBatch, content: SourceChanged, data: EventData
 ) -> SourceChanged | None:
-    """One change that covers the batch's and another; None if they cannot be merged."""
+    """Return one change that covers the batch's and another; None if they cannot be merged."""
     other = batch.content
     if not isinstance(other, SourceChanged):
         return None
@@ -163,7 +164,7 @@ def _merge_changes(
 
 
 def source_id_of(content: EventData) -> str:
-    """The source that an event is about, "" for none."""
+    """Return the source that an event is about, "" for none."""
     if isinstance(content, SourceChanged | SourceRemoved):
         return content.source_id
     if isinstance(content, SkillRemoved | SkillUpserted):

@@ -26,14 +26,15 @@ from tasks.sources.protocol import SourceReader, SourceScan
 _BATCH_BYTES = 192_000
 _BATCH_SKILLS = 32
 _LARGE_CHANGE, _MAX_GROWTH = 500, 4
-"""Batches of many changes are larger, once for each so many skills: a batch is a commit of every
-store, which takes as long as some skills."""
+"""Larger changes have larger batches, by a factor of one per _LARGE_CHANGE skills, at most
+_MAX_GROWTH: a batch is a commit of every store, which takes as long as several skills."""
 
 
 def preview_sync(
     graph: Catalog | None, content: SourceChanged, limits: LimitSettings
 ) -> dict[str, list[str]]:
-    """What a sync would do: skill ids under `new`, `changed`, `removed`, `refused`. Writes nothing.
+    """Return what a sync would do: skill ids under `new`, `changed`, `removed`, `refused`. Writes
+    nothing.
 
     graph: None for a library that does not exist yet. `refused`: skills that may not be read.
     """
@@ -65,7 +66,7 @@ def preview_sync(
 
 
 def make_skill_id(source_id: str, path: str) -> str:
-    """A skill's id: its source's id and its folder's path in the source, `.` for the root."""
+    """Return a skill's id: source id and path of the folder in the source, `.` for the root."""
     return f"{source_id}:{path or '.'}"
 
 
@@ -80,9 +81,9 @@ def sync_source(
 ) -> dict[str, object]:
     """Update the catalog from a source: request ingest of what changed, remove what is gone.
 
-    reader: shows the source as it is now. paths: only skills at, above or below these; empty: all.
-    since: when the change was first known, in seconds since the epoch [default: now].
-    Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
+    reader: shows the source as it is now. paths: limits the update to skills at, above or below
+    these paths; empty: all. since: when the change was first known, in seconds since the epoch
+    [default: now]. Returns the number of skills `found`, `changed` (sent to ingest) and `removed`.
     """
     graph = services.graph
     # Allocated before the scan: a skill that appears later has a higher seq, and is not removed.
@@ -118,15 +119,15 @@ def sync_source(
 
 
 def get_source_ids(graph: Catalog) -> set[str]:
-    """Ids of the sources in the catalog."""
+    """Return the ids of the sources in the catalog."""
     return {source.source_id for source in graph.list_sources()}
 
 
 def _diff_source(
     graph: Catalog, source: Source, reader: SourceReader
 ) -> tuple[list[str], list[str], SourceScan]:
-    """Paths of a whole source: of skills that changed since the last scan or failed, and of those
-    that are gone; with the scan."""
+    """Scan a whole source; return the paths of skills that changed since the last scan or failed,
+    the paths of skills that are gone, and the scan."""
     found = reader.scan("")
     # A folder in which no skill was ever found does not become a source.
     if found.signatures or found.refused or source.source_id in get_source_ids(graph):
@@ -147,7 +148,7 @@ def _diff_source(
 def _diff_paths(
     services: Services, source: Source, reader: SourceReader, paths: Sequence[str]
 ) -> tuple[list[str], list[str], SourceScan]:
-    """As `_diff_source`, for the skills that own any of the changed paths or lie below them."""
+    """Do as `_diff_source`, for the skills that own any of the changed paths or lie below them."""
     total = SourceScan()
     known: set[str] = set()
     scanned: set[str] = set()
@@ -170,7 +171,7 @@ def _diff_paths(
 
 
 def _scope(reader: SourceReader, path: str) -> str:
-    """A changed path in normal form; of a SKILL.md its folder.
+    """Return a changed path in normal form; for a SKILL.md, the path of its folder.
 
     Raises UsageError for a path that leads out of the source.
     """
@@ -197,8 +198,8 @@ def _drop_unchanged(
     paths: Sequence[str],
     deadline: Deadline,
 ) -> list[str]:
-    """The paths without those of skills that ingest would leave as they are: published with the
-    same content, or failed for the same reason as before."""
+    """Return the paths without skills that ingest would not change: published with the same
+    content, or failed for the same reason as before."""
     ids = {make_skill_id(source_id, path): path for path in paths}
     settled = {
         entry.skill_id: entry
@@ -243,7 +244,7 @@ def _remove_missing(services: Services, source_id: str, paths: Iterable[str], se
 
 
 def _batch_paths(paths: Sequence[str], found: SourceScan) -> Iterable[list[str]]:
-    """Paths in batches of about the same work."""
+    """Yield paths in batches of about the same work."""
     growth = min(max(len(paths) // _LARGE_CHANGE, 1), _MAX_GROWTH)
     chunk: list[str] = []
     size = 0

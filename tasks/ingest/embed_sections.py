@@ -37,7 +37,7 @@ def embed_sections(
 ) -> dict[str, object]:
     """Embed the sections of the published revisions of these skills; idempotent.
 
-    The last of several tasks sends the skills that are still without section vectors, so that they
+    The last of several tasks sends tasks for skills still without section vectors, so that these
     need not wait for the reconciler.
     """
     lower_thread_priority()
@@ -91,9 +91,9 @@ def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseE
 
 
 def lower_thread_priority() -> None:
-    """Give this thread a lower priority than queries and ingest have (Linux only).
+    """Give this thread a lower priority than queries and ingest (Linux only).
 
-    A priority that is lower already is kept: raising it takes a privilege.
+    An already lower priority is kept: raising it needs a privilege.
     """
     if sys.platform == "linux":
         thread = threading.get_native_id()
@@ -102,7 +102,7 @@ def lower_thread_priority() -> None:
 
 
 def yield_to_tasks(services: Services, *others: TaskPolicy) -> None:
-    """Wait for tasks that come first to end, for half a second at most."""
+    """Wait for the end of the tasks `others`, which have priority, at most half a second."""
     end = time.monotonic() + _MAX_YIELD_SECONDS
     while _is_any_pending(services, *others) and time.monotonic() < end:
         time.sleep(_YIELD_CHECK_SECONDS)
@@ -115,7 +115,7 @@ def _is_any_pending(services: Services, *tasks: TaskPolicy) -> bool:
 def embed_revisions(
     services: Services, revisions: Sequence[StoredRevision], in_bulk: bool = True
 ) -> dict[RevisionKey, Vector]:
-    """Vectors of the revisions' sections, each (sections, dimension), stored in the index too.
+    """Return section vectors of revisions, each (sections, dimension), and store them in the index.
 
     All texts are encoded together, since batches of texts of similar length are fastest. Skills in
     a language that the encoder does not support are left out. A read-only process stores nothing.

@@ -1,4 +1,4 @@
-"""Embed published skills: compute the two vectors by which meaning finds them (spec §4.4)."""
+"""Embed published skills: compute the two vectors of each for vector search (spec §4.4)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def embed_skills(
 ) -> dict[str, object]:
     """Store the skill vectors of the published revisions of these skills; idempotent.
 
-    Queries find a skill by its words as soon as it is published, and by these vectors from now on.
+    Queries find a skill by its words once it is published, and by these vectors from now on.
     """
     lower_thread_priority()
     done: list[RevisionKey] = []
@@ -52,7 +52,7 @@ def embed_skills(
 
 
 def _encode(services: Services, revisions: Sequence[StoredRevision]) -> dict[RevisionKey, Vector]:
-    """Skill vectors (2, dimension); zero for languages that the encoder lacks."""
+    """Return skill vectors (2, dimension); zero for languages that the encoder does not support."""
     encoder = services.encoder.get()
     vectors = np.zeros((len(revisions), 2, encoder.dimension), np.float32)
     known = [row for row, one in enumerate(revisions) if supports_language(encoder, one.parsed)]

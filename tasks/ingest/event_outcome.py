@@ -1,4 +1,4 @@
-"""Record in the journal how events ended."""
+"""Functions that record the outcome of events in the journal."""
 
 from __future__ import annotations
 

@@ -47,9 +47,9 @@ _LOCK_POLL_SECONDS = 0.02
 _POLL_SECONDS = 0.25
 _MAX_EVENTS = 2_000
 _RETRY_PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Pauses between fetches from a host that does not serve yet the commit that its webhook named."""
+"""Pauses between fetches from a host that does not serve the commit of its webhook yet."""
 _RESERVED_SECONDS = 60.0
-"""Part of a task's time that is kept for the work after the last fetch."""
+"""Part of a task's time that is reserved for the work after the last fetch."""
 
 
 def fetch(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
@@ -75,7 +75,7 @@ def _has_unseen_events(services: Services, seen: set[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Fetch:
-    """A running fetch. known: the source as it is in the catalog, None for a new one."""
+    """A running fetch. known: the source in the catalog, None for a new source."""
 
     batch: EventBatch
     known: Source | None
@@ -87,7 +87,7 @@ class _FetchRun:
     """Fetches all open batches of git sources, including those that come during the run.
 
     Only the transfers run in threads; the catalog is synced in the task's thread, one source after
-    the other. seen: filled with the ids of the events that were read.
+    another. seen: filled with the ids of the events that were read.
     """
 
     def __init__(self, services: Services, deadline: Deadline, seen: set[str]) -> None:
@@ -97,7 +97,7 @@ class _FetchRun:
         self._started_ids: set[str] = set()
         self._waiting: list[EventBatch] = []
         self._removals: dict[str, list[str]] = {}
-        """First event of a batch -> ids of open removals of its source, which come before it."""
+        """Maps the first event of a batch to the ids of earlier open removals of its source."""
         self._running: dict[Future[str], _Fetch] = {}
         self._retries: dict[str, int] = {}
         self._retry_at: dict[str, float] = {}
@@ -105,7 +105,7 @@ class _FetchRun:
         self._done = 0
 
     def run(self, event_ids: Sequence[str]) -> int:
-        """Carry out all open events of git sources; returns how many."""
+        """Carry out all open events of git sources; returns their number."""
         services = self._services
         self._collect_batches(event_ids)
         with ThreadPoolExecutor(services.settings.git.at_once, "skillbus-fetch") as pool:
@@ -127,9 +127,9 @@ class _FetchRun:
         return self._done
 
     def _collect_batches(self, event_ids: Sequence[str]) -> None:
-        """Coalesce all open events whose fetch has not started, if new ones have come.
+        """Coalesce all open events whose fetch has not started, if new events have arrived.
 
-        event_ids: what the task was sent; those that need no fetch are forwarded to `plan`.
+        event_ids: ids sent to the task; events that need no fetch are forwarded to `plan`.
         """
         if not event_ids and not _has_unseen_events(self._services, self._seen):
             return
@@ -189,7 +189,8 @@ class _FetchRun:
         return self._retry_at.get(awaited, 0.0) > time.monotonic()
 
     def _awaits_removal(self, batch: EventBatch) -> bool:
-        """Whether `plan` has still to remove the source, or a skill of it, before this change."""
+        """Return whether `plan` has yet to remove the source, or a skill of it, before this
+        change."""
         removals = self._removals.get(batch.event_ids[0])
         if not removals:
             return False
@@ -203,7 +204,8 @@ class _FetchRun:
     def _prepare_fetch(
         self, batch: EventBatch, content: SourceChanged, known: Source | None
     ) -> _Fetch | None:
-        """The fetch for a batch; None if it is not allowed, which fails the batch's events."""
+        """Return the fetch for a batch; if it is not allowed, fail the batch's events and return
+        None."""
         try:
             _check_owners(self._services, batch)
             source = resolve_source(known, content)
@@ -255,7 +257,7 @@ class _FetchRun:
                 failure = error
                 _record_failure(services, one, str(error))
                 self._fail(batch, f"{one.source.source_id}: {error}")
-            except Exception as error:  # of one fetch, and the others are carried out all the same
+            except Exception as error:  # fails only this fetch
                 failure = error
                 log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
                 fail_events(services, batch.event_ids, error)
@@ -271,15 +273,16 @@ class _FetchRun:
         fail_events_with_reason(self._services, batch.event_ids, reason)
 
     def _retry_if_not_pushed(self, one: _Fetch, commit: str) -> bool:
-        """Schedule another fetch if the host does not serve yet what its webhook says was pushed.
+        """Schedule another fetch if the host does not serve the commit that its webhook announced
+        yet.
 
-        commit: the one that was fetched, "" if the host shows no such branch. False: the commit is
-        to be used as it is, also after the last of several fetches.
+        commit: the fetched commit, "" if the host shows no such branch. Returns False if the commit
+        is to be used, as also after the last of several fetches.
         """
         content = one.batch.content
         pushed = content.pushed if isinstance(content, SourceChanged) else None
         if pushed is None or commit not in ("", pushed.before, one.source.commit):
-            return False  # another commit than before the push, so a later one
+            return False  # differs from the commit before the push, so it is later
         mirror = Mirror(one.source, self._services.settings)
         if commit == pushed.after or mirror.has_commit(pushed.after):
             return False
@@ -299,7 +302,7 @@ def _host(root: str) -> str:
 
 
 def _check_owners(services: Services, batch: EventBatch) -> None:
-    """Raise UsageError if an event with git options comes from a token other than an admin's.
+    """Raise UsageError if an event with git options comes from a token that is not an admin's.
 
     Such options choose the repository and the credential file. Events of admins' tokens come from
     the gateway, which has checked the scope.
@@ -347,7 +350,7 @@ def _sync_fetched(
 
 @contextmanager
 def _plan_lock(services: Services, deadline: Deadline) -> Iterator[None]:
-    """Hold the lock of `plan`; raises DeadlineExceededError when it is not free in time."""
+    """Hold the lock of `plan`; raises DeadlineExceededError if the lock is not free in time."""
     while True:
         with services.coordinator.try_lock("plan") as acquired:
             if acquired:
@@ -355,14 +358,17 @@ def _plan_lock(services: Services, deadline: Deadline) -> Iterator[None]:
                 break
         deadline.check("fetch")
         services.stopping.wait(_LOCK_POLL_SECONDS)
-    # Tasks for events that came meanwhile did not get the lock.
+    # Tasks for events that arrived meanwhile did not get the lock.
     waiting = services.journal.list_open_jobs("event", 1)
     if waiting:
         send_plan(services, waiting)
 
 
 def resolve_source(known: Source | None, content: SourceChanged) -> Source:
-    """The source as an event defines it; raises UsageError if the catalog has another such id."""
+    """Return the source that an event defines.
+
+    Raises UsageError if the catalog has a different source under its id.
+    """
     if known is not None and known.kind != "git":
         raise UsageError(f"source {known.source_id} is already {known.kind} {known.root}")
     root = content.root or (known.root if known is not None else "")
@@ -377,7 +383,7 @@ def resolve_source(known: Source | None, content: SourceChanged) -> Source:
 
 
 def _record_failure(services: Services, one: _Fetch, reason: str) -> None:
-    """Store with a source why its fetch failed; of a new source, delete the mirror instead."""
+    """Store with a source why its fetch failed; if the source is new, delete the mirror instead."""
     known = one.known
     if known is None:
         delete_mirror(one.source.source_id, services.settings)

@@ -1,6 +1,6 @@
 """Ingest: parse, classify, index and publish a batch of skills (spec §4.2–4.6).
 
-Published skills are found by their words; `embed_skills` adds their vectors.
+Searches find published skills by words; `embed_skills` adds their vectors.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ _Place = tuple[RevisionKey, CatalogEntry]
 _Failure = tuple[RevisionKey, str, str, str]
 
 _Published = tuple[RevisionKey, bool]
-"""A published revision, and whether its skill vectors are stored."""
+"""A published revision, with True if its skill vectors are stored."""
 
 
 @dataclass(slots=True)
 class _SkillWork:
-    """A skill that was read, with what the later stages need."""
+    """A skill that was read, with the data for the later stages."""
 
     key: RevisionKey
     entry: CatalogEntry
@@ -69,8 +69,8 @@ class _SkillWork:
 def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
     """Publish the content that these skills have in their sources now; idempotent.
 
-    Skills without an open request are skipped. Each other one takes a new seq before its content
-    is read, so that of two runs the one with the higher seq has read the newer content. A skill
+    Skills without an open request are skipped. Each other skill takes a new seq before its content
+    is read, so that of two runs the run with the higher seq has read the newer content. A skill
     that cannot be read becomes a failed entry, and does not affect the others.
     """
     published: list[_Published] = []
@@ -85,7 +85,7 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 
 
 def _send_next_tasks(services: Services, published: Sequence[_Published], others: int) -> None:
-    """Send linking, embedding and refinement of what was published.
+    """Send the tasks that link, embed and refine published skills.
 
     others: ingest tasks that still run or wait.
     """
@@ -97,7 +97,7 @@ def _send_next_tasks(services: Services, published: Sequence[_Published], others
 
 
 def needs_ingest(entry: CatalogEntry) -> bool:
-    """Whether ingest of an entry was requested and has not been done since."""
+    """Return whether ingest of an entry was requested and has not been done since."""
     return entry.requested_seq > entry.seq
 
 
@@ -141,8 +141,8 @@ def _read(
 def _replace_held(
     services: Services, folders: Mapping[_Place, SkillFolder], pins: Pins
 ) -> dict[_Place, SkillFolder]:
-    """The folders; in place of those with other content than their skill is pinned to, an empty
-    one with the content hash of the pin. What they have is held back."""
+    """Return the folders. A folder whose content differs from its skill's pin is held back and
+    replaced by an empty folder with the content hash of the pin."""
     settings, replaced = _preparation_settings(services), {}
     for (key, entry), folder in folders.items():
         replaced[key, entry] = folder
@@ -155,10 +155,10 @@ def _replace_held(
 def _hold_unreviewed(
     services: Services, folders: dict[_Place, SkillFolder], pins: Pins
 ) -> tuple[Pins, list[_Failure], list[_Failure]]:
-    """Hold back what waits for review: replaces its folders, or takes those of new skills out.
+    """Hold back content that waits for review: replace its folders, or remove those of new skills.
 
-    Returns the pins with the skills that stay as they are, and the new skills that are held, and
-    those that cannot be read.
+    Returns the pins with the skills that stay unchanged, the new skills that are held, and the new
+    skills that cannot be read.
     """
     found = hold_for_review(services, folders, pins.kept, _preparation_settings(services))
     for place in folders:
@@ -176,7 +176,7 @@ def _hold_unreviewed(
 
 
 def _stand_in(pinned: KeptRevision) -> SkillFolder:
-    """A folder with the content hash of a pinned revision, which is not parsed again."""
+    """Return a folder with the content hash of a pinned revision, which is not parsed again."""
     return SkillFolder(b"", (), pinned.content_hash)
 
 
@@ -189,7 +189,7 @@ def _preparation_settings(services: Services) -> PreparationSettings:
 def _prepare(
     services: Services, folders: Mapping[_Place, SkillFolder], pins: Pins, deadline: Deadline
 ) -> Iterator[tuple[_Place, PreparedSkill | UnreadableSkill]]:
-    """Yield what becomes of each folder; of a pinned skill, its pinned revision."""
+    """Yield the outcome of each folder; for a pinned skill, its pinned revision."""
     completions = read_completions(services, [one.content_hash for one in folders.values()])
     pinned = {place for place in folders if place[1].skill_id in pins.kept}
     read = {place: folder for place, folder in folders.items() if place not in pinned}
@@ -235,9 +235,9 @@ def _read_folders(
 def _find_unchanged(
     services: Services, folders: Mapping[_Place, SkillFolder]
 ) -> dict[RevisionKey, str]:
-    """The skills whose published revision is what would be published now: key -> content hash.
+    """Return the skills whose published revision would not change: key -> content hash.
 
-    Its document must be complete, and have the completions that are stored.
+    The document of such a revision is complete and has the stored completions.
     """
     same = {
         RevisionKey(entry.skill_id, entry.seq): (key, folder.content_hash)
@@ -251,7 +251,7 @@ def _find_unchanged(
 
 
 def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -> list[_Published]:
-    """Publish skills; those whose vectors are not known yet get them later (`embed_skills`)."""
+    """Publish skills; skills whose vectors are not known yet get them later (`embed_skills`)."""
     metrics, model = services.metrics, services.encoder_model
     deadline.check("read")
     vectors = _find_known_vectors(services, skills)
@@ -276,7 +276,7 @@ def _publish(services: Services, skills: list[_SkillWork], deadline: Deadline) -
 def _find_known_vectors(
     services: Services, skills: Sequence[_SkillWork]
 ) -> dict[RevisionKey, Vector]:
-    """The skill vectors, each (2, dimension), of skills whose two texts are in the index."""
+    """Return the skill vectors, each (2, dimension), of skills whose two texts are in the index."""
     hashes = {work.key: skill_text_hashes(services.encoder_model, work.parsed) for work in skills}
     known = services.index.get_cached_vectors([text for pair in hashes.values() for text in pair])
     return {
@@ -289,10 +289,10 @@ def _find_known_vectors(
 def _keep_section_vectors(
     services: Services, skills: Sequence[_SkillWork], model: str
 ) -> list[RevisionKey]:
-    """Give new revisions of unchanged content the section vectors of the former ones.
+    """Copy section vectors to new revisions of unchanged content.
 
-    So a skill that a language model completed stays embedded. Returns the keys of those that have
-    all their vectors.
+    So a skill that a language model completed stays embedded. Returns the keys of the revisions
+    that have all their vectors.
     """
     if services.settings.servers.neo4j_passages:  # `embed_sections` also writes the passages
         return []

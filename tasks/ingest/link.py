@@ -14,10 +14,11 @@ _BATCH_SKILLS = 200
 
 
 def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
-    """Link all skills that the catalog marks for it; one task of all processes does so at a time.
+    """Link all skills that the catalog marks for linking; only one task of all processes does so at
+    a time.
 
-    Takes no ids. Skills are marked in the transaction that moves a pointer, or here where outcomes
-    change their links, and the marks are cleared in the one that writes the links.
+    Takes no ids. The transaction that moves a pointer marks skills; this task marks those whose
+    links outcomes change. The transaction that writes the links clears the marks.
     """
     del ids
     linked, more = 0, True
@@ -46,7 +47,8 @@ def _link_marked(services: Services, deadline: Deadline) -> int:
 
 
 def _start_span(services: Services, marks: Sequence[tuple[str, int]]) -> tracing.OpenSpan:
-    """A span of the task's trace, linked to the traces of the changes that led to the marks."""
+    """Start a span of the task's trace, linked to the traces of the changes that led to the
+    marks."""
     if not tracing.is_tracing():
         return tracing.NO_SPAN
     entries = services.graph.get_entries([skill_id for skill_id, _ in marks])

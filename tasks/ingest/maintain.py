@@ -1,4 +1,4 @@
-"""The reconciler: resends work that a crash lost, and deletes what is obsolete (spec §4.6)."""
+"""The reconciler: resends work that a crash lost, and deletes obsolete data (spec §4.6)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COMPLETION_BATCH = 500
 _SECONDS_PER_DAY = 86_400
 
 DELETION = "deletion"
-"""While the coordinator has this pause, no revision is deleted from the index."""
+"""Name of a pause of the coordinator: during it, no revision is deleted from the index."""
 
 
 def maintain(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
@@ -105,11 +105,11 @@ def _delete_ended_jobs(services: Services) -> dict[str, object]:
 
 
 def rescan_outdated(services: Services) -> int:
-    """Update what the catalog keeps of scans by an older scanner, or by a version of skillbus that
-    kept less; returns of how many skills.
+    """Update the catalog's data from scans by an older scanner, or by a version of skillbus that
+    stored less; returns the number of skills.
 
-    At most 1,000 per call, so that other maintenance is not delayed. Revisions and vectors stay.
-    Skills that are read before their turn are scanned by the reader.
+    At most 1,000 skills per call, so that other maintenance is not delayed. Revisions and vectors
+    stay. A skill that is read before this update is scanned by the reader.
     """
     graph = services.graph
     keys = graph.list_scanned_before(SCANNER_VERSION, _MAX_RESCANNED)
@@ -133,7 +133,7 @@ def _scan(parsed: ParsedSkill) -> RevisionScan:
 
 
 def resend_stalled_tasks(services: Services) -> int:
-    """Send again the tasks that workers were running when they died; returns how many."""
+    """Send the tasks again that workers were running when they died; returns how many."""
     stalled = services.coordinator.get_stalled_tasks()
     for one in stalled:
         log.warning("task of a dead worker sent again", task=one.task, ids=one.ids[:10])
@@ -151,16 +151,16 @@ def repair_catalog(services: Services) -> None:
 
 
 def compare_stores(services: Services) -> tuple[list[RevisionKey], list[str]]:
-    """Orphans: revisions in the index that the catalog does not point to; and the skills whose
-    published revision is missing from the index.
+    """Return orphans, which are revisions in the index that the catalog does not point to, and the
+    skills whose published revision is missing from the index.
 
-    While ingest tasks run, only superseded revisions and those of removed skills are returned:
-    others may be half written.
+    While ingest tasks run, orphans include only superseded revisions and revisions of removed
+    skills: others may be half written.
     """
     coordinator, index = services.coordinator, services.index
     quiet = not coordinator.count_pending(INGEST.name)
     stored, partial_keys = index.list_keys(), index.partial_keys()
-    # Checked again after the keys were listed: they may belong to a task that began meanwhile.
+    # Checked again after the keys were listed: the keys may belong to a task that began meanwhile.
     quiet = quiet and not coordinator.count_pending(INGEST.name)
     pointers = services.graph.get_changes_since(0).pointers
 
@@ -192,10 +192,10 @@ def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
 
 
 def request_completions(services: Services) -> int:
-    """Request ingest of published skills that lack a completion that is stored, such as after
-    the model was changed back; returns how many.
+    """Request ingest of published skills that lack a stored completion, as after the model was
+    changed back; returns how many.
 
-    At most 1,000 per call. Completions that are not in use are left: searches pass over them.
+    At most 1,000 skills per call. Completions that are not in use are kept; searches ignore them.
     """
     if services.answers is None or not completion_origins(services.settings.language_model):
         return 0
@@ -237,9 +237,10 @@ def advance_sequence(services: Services) -> None:
 def resend_open_work(services: Services) -> dict[str, object]:
     """Send tasks for all open jobs of the journal and all unfinished skills of the catalog.
 
-    Skills are skipped while ingest tasks run or wait, which would do the same work, and queries
-    while as many query tasks do. Returns how many `events`, `queries`, `outcomes`, and skills for
-    `ingest`, `embed_skills`, `embed_sections` and `refine` were sent.
+    Skills are skipped while ingest tasks run or wait, since these would do the same work; queries
+    are skipped while at least as many query tasks run or wait. Returns how many `events`,
+    `queries`, `outcomes`, and skills for `ingest`, `embed_skills`, `embed_sections` and `refine`
+    were sent.
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
@@ -271,9 +272,9 @@ def resend_open_work(services: Services) -> dict[str, object]:
 
 
 def _list_lost_queries(services: Services) -> list[str]:
-    """The open queries if there are more of them than query tasks that run or wait.
+    """Return the open queries if they outnumber the query tasks that run or wait; else none.
 
-    Under load they wait for a worker, and a second task for each would make others wait longer.
+    Under load queries wait for a worker, and a second task for each would make others wait longer.
     """
     queries = services.journal.list_open_jobs("query")
     return queries if len(queries) > services.coordinator.count_pending(QUERY.name) else []
@@ -281,10 +282,13 @@ def _list_lost_queries(services: Services) -> list[str]:
 
 @contextmanager
 def _in_trace_of(services: Services, job_id: str) -> Iterator[None]:
-    """What is logged and sent for a recorded job; with traces, it continues that of the job."""
+    """Bind the trace id of a recorded job for log lines and messages in the block.
+
+    With traces, the block continues the trace of the job.
+    """
     trace_id, context = job_id, tracing.NO_CONTEXT
     if tracing.is_tracing():
-        with suppress(PermanentError):  # it has ended since, or was written by another version
+        with suppress(PermanentError):  # the job has ended since, or was written by another version
             event = services.journal.get_job(job_id).event
             trace_id, context = trace_of(event), get_trace_context(event)
     with bound_contextvars(trace_id=trace_id), tracing.resume(context):
@@ -292,7 +296,7 @@ def _in_trace_of(services: Services, job_id: str) -> Iterator[None]:
 
 
 def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:
-    """Send skills to ingest, each batch with the trace id of the first request in it."""
+    """Send skills to ingest, each batch with the trace id of its first request."""
     requests = services.coordinator.get_ingest_requests(
         sorted({entry.requested_seq for entry in waiting})
     )
@@ -310,11 +314,11 @@ def _resend_ingest(services: Services, waiting: Sequence[CatalogEntry]) -> None:
 
 
 def delete_orphans(services: Services, orphans: Sequence[RevisionKey]) -> int:
-    """Delete those orphans that no ingest task can still publish; returns how many.
+    """Delete the orphans that no ingest task can still publish; returns how many.
 
-    A superseded revision is kept for `workers.keep_seconds`, so that a query that chose it can
-    read it. Revisions of skills that are not in the catalog are kept: it may be the wrong catalog,
-    or an old one.
+    A superseded revision is kept for `workers.keep_seconds`, so that a query that chose it can read
+    it. Revisions of skills that are not in the catalog are kept, since it may be a wrong or old
+    catalog.
     """
     entries = services.graph.get_entries(sorted({key.skill_id for key in orphans}))
     before = time.time() - services.settings.workers.keep_seconds

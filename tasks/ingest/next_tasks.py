@@ -1,4 +1,4 @@
-"""Choose and send the tasks of ingest, counting those that others wait for.
+"""Functions that choose and send the tasks of ingest, and count those that other tasks wait for.
 
 `pipeline` shows which task sends which.
 """
@@ -33,9 +33,9 @@ _REFINE_BATCH_SKILLS = 16
 
 
 def first_task(data: EventData) -> TaskPolicy:
-    """The task that an accepted event is sent to: RECORD_OUTCOMES for outcomes, FETCH if it says
-    that its source is a git repository, else PLAN, which knows the sources and forwards to FETCH.
-    """
+    """Return the task for an accepted event: RECORD_OUTCOMES for outcomes, FETCH if the event says
+    that its source is a git repository, else PLAN, which looks the source up and may forward to
+    FETCH."""
     if isinstance(data, OutcomesReported):
         return RECORD_OUTCOMES
     is_git = isinstance(data, SourceChanged) and (data.git is not None or data.pushed is not None)
@@ -43,7 +43,7 @@ def first_task(data: EventData) -> TaskPolicy:
 
 
 def needs_fetch(data: EventData, list_sources: Callable[[], Iterable[Source]]) -> bool:
-    """Whether an event is about a git source, whose content has to be fetched first."""
+    """Return whether an event is about a git source, whose content must be fetched first."""
     if not isinstance(data, SourceChanged):
         return False
     if data.git is not None:
@@ -53,31 +53,32 @@ def needs_fetch(data: EventData, list_sources: Callable[[], Iterable[Source]]) -
 
 
 def send_plan(services: Services, event_ids: Sequence[str]) -> None:
-    """Have accepted events carried out."""
+    """Send accepted events to `plan`."""
     services.send_task(PLAN.name, event_ids)
 
 
 def send_fetch(services: Services, event_ids: Sequence[str]) -> None:
-    """Have accepted events of git sources carried out."""
+    """Send accepted events of git sources to `fetch`."""
     services.send_task(FETCH.name, event_ids)
 
 
 def send_ingest(services: Services, skill_ids: Sequence[str]) -> None:
-    """Have one batch of skills ingested, for which the catalog holds a request."""
+    """Send one batch of skills to `ingest`; the catalog must hold their requests."""
     services.coordinator.add_pending(INGEST.name, 1)
     services.send_task(INGEST.name, skill_ids)
 
 
 def send_link(services: Services) -> None:
-    """Have all skills linked that are marked for it."""
+    """Send the task that links all marked skills."""
     services.send_task(LINK.name, [])
 
 
 def send_after_ingest(services: Services, published: Sequence[RevisionKey], others: int) -> None:
-    """Send what follows ingest: linking and embedding once all of a large change is published.
+    """Send the tasks after ingest: linking, and embedding once all skills of a large change are
+    published.
 
-    published: without skill vectors. others: ingest tasks that still run or wait. While skills are
-    being embedded, those that were just published are sent at once.
+    published: revisions without skill vectors. others: ingest tasks that still run or wait. While
+    skills are being embedded, newly published skills are sent at once.
     """
     if not others:
         send_link(services)
@@ -88,12 +89,12 @@ def send_after_ingest(services: Services, published: Sequence[RevisionKey], othe
 
 
 def send_embed_skills(services: Services, skill_ids: Sequence[str]) -> None:
-    """Have the skill vectors of skills computed, in batches and in this order."""
+    """Send skills to `embed_skills`, in batches and in this order."""
     _send_batches(services, EMBED_SKILLS, skill_ids, _EMBED_BATCH_SKILLS)
 
 
 def send_embed_sections(services: Services, skill_ids: Sequence[str]) -> None:
-    """Have the sections of skills embedded, in batches and in this order."""
+    """Send skills to `embed_sections`, in batches and in this order."""
     _send_batches(services, EMBED_SECTIONS, skill_ids, _SECTION_BATCH_SKILLS)
 
 
@@ -106,11 +107,11 @@ def _send_batches(
 
 
 def send_unembedded(services: Services) -> dict[str, int]:
-    """Have published skills without skill vectors embedded, most used first; once few are left, the
-    sections of those without section vectors. Returns how many were sent, by task.
+    """Send published skills without skill vectors to be embedded, most used first; once few are
+    left, the skills without section vectors too. Returns how many were sent, by task.
 
-    Nothing is sent twice: tasks that run or wait send the rest when they are done. A few skills
-    that cannot be embedded do not hold up the sections of others.
+    Nothing is sent twice: tasks that run or wait send the remaining skills when they are done. A
+    few skills that cannot be embedded do not hold up the sections of others.
     """
     graph, coordinator = services.graph, services.coordinator
     sent = {"embed_skills": 0, "embed_sections": 0}
@@ -127,7 +128,7 @@ def send_unembedded(services: Services) -> dict[str, int]:
 
 
 def send_refine(coordinator: Coordinator, send_task: SendTask, skill_ids: Sequence[str]) -> None:
-    """Have published skills refined by a language model, in batches and in this order."""
+    """Send published skills to `refine`, in batches and in this order."""
     for batch in batches(skill_ids, _REFINE_BATCH_SKILLS):
         coordinator.add_pending(REFINE.name, 1)
         send_task(REFINE.name, batch)

@@ -4,11 +4,11 @@
       │        │                    ▲      ├─► link
       └────────┴──► fetch ──────────┘      └─► refine
 
-An event is recorded in the journal and then sent to `plan`, or to `fetch` where it names itself an
-event of a git source. `plan` also forwards to `fetch` what turns out to be of a git source. Both
-compare the source with the catalog (`diff`), request ingest of what changed, and remove what is
-gone. `ingest` publishes skills, which are found by their words from then on. Once no other ingest
-task runs or waits, `link` follows, and `embed_skills`, which makes them found by meaning; once all
+An event is recorded in the journal and then sent to `plan`, or to `fetch` if the event says that it
+is about a git source. `plan` also forwards events of git sources to `fetch`. Both compare the
+source with the catalog (`diff`), request ingest of changed skills, and remove skills that are gone.
+`ingest` publishes skills, which are found by their words from then on. Once no other ingest task
+runs or waits, `link` follows, and `embed_skills`, which makes them found by meaning; once all
 skills have their vectors, `embed_sections`. `refine` has a language model add to what is published,
 where one is configured. `maintain` runs periodically and sends again whatever a crash lost at any
 step.

@@ -38,15 +38,15 @@ log = structlog.get_logger()
 
 _RECHECK_EVENTS = 100
 _MAX_RUN_SECONDS = 3.0
-"""After which open events are left to a new task, so that other tasks of the worker get a turn."""
+"""Seconds after which open events are left to a new task, so that other tasks get a turn."""
 
 
 def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> dict[str, object]:
     """Carry out these and all other open events, each recorded as done or failed.
 
     Events of one source are carried out together; events of git sources are forwarded to `fetch`.
-    One task of all processes plans at a time. A batch that fails does not affect the others.
-    Raises TransientError when one is to be retried.
+    One task of all processes plans at a time. A batch that fails does not affect the others. Raises
+    TransientError if a batch is to be retried.
     """
     done, waiting = 0, list(event_ids)
     seen: set[str] = set()
@@ -62,7 +62,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
         for error in errors:
             if error is not None:
                 raise error
-        # Tasks for events that came meanwhile did not get the lock.
+        # Tasks for events that arrived meanwhile did not get the lock.
         seen.update(waiting, *(batch.event_ids for batch in batches))
         still_open = services.journal.list_open_jobs("event", _RECHECK_EVENTS)
         waiting = [event_id for event_id in still_open if event_id not in seen][:1]
@@ -75,7 +75,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
 def _process_with_trace(
     services: Services, deadline: Deadline, batch: EventBatch
 ) -> TransientError | None:
-    """`_process_batch`, logged and traced under the trace id of the batch's first event."""
+    """Call `_process_batch`, logged and traced under the trace id of the batch's first event."""
     started = time.time()
     with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("plan events"):
         outcome, error = _process_batch(services, deadline, batch)
@@ -86,7 +86,7 @@ def _process_with_trace(
 def _process_batch(
     services: Services, deadline: Deadline, batch: EventBatch
 ) -> tuple[TaskOutcome, Exception | None]:
-    """Carry out a batch and record its events; returns how it went, and its error."""
+    """Carry out a batch and record its events; returns the outcome, and the error if any."""
     content = batch.content
     try:
         if needs_fetch(content, services.graph.list_sources):
@@ -108,7 +108,7 @@ def _process_batch(
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))
         fail_events_with_reason(services, batch.event_ids, str(error))
         return "failed", error
-    except Exception as error:  # of one batch, and the others are carried out all the same
+    except Exception as error:  # fails only this batch
         log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
         fail_events(services, batch.event_ids, error)
         return "failed", error
@@ -118,7 +118,7 @@ def _process_batch(
 
 
 def _other_traces(batch: EventBatch) -> dict[str, object]:
-    """Log field with the trace ids of the batch's other events."""
+    """Return a log field with the trace ids of the batch's other events."""
     return {"also_traces": batch.trace_ids[1:]} if batch.trace_ids[1:] else {}
 
 
@@ -135,7 +135,7 @@ def _apply_source_change(
 
 
 def _is_upload_change(graph: Catalog, content: SourceChanged) -> bool:
-    """Whether a change is about a source of uploaded skills."""
+    """Return whether a change is about a source of uploaded skills."""
     if content.root:
         return content.root == upload_root(content.source_id)
     source = find_source(graph.list_sources(), content.source_id)

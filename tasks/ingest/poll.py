@@ -17,7 +17,7 @@ _JITTER = 0.1
 
 
 def next_fetch_time(source: Source, settings: Settings) -> float:
-    """When a git source is to be fetched next, in seconds since the epoch.
+    """Return when to fetch a git source next, in seconds since the epoch.
 
     The interval varies by up to a tenth, differently for each source and time, so that many
     sources are not fetched at once. After failures it begins at 15 s and grows with the time
@@ -33,7 +33,7 @@ def next_fetch_time(source: Source, settings: Settings) -> float:
 
 
 def poll_sources(services: Services) -> int:
-    """Have all git sources fetched that are due; returns how many."""
+    """Request fetches of all git sources that are due; returns how many."""
     now, requested = time.time(), 0
     for source in services.graph.list_sources():
         if source.kind != "git" or next_fetch_time(source, services.settings) > now:

@@ -1,6 +1,6 @@
 """Copy a library's revisions from one index to another, while it is queried and changed.
 
-The other index may have another model or schema: parsed skills are analysed again, and vectors are
+The target may have another model or schema: parsed skills are analysed again, and vectors are
 copied if the model is the same, else encoded. Documents are write-once, so a copy that was
 interrupted continues where it stopped.
 """
@@ -21,18 +21,18 @@ from skills.record import RevisionKey
 from tasks.encode import supports_language
 
 QUIET_SECONDS = 2.0
-"""How long nothing may be published, after writes were blocked, before the switch: a task that
-wrote its documents just before publishes them a moment later."""
+"""Seconds without publications, after writes were blocked, before the switch: a task that wrote its
+documents just before the block publishes them a moment later."""
 
 _BATCH_REVISIONS = 128
 _CAUGHT_UP_REVISIONS = 64
-"""A copy pass of at most so many revisions is the last one before writes are blocked."""
+"""A copy pass of at most this many revisions is the last pass before writes are blocked."""
 
 ReadPointers = Callable[[], Mapping[str, int]]
-"""Returns skill id -> published seq, as it is now."""
+"""Function that returns the present skill id -> published seq."""
 
 ReportProgress = Callable[[int, int], None]
-"""Called with the number of revisions copied and to copy."""
+"""Function called with the number of revisions copied and to copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class IndexCopier:
     """Copies revisions from `source` to `target`.
 
     model: of the target. encoder: computes the vectors of another model; None if both indices have
-    the same model, whose vectors are copied.
+    the same model, so that vectors are copied.
     """
 
     source: SearchIndex
@@ -51,7 +51,8 @@ class IndexCopier:
     def copy_revisions(
         self, keys: Sequence[RevisionKey], progress: ReportProgress | None = None
     ) -> int:
-        """Copy the revisions and section vectors that the target lacks; counts the revisions."""
+        """Copy the revisions and section vectors that the target lacks; returns the number of
+        revisions."""
         copied = 0
         for start in range(0, len(keys), _BATCH_REVISIONS):
             batch = keys[start : start + _BATCH_REVISIONS]
@@ -78,7 +79,7 @@ class IndexCopier:
         return len(fresh)
 
     def _skill_vectors(self, revisions: Sequence[StoredRevision]) -> Mapping[RevisionKey, Vector]:
-        """Vectors by key; a revision that the source has no vectors of yet may lack them."""
+        """Return vectors by key; revisions without vectors in the source may be missing."""
         if self.encoder is None:
             return self.source.get_skill_vectors([one.key for one in revisions])
         vectors = np.zeros((len(revisions), 2, self.encoder.dimension), np.float32)
@@ -107,7 +108,8 @@ class IndexCopier:
 def _encode_sections(
     encoder: Encoder, revisions: Sequence[StoredRevision]
 ) -> dict[RevisionKey, Vector]:
-    """Vectors of all sections, encoded together: batches of similar length are fastest."""
+    """Return vectors of all sections, encoded together, since batches of similar length are
+    fastest."""
     texts = {one.key: section_texts(one.parsed) for one in revisions}
     flat = [text for section in texts.values() for text in section]
     vectors = encoder.encode_texts(flat) if flat else np.empty((0, encoder.dimension), np.float32)
@@ -132,7 +134,7 @@ def _build_document(revision: StoredRevision, vectors: Vector | None, model: str
 
 
 class IndexReplacement(Protocol):
-    """An index and the one that is to replace it."""
+    """An index and its replacement."""
 
     def block_writes(self) -> None:
         """Make the old index refuse writes."""
@@ -153,12 +155,13 @@ def reindex(
     pointers: ReadPointers,
     progress: ReportProgress | None = None,
 ) -> int:
-    """Copy all published revisions, and those published meanwhile, then switch to the new index.
+    """Copy all published revisions, including those published meanwhile, then switch to the new
+    index.
 
     The old index answers queries throughout. It refuses writes from shortly before the switch;
     tasks that fail then are retried. Returns how many revisions were copied. An error or an
-    interrupt before the switch leaves the old index in use and writable; the next call uses what
-    was copied.
+    interrupt before the switch leaves the old index in use and writable; the next call continues
+    the copy.
     """
     copied = last_pass = copier.copy_revisions(_keys(pointers), progress)
     while last_pass > _CAUGHT_UP_REVISIONS:

@@ -18,16 +18,16 @@ from skills.events import Event, EventData, OutcomesReported, QueryAsked, get_tr
 from tasks.journal.work_records import WorkRecords
 
 JobKind = Literal["event", "query", "outcome"]
-"""Events change the library; outcomes say what came of the skills of a query."""
+"""Kind of a job. Events change the library; outcomes report on the skills of a query."""
 
 MAX_BODY_CHARACTERS = 16_384
-"""Characters kept of an unreadable message."""
+"""Maximum characters that are kept of an unreadable message."""
 
 MAX_ASKED = 20
-"""Queries of an owner that are listed."""
+"""Maximum queries of an owner that are listed."""
 
 MAX_DEAD_LETTERS = 10_000
-"""Dead letters kept, so that a flood of unreadable messages cannot fill the journal."""
+"""Maximum dead letters, so that a flood of unreadable messages cannot fill the journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Job:
 
 
 class AskedQuery(NamedTuple):
-    """A query in a list. task: in words, "" for that of the session. accepted: seconds since the
-    epoch."""
+    """A query in a list. task: its text, "" for the task of the session. accepted: seconds since
+    the epoch."""
 
     id: str
     task: str
@@ -95,7 +95,7 @@ class JobStore(Protocol):
     def add_job(self, event: Event, kind: JobKind, ttl_seconds: float | None = None) -> bool:
         """Record a job durably under `job_id(event)`; False if it was recorded before.
 
-        ttl_seconds: how long its outcome is wanted, None for always.
+        ttl_seconds: time for which its outcome is wanted, None without a limit.
         """
         ...
 
@@ -122,7 +122,7 @@ class JobStore(Protocol):
         ...
 
     def list_stages(self, job_id: str) -> list[str]:
-        """Stages started for an open job, in order; empty for any other job."""
+        """Return the stages started for an open job, in order; empty for any other job."""
         ...
 
     def reopen_jobs(self, job_ids: Sequence[str]) -> None:
@@ -130,35 +130,36 @@ class JobStore(Protocol):
         ...
 
     def get_job(self, job_id: str) -> Job:
-        """One job; raises NotFoundError for an unknown id."""
+        """Return one job; raises NotFoundError for an unknown id."""
         ...
 
     def list_open_jobs(self, kind: JobKind, limit: int = 10_000) -> list[str]:
-        """Ids of open jobs, oldest first."""
+        """Return the ids of open jobs, oldest first."""
         ...
 
     def count_open_jobs(self, kind: JobKind) -> int:
-        """Number of open jobs."""
+        """Return the number of open jobs."""
         ...
 
     def get_oldest_job_age(self, kind: JobKind) -> float:
-        """Seconds since the oldest open job was accepted; 0 without open jobs."""
+        """Return the seconds since the oldest open job was accepted; 0 without open jobs."""
         ...
 
     def get_job_states(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Job id -> (state, reason); unknown ids are left out."""
+        """Return job id -> (state, reason); unknown ids are left out."""
         ...
 
     def list_failed_jobs(self, limit: int = 100) -> list[Job]:
-        """Failed jobs, newest first."""
+        """Return the failed jobs, newest first."""
         ...
 
     def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
-        """Ids of jobs that ended as `done` at or after a time, in the order in which they ended."""
+        """Return the jobs that ended as `done` at or after a time, in the order in which they
+        ended."""
         ...
 
     def list_asked(self, owner: str) -> list[AskedQuery]:
-        """The newest queries of an owner, newest first, at most `MAX_ASKED`."""
+        """Return the newest queries of an owner, newest first, at most `MAX_ASKED`."""
         ...
 
     def forget_skill(self, skill_id: str) -> int:
@@ -166,7 +167,7 @@ class JobStore(Protocol):
         event or outcome; returns how many were deleted.
 
         Their senders get no replies any more. Runs of tasks that have a reason are deleted too,
-        since it may quote the skill.
+        since the reason may quote the skill.
         """
         ...
 
@@ -183,11 +184,12 @@ class Outbox(Protocol):
     """
 
     def list_pending_replies(self, limit: int = 100) -> list[str]:
-        """Ids of ended jobs whose reply was not sent yet, in the order in which they ended."""
+        """Return the ids of ended jobs whose reply was not sent yet, in the order in which they
+        ended."""
         ...
 
     def mark_replied(self, job_id: str) -> None:
-        """Take a job out of the outbox for good; the caller has sent its reply."""
+        """Remove a job from the outbox for good; the caller has sent its reply."""
         ...
 
     def wait_for_pending_reply(self, seconds: float) -> None:
@@ -203,15 +205,15 @@ class DeadLetterStore(Protocol):
         ...
 
     def list_dead_letters(self, limit: int = 100) -> list[DeadLetter]:
-        """Dead letters, newest first."""
+        """Return the dead letters, newest first."""
         ...
 
     def get_dead_letter(self, letter_id: str) -> DeadLetter:
-        """One dead letter; raises NotFoundError for an unknown id."""
+        """Return one dead letter; raises NotFoundError for an unknown id."""
         ...
 
     def count_dead_letters(self) -> int:
-        """Number of dead letters."""
+        """Return the number of dead letters."""
         ...
 
     def delete_dead_letter(self, letter_id: str) -> bool:
@@ -224,14 +226,16 @@ class DeadLetterStore(Protocol):
 
 
 class EndedSessions(Protocol):
-    """Sessions of the console that were logged out. The cookies have all else of a session."""
+    """Sessions of the console that were logged out. All other state of a session is in its
+    cookies."""
 
     def end_session(self, session_id: str, seconds: float) -> None:
-        """Record durably that a session ended. seconds: how long its cookies could be used."""
+        """Record durably that a session ended. seconds: time for which its cookies could still be
+        used."""
         ...
 
     def is_session_ended(self, session_id: str) -> bool:
-        """Whether a session was ended, and its cookies could still be used."""
+        """Return whether a session was ended, and its cookies could still be used."""
         ...
 
 
@@ -242,7 +246,7 @@ class Journal(JobStore, Outbox, DeadLetterStore, WorkRecords, EndedSessions, Pro
     """
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of deleted jobs and letters, as far as a client can."""
+        """Make the content of deleted jobs and letters unreadable, within the means of a client."""
         ...
 
     def close(self) -> None:
@@ -251,23 +255,23 @@ class Journal(JobStore, Outbox, DeadLetterStore, WorkRecords, EndedSessions, Pro
 
 
 def quote_skill(skill_id: str) -> str:
-    """A skill id as it is written in the JSON of events and outcomes that name it."""
+    """Return a skill id as it is written in the JSON of events and outcomes that name it."""
     return json.dumps(skill_id, ensure_ascii=False)
 
 
 def get_job_kind(data: EventData) -> JobKind:
-    """The kind of job that an event of this data is."""
+    """Return the kind of the job of an event with this data."""
     if isinstance(data, QueryAsked):
         return "query"
     return "outcome" if isinstance(data, OutcomesReported) else "event"
 
 
 def job_id(event: Event) -> str:
-    """The id of an event's job.
+    """Return the id of an event's job.
 
-    CloudEvents are identified by source and id together: ids given by skillbus are unique on
-    their own, others need both. They are unique per owner, so that no owner's event can be taken
-    for a duplicate of another's.
+    CloudEvents are identified by source and id together: ids from skillbus are unique on their own,
+    other ids need both. They are unique per owner, so that no owner's event can be taken for a
+    duplicate of another's.
     """
     if event.source.startswith("skillbus/"):
         return event.id
@@ -276,15 +280,15 @@ def job_id(event: Event) -> str:
 
 
 def trace_of(event: Event) -> str:
-    """The trace id of all work an event causes: its producer's, else its job id."""
+    """Return the trace id of all work an event causes: its producer's, else its job id."""
     return get_trace_id(event) or job_id(event)
 
 
 def wants_reply(event: Event) -> bool:
-    """Whether the sender of an event named a queue for the reply."""
+    """Return whether the sender of an event named a queue for the reply."""
     return bool(getattr(event, "replyto", ""))
 
 
 def new_dead_letter_id(now: float) -> str:
-    """An id that sorts by time. now: seconds since the epoch."""
+    """Return an id that sorts by time. now: seconds since the epoch."""
     return f"{int(now * 1000):012x}-{uuid.uuid4().hex[:8]}"

@@ -1,6 +1,6 @@
 """The journal of the distributed deployment, in Redis: jobs, outbox and dead letters.
 
-Each job is a hash; sorted sets by time name the open, ended and failed ones and the outbox. Writes
+Each job is a hash; sorted sets by time list the open, ended and failed jobs and the outbox. Writes
 that belong together are one Lua script, which Redis runs atomically. All times are of the clock of
 Redis, so that the clocks of producers and workers need not agree.
 """
@@ -38,8 +38,8 @@ _ENDED = PREFIX + "ended:"
 _FAILED = PREFIX + "failed"
 _OUTBOX = PREFIX + "outbox"
 _ASKED = PREFIX + "asked:"
-"""By owner: a set of its newest queries by time. Those that are deleted stay in it until others
-take their place or nothing was asked for `_ASKED_SECONDS`."""
+"""Prefix of a sorted set per owner, of its newest queries by time. Deleted queries stay in it until
+newer ones replace them, or the owner sends no query for `_ASKED_SECONDS`."""
 _ENDED_SESSION = PREFIX + "ended-session:"
 _BELL = PREFIX + "outbox:bell"
 """A list of at most one item, pushed when a job enters the outbox: wakes a blocked reader."""
@@ -316,7 +316,7 @@ class RedisJournal(RedisWorkRecords, Journal):
 
     @override
     def overwrite_deleted(self) -> None:
-        """Its append-only file is rewritten; until then the values are in it."""
+        """Request a rewrite of the append-only file, which holds the deleted values until then."""
         with self._connected() as client:
             rewrite_log(client)
 
@@ -332,7 +332,7 @@ class RedisJournal(RedisWorkRecords, Journal):
 
     @override
     def wait_for_pending_reply(self, seconds: float) -> None:
-        """Of several waiting processes, one is woken per job."""
+        """Wait for a job; each job wakes only one of several waiting processes."""
         # The socket would time out first if the block lasted as long as its own timeout.
         timeout = min(seconds, self._settings.timeout_seconds / 2)
         with self._connected() as client:

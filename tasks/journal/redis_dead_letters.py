@@ -22,7 +22,7 @@ _LETTER = PREFIX + "letter:"
 
 
 class RedisDeadLetters(DeadLetterStore):
-    """Dead letters as one hash each, named by a set sorted by time."""
+    """Dead letters as one hash each, listed in a set sorted by time."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         self._client: Any = client
@@ -30,12 +30,12 @@ class RedisDeadLetters(DeadLetterStore):
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """The client; its errors are raised as errors of skillbus."""
+        """Yield the client; translates its errors into errors of skillbus."""
         with translate_errors(self._settings):
             yield self._client
 
     def _read_hashes(self, keys: Sequence[str]) -> list[dict[str, str]]:
-        """One hash per key, empty where the key does not exist."""
+        """Return one hash per key, empty if the key does not exist."""
         with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             for key in keys:
                 pipeline.hgetall(key)

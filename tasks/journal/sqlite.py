@@ -30,7 +30,7 @@ from tasks.journal.sqlite_work_records import SqliteWorkRecords
 
 
 class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
-    """The journal in one file, thread-safe; `:memory:` keeps it for this process only.
+    """A `Journal` in one file. Threads may share it. `:memory:` keeps it for this process only.
 
     Raises TransientError for a locked or full disk, PermanentError for a damaged file.
     """

@@ -78,12 +78,13 @@ _LATER_INDEXES = (
 )
 
 _OLDER_COLUMNS = {1: ", 0", 2: ""}
-"""Older schema -> what a row of its jobs lacks. 1 had no queue for replies and no state
-`cancelled`, 2 no outcomes."""
+"""Older schema version -> columns to add to rows of its jobs. Version 1 had no queue for replies
+and no state `cancelled`, version 2 no outcomes."""
 
 
 def _migration(version: int) -> tuple[str, ...]:
-    """Statements that copy the jobs of an older schema: SQLite cannot change a CHECK in place."""
+    """Return statements that copy the jobs of an older schema: SQLite cannot change a CHECK in
+    place."""
     return (
         "DROP INDEX IF EXISTS jobs_open",
         "DROP INDEX IF EXISTS jobs_id",

@@ -1,7 +1,7 @@
-"""Records of work: the tasks of an event, and how much was done in each minute of the last day.
+"""Records of work: the tasks of an event, and counts of work in each minute of the last day.
 
-Both are bounded and expire: they show what goes on, and nothing depends on them. Queries are not
-among them; their answers have the durations of their stages.
+Both are bounded and expire. They are only for display: nothing depends on them. Queries are not
+recorded here; their answers have the durations of their stages.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Literal, Protocol
 from tasks.metrics_recorder import TaskOutcome
 
 KEPT_SECONDS = 86_400
-"""How long runs and minutes are kept."""
+"""Seconds for which runs and minutes are kept."""
 
 MAX_RUNS = 200
-"""Runs kept of one trace, the first ones: a large sync has hundreds of ingest tasks."""
+"""Maximum runs that are kept of one trace, the first ones: a large sync has hundreds of ingest
+tasks."""
 
 MAX_REASON_CHARACTERS = 1_000
 
@@ -32,9 +33,9 @@ _LEAST_RANGE, _LARGEST_RANGE = -20, 80
 class TaskRun:
     """One run of a task for an event, with its retries.
 
-    task: its name. started, ended: seconds since the epoch, of the worker's clock. items: how many
-    events or skills it worked on. attempts: how often it was tried. error, reason: class and
-    message of the last error, "" without one; the message may name skills.
+    task: its name. started, ended: seconds since the epoch, of the worker's clock. items: number of
+    events or skills that it worked on. attempts: number of tries. error, reason: class and message
+    of the last error, "" without one; the message may name skills.
     """
 
     task: str
@@ -49,11 +50,11 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class WorkMinute:
-    """What ended in a minute.
+    """Counts of the work that ended in a minute.
 
-    at: its begin, seconds since the epoch. tasks: by name, those that ended. failed: how many of
-    them failed. events: that were carried out. searchable: range of `duration_range` -> how many
-    skills were published so long after their event.
+    at: start of the minute, seconds since the epoch. tasks: number of ended tasks by name. failed:
+    number of failed tasks. events: number of events that were carried out. searchable: range of
+    `duration_range` -> number of skills that were published this long after their event.
     """
 
     at: int
@@ -64,14 +65,14 @@ class WorkMinute:
 
 
 class WorkRecords(Protocol):
-    """Where records of work are kept."""
+    """Store of records of work."""
 
     def add_task_run(self, run: TaskRun, trace_ids: Sequence[str]) -> None:
         """Record a run under the traces of the events that led to it, and count it."""
         ...
 
     def list_task_runs(self, trace_id: str) -> list[TaskRun]:
-        """The runs of a trace in the order in which they ended."""
+        """Return the runs of a trace in the order in which they ended."""
         ...
 
     def count_work(self, counts: Mapping[tuple[CountKind, str], int]) -> None:
@@ -79,12 +80,13 @@ class WorkRecords(Protocol):
         ...
 
     def list_work_minutes(self, since: float) -> list[WorkMinute]:
-        """The minutes since a time in which something ended, oldest first."""
+        """Return the minutes since a time in which something ended, oldest first."""
         ...
 
 
 def duration_range(seconds: float) -> int:
-    """The range that a duration belongs to; each is 19 % wide, four of them are a doubling."""
+    """Return the number of the range of a duration; each range is 19 % wide, four double the
+    duration."""
     if seconds <= 0:
         return _LEAST_RANGE
     found = round(math.log2(seconds) * _RANGES_PER_DOUBLING)
@@ -92,8 +94,8 @@ def duration_range(seconds: float) -> int:
 
 
 def find_percentile(ranges: Mapping[int, int], share: float) -> float | None:
-    """The duration below which a share of the counted ones lie, in seconds, to within 9 %; None if
-    none was counted."""
+    """Return the duration in seconds below which a share of the counted durations lie, to within 9
+    %; None without durations."""
     wanted = share * sum(ranges.values())
     passed = 0
     for one in sorted(ranges):
@@ -104,12 +106,12 @@ def find_percentile(ranges: Mapping[int, int], share: float) -> float | None:
 
 
 def count_run(run: TaskRun) -> dict[tuple[CountKind, str], int]:
-    """What a run adds to the counts of its minute."""
+    """Return the counts that a run adds to its minute."""
     return {("task", f"{run.task} {run.outcome}"): 1}
 
 
 def build_minute(at: int, counts: Mapping[tuple[str, str], int]) -> WorkMinute:
-    """The counts of a minute by what they count."""
+    """Return the counts of a minute as a `WorkMinute`."""
     tasks: Counter[str] = Counter()
     failed = events = 0
     searchable = {}

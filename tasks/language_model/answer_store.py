@@ -1,8 +1,8 @@
-"""The protocol of the store of answers, refinements and token counts.
+"""Protocol of the store of answers, refinements and token counts.
 
-One store keeps what the language model was paid for: answers by the hash of their request,
-refinements by the content that they are about, and the tokens of each day. It is apart from the
-search index and the catalog, so that a new index loses nothing.
+One store keeps everything that the language model was paid for: answers by the hash of their
+request, refinements by the content that they are about, and the tokens of each day. It is separate
+from search index and catalog, so that a new index loses nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tasks.language_model.protocol import TokenUsage
 
 @dataclass(frozen=True, slots=True)
 class StoredAnswer:
-    """A kept answer. text: its JSON; "" where every try was invalid. reason: why it was invalid."""
+    """A stored answer. text: its JSON; "" if every try was invalid. reason: why it was invalid."""
 
     text: str
     reason: str = ""
@@ -26,7 +26,8 @@ class StoredAnswer:
 
 @dataclass(frozen=True, slots=True)
 class StageUsage:
-    """What one stage used on one day. stored: answers that were read from the store instead."""
+    """Usage of one stage on one day. stored: number of answers that were read from the store
+    instead."""
 
     calls: int = 0
     prompt_tokens: int = 0
@@ -41,7 +42,7 @@ class StageUsage:
 
 @dataclass(frozen=True, slots=True)
 class RefinementKind:
-    """Which refinements: of a stage, by a model, with a version of the prompt."""
+    """Kind of refinements: stage, model and version of the prompt."""
 
     stage: ModelStage
     model: str
@@ -60,13 +61,13 @@ class AnswerStore(Protocol):
         ...
 
     def save_answer(self, key: str, stage: ModelStage, model: str, answer: StoredAnswer) -> None:
-        """Store an answer durably. The first one is kept."""
+        """Store an answer durably. The first answer under a key is kept."""
         ...
 
     def claim(self, key: str, owner: str, seconds: float) -> bool:
         """Reserve the right to ask the model for this key; False while another owner has it.
 
-        It ends with `release`, by itself after `seconds`, or when its owner, a process of this
+        A claim ends with `release`, by itself after `seconds`, or when its owner, a process of this
         machine named by `claim_owner.new_claim_owner`, has ended. The owner of a claim may extend
         it.
         """
@@ -87,35 +88,35 @@ class AnswerStore(Protocol):
     def settle(
         self, reservation: str, day: str, stage: ModelStage, usage: TokenUsage, calls: int
     ) -> None:
-        """Replace a reservation by what was used."""
+        """Replace a reservation by the actual usage."""
         ...
 
     def count_stored(self, day: str, stage: ModelStage) -> None:
-        """Count an answer that was read from the store instead of being asked for."""
+        """Count an answer that was read from the store instead of requested from the model."""
         ...
 
     def get_usage(self, day: str) -> dict[str, StageUsage]:
-        """Return what each stage used on a day."""
+        """Return the usage of each stage on a day."""
         ...
 
     def get_refinements(
         self, kind: RefinementKind, subjects: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
-        """Return the refinements of these subjects; a subject without one is left out."""
+        """Return the refinements of these subjects; a subject without a refinement is left out."""
         ...
 
     def save_refinements(
         self, kind: RefinementKind, documents: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Store JSON objects by subject, durably. The first one of a subject is kept."""
+        """Store JSON objects by subject, durably. The first object of a subject is kept."""
         ...
 
     def forget(self, subjects: Sequence[str]) -> int:
-        """Delete the refinements of these subjects, and all answers: they are named by their
-        request alone, and may quote any skill. Returns how many were deleted.
+        """Delete the refinements of these subjects, and all answers: these are stored by request
+        only, and may quote any skill. Returns how many were deleted.
 
-        What other answers say is kept as refinements. Nothing deleted stays readable, as far as a
-        client can.
+        The content of answers about other subjects stays as refinements. Deleted content becomes
+        unreadable, within the means of a client.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The file `answers.db` of a home, in which the embedded stores of the language model are."""
+"""The file `answers.db` of a home, which holds the embedded stores of the language model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Names of the owners of claims, by which other processes of the machine see that one has ended."""
+"""Names of the owners of claims, from which processes of the machine see whether an owner has
+ended."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ def new_claim_owner() -> str:
 
 
 def has_ended(owner: str) -> bool:
-    """Whether an owner was a process of this machine and container that has ended."""
+    """Return whether an owner was a process of this machine and container that has ended."""
     machine, _, rest = owner.partition("|")
     pid, _, rest = rest.partition("|")
     started = rest.partition("|")[0]
@@ -26,7 +27,7 @@ def has_ended(owner: str) -> bool:
 
 
 def _machine() -> str:
-    """This boot of the machine and this namespace of process ids; "" where it is unknown."""
+    """Return this boot of the machine and this namespace of process ids; "" if unknown."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}:{(_PROC / 'self/ns/pid').readlink()}"
@@ -35,7 +36,8 @@ def _machine() -> str:
 
 
 def _start_time(pid: int) -> str:
-    """When a process started, in ticks since the boot; "" if there is none, or only a zombie."""
+    """Return when a process started, in ticks since the boot; "" without such a process, or if it
+    is a zombie."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,5 @@
-"""Gets a valid answer: goes down the ladder where the endpoint enforces less, and asks again."""
+"""Dialogue with an endpoint until it gives a valid answer: retries, and steps down the ladder of
+rungs."""
 
 from __future__ import annotations
 
@@ -39,21 +40,22 @@ _MORE_TEMPERATURE = 0.3
 
 @dataclass(slots=True)
 class Exchange:
-    """The calls for one request. end: time.monotonic() by which all must have ended."""
+    """The calls for one request. end: time.monotonic() at which all must have ended."""
 
     end: float | None
     usage: TokenUsage = field(default_factory=TokenUsage)
     calls: int = 0
 
     def seconds_left(self, limit: float) -> float:
-        """Seconds that the next call may take, at most `limit`."""
+        """Return the seconds that the next call may take, at most `limit`."""
         return limit if self.end is None else min(limit, self.end - time.monotonic())
 
 
 Send = Callable[[Mapping[str, Any], Exchange], Reply]
-"""Sends the fields of a chat completion except the model; counts what it cost in the exchange.
+"""Function that sends the fields of a chat completion, except the model, and counts the cost in the
+exchange.
 
-Raises RefusedRequestError where the endpoint refuses the request, ModelUnavailableError and
+Raises RefusedRequestError if the endpoint refuses the request, ModelUnavailableError and
 MisconfiguredError.
 """
 
@@ -72,7 +74,7 @@ class Dialogue:
         answer_type: type[AnswerT],
         check: Callable[[AnswerT], None] | None,
     ) -> ModelAnswer[AnswerT]:
-        """The first valid answer. Raises as `LanguageModel.complete` does."""
+        """Return the first valid answer. Raises as `LanguageModel.complete` does."""
         end = None if request.seconds is None else time.monotonic() + request.seconds
         exchange = Exchange(end)
         try:
@@ -88,8 +90,8 @@ class Dialogue:
         check: Callable[[AnswerT], None] | None,
         exchange: Exchange,
     ) -> ModelAnswer[AnswerT]:
-        """The first valid answer of up to three, each with a higher temperature (SkillFlow, App.
-        A.2, Retry and Fallback)."""
+        """Return the first valid answer of up to three, each with a higher temperature (SkillFlow,
+        App. A.2, Retry and Fallback)."""
         first = rung = first_rung(self._state.rung, answer_type)
         reason = ""
         for number in range(MAX_ANSWERS):
@@ -116,7 +118,7 @@ class Dialogue:
         temperature: float,
         exchange: Exchange,
     ) -> tuple[Reply, Rung]:
-        """A reply, and the rung on which the endpoint gave it."""
+        """Return a reply, and the rung on which the endpoint gave it."""
         asked = rung
         while True:
             fields = form_fields(rung, request, answer_type) | self._sampling(request, temperature)
@@ -137,7 +139,8 @@ class Dialogue:
         return fields
 
     def _adapt(self, refusal: RefusedRequestError, fields: Mapping[str, Any], rung: Rung) -> Rung:
-        """The rung for another try of a refused request, after learning the endpoint's dialect.
+        """Return the rung for another try of a refused request, after learning the endpoint's
+        dialect.
 
         Raises InvalidAnswerError if the prompt is the reason, else MisconfiguredError.
         """
@@ -162,7 +165,7 @@ class Dialogue:
 
 
 def _shows_no_enforcement(error: InvalidAnswerError, rung: Rung) -> bool:
-    """Whether a server that enforces this rung cannot have given such an answer."""
+    """Return whether an answer shows that the server does not enforce this rung."""
     if not isinstance(error, UnreadableAnswerError):
         return False
     return rung is Rung.JSON_SCHEMA or (rung is Rung.JSON_OBJECT and not error.extracted)

@@ -1,8 +1,8 @@
-"""Frames texts of others for a prompt: as quoted data in named fields, shortened and escaped.
+"""Framing of untrusted texts for a prompt: quoted data in named fields, shortened and escaped.
 
 Text of skills and tasks is hostile input. In a frame it is one JSON string on one line, so that no
-quote or line break of it ends the frame. Characters without a shape are removed, and control tokens
-of chat templates are split, so that a server cannot take them for its own.
+quote or line break in the text ends the frame. Characters without a shape are removed, and control
+tokens of chat templates are split, so that a server cannot take them for its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STACKED_MARKS = re.compile(r"(?<=[\u0300-\u036f]{3})[\u0300-\u036f]+")
 _SPACE = re.compile(r"\s+")
 _MORE = "…"
 _MAX_TOKEN_CHARACTERS = 7
-"""Characters that one token covers at most in a clean text, with the space after it."""
+"""Maximum characters of one token in a clean text, including the space after it."""
 
 
 def quote(text: str, max_tokens: int) -> str:

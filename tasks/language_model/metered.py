@@ -1,7 +1,7 @@
-"""A language model whose answers are kept and whose tokens are counted and limited.
+"""Language model that stores its answers, and counts and limits its tokens.
 
-A question is paid for once: its answer is stored under the hash of the request before anything
-else happens, and of several workers with the same question one asks while the others wait.
+A question is paid for once: its answer is stored under the hash of the request before anything else
+happens. If several workers have the same question, one asks while the other workers wait.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ Check = Callable[[AnswerT], None] | None
 
 
 class MeteredLanguageModel(LanguageModel):
-    """Wraps a language model; keeps answers and counts tokens in a store. Threads may share it.
+    """A wrapper of a language model that stores answers and counts tokens. Threads may share it.
 
-    clock: seconds since 1970, which decide what day it is.
+    clock: returns seconds since 1970, for the day of the token count.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class MeteredLanguageModel(LanguageModel):
         answer_type: type[AnswerT],
         check: Check[AnswerT],
     ) -> ModelAnswer[AnswerT]:
-        """The stored answer, validated again; raises InvalidAnswerError."""
+        """Return the stored answer, validated again; raises InvalidAnswerError."""
         self._metrics.record_stored_answer(request.stage)
         try:
             self._answers.count_stored(self._day(), request.stage)
@@ -133,7 +133,7 @@ class MeteredLanguageModel(LanguageModel):
     def _claim_or_wait(
         self, key: str, owner: str, request: ModelRequest, end: float
     ) -> StoredAnswer | None:
-        """Claim the question; or wait for the worker that has it, and return the answer."""
+        """Claim the question, or wait for the worker that holds it and return the answer."""
         seconds = self._claim_seconds(request)
         pause = _FIRST_POLL_SECONDS
         while not self._answers.claim(key, owner, seconds):
@@ -146,7 +146,7 @@ class MeteredLanguageModel(LanguageModel):
             pause = min(2 * pause, _LAST_POLL_SECONDS)
             if (stored := self._answers.get_answer(key)) is not None:
                 return stored
-        # The claim may have been free because the answer came since it was looked for.
+        # The claim may have been free because the answer was stored since the last look.
         stored = self._answers.get_answer(key)
         if stored is not None:
             self._release(key, owner)
@@ -162,8 +162,8 @@ class MeteredLanguageModel(LanguageModel):
     def _reserve(self, request: ModelRequest, end: float) -> tuple[str, str]:
         """Reserve the tokens of a request; returns the day and the id of the reservation.
 
-        Waits while only calls that have not ended hold the tokens, since most use less than they
-        reserved. Raises TokenBudgetError.
+        Waits while running calls reserve the missing tokens, since most calls use less than they
+        reserve. Raises TokenBudgetError.
         """
         estimate, limit = estimate_tokens(request), self._settings.daily_tokens
         pause = _FIRST_POLL_SECONDS
@@ -210,8 +210,8 @@ class MeteredLanguageModel(LanguageModel):
         reservation: str,
         end: float,
     ) -> ModelAnswer[AnswerT]:
-        """Ask the model; what it answers is stored before anything else is done with it."""
-        # Also without a limit of its own: past the end another worker may claim the question.
+        """Ask the model; store the answer before any other use of it."""
+        # Set even if the request has no limit: after `end` another worker may claim the question.
         request = replace(request, seconds=max(0.001, end - time.monotonic()))
         usage, calls = TokenUsage(), 0
         started = time.perf_counter()
@@ -238,20 +238,21 @@ class MeteredLanguageModel(LanguageModel):
             )
 
     def _save(self, request: ModelRequest, key: str, answer: StoredAnswer) -> None:
-        """Store an answer; if that fails it is used all the same, since it is paid for."""
+        """Store an answer; if that fails, the answer is still used, since it is paid for."""
         try:
             self._answers.save_answer(key, request.stage, self.model, answer)
         except TransientError as error:
             log.error("an answer could not be stored", stage=request.stage, reason=str(error))
 
     def _limit(self, request: ModelRequest) -> float:
-        """Seconds that a request may take, with its retries."""
+        """Return the seconds that a request may take, with its retries."""
         if request.seconds is not None:
             return request.seconds
         return MAX_ANSWERS * self._settings.timeout_seconds
 
     def _claim_seconds(self, request: ModelRequest) -> float:
-        """Length of claims and reservations: a call that ends in time never outlives them."""
+        """Return the length of claims and reservations in seconds; a call that ends in time never
+        outlives them."""
         return self._limit(request) + _CLAIM_MARGIN_SECONDS
 
     def _day(self) -> str:
@@ -259,17 +260,18 @@ class MeteredLanguageModel(LanguageModel):
 
 
 def estimate_tokens(request: ModelRequest) -> int:
-    """Tokens that one call may use: its prompt, and the most that the answer may have."""
+    """Return the tokens that one call may use: those of its prompt, and the maximum of its
+    answer."""
     return count_prompt_tokens(request) + request.max_tokens
 
 
 def count_prompt_tokens(request: ModelRequest) -> int:
-    """Tokens of a prompt by our own count; the endpoint's may differ."""
+    """Return the tokens of a prompt by our own count, which may differ from the endpoint's."""
     return count_tokens(request.instructions) + count_tokens(request.data)
 
 
 def seconds_to_next_day(now: float) -> float:
-    """Seconds from a time, in seconds since 1970, until the next day (UTC) begins."""
+    """Return the seconds from a time, in seconds since 1970, until the next day (UTC) begins."""
     moment = datetime.fromtimestamp(now, UTC)
     midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     return (midnight - moment).total_seconds()
@@ -280,7 +282,7 @@ def _to_json(answer: BaseModel) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The text of an error, without what cannot be stored."""
+    """Return the text of an error, without characters that cannot be stored."""
     return str(error).encode("utf-8", "replace").decode("utf-8") or "invalid"
 
 

@@ -1,4 +1,4 @@
-"""The client of an OpenAI-compatible endpoint: chat completions over the `openai` SDK."""
+"""Client of an OpenAI-compatible endpoint: chat completions over the `openai` SDK."""
 
 from __future__ import annotations
 
@@ -77,9 +77,10 @@ class _Connection:
 
 @dataclass(frozen=True, slots=True)
 class EndpointReport:
-    """What one tiny request showed. form: what the endpoint enforces of an answer's form.
+    """Result of one tiny request.
 
-    counts_tokens: it counts tokens itself. milliseconds: of the request, with the first connection.
+    form: what the endpoint enforces of an answer's form. counts_tokens: whether it counts tokens
+    itself. milliseconds: duration of the request, with the first connection.
     """
 
     form: Rung
@@ -100,8 +101,8 @@ class OpenAILanguageModel(LanguageModel):
     """A model behind `/chat/completions`.
 
     All clients of a process share one thread with an event loop, in which calls run and are
-    cancelled at their deadline; the endpoint sees the connection close. What an endpoint enforces,
-    its pauses and its failures are remembered per endpoint and model. The key is read once, here.
+    cancelled at their deadline; the endpoint sees the connection close. The state of an endpoint
+    (what it enforces, pauses, failures) is kept per endpoint and model. The key is read once, here.
     Raises MisconfiguredError if its file cannot be used.
     """
 
@@ -179,13 +180,13 @@ class OpenAILanguageModel(LanguageModel):
         return state_of(self._settings.base_url, self._settings.model)
 
     def _send(self, fields: Mapping[str, Any], exchange: Exchange) -> Reply:
-        """The reply to a request, sent in the thread of the event loop."""
+        """Return the reply to a request, sent in the thread of the event loop."""
         connection = self._connect()
         try:
             future = connection.thread.submit(self._run(connection, fields, exchange))
         except RuntimeError:
             raise ModelUnavailableError("the client is closed") from None
-        # The event loop keeps the deadline; this one is for the case that it is blocked.
+        # The event loop enforces the deadline; this limit is for a blocked event loop.
         limit = None if exchange.end is None else max(exchange.end - time.monotonic(), 0) + 1
         try:
             return future.result(limit)
@@ -199,7 +200,7 @@ class OpenAILanguageModel(LanguageModel):
             raise
 
     def _connect(self) -> _Connection:
-        """The connection of this process, opened on first use, so after a fork."""
+        """Return the connection of this process, opened on first use and hence after a fork."""
         with self._lock:
             if self._closed:
                 raise ModelUnavailableError("the client is closed")
@@ -233,7 +234,7 @@ class OpenAILanguageModel(LanguageModel):
     async def _exchange(
         self, connection: _Connection, fields: Mapping[str, Any], exchange: Exchange
     ) -> Reply:
-        """Wait for a slot and until the endpoint wants requests; call it; obey its rate limits."""
+        """Wait for a slot and for the end of a pause; call the endpoint; obey its rate limits."""
         state, limit, pauses = self._state, self._settings.timeout_seconds, 0
         while pauses < _MAX_PAUSES:
             left = exchange.seconds_left(limit)
@@ -278,7 +279,7 @@ class OpenAILanguageModel(LanguageModel):
         seconds: float,
         exchange: Exchange,
     ) -> Reply:
-        """One HTTP request; brings the state of the endpoint and the usage up to date."""
+        """Send one HTTP request; updates the state of the endpoint and the usage."""
         state, prompt = self._state, " ".join(one["content"] for one in fields["messages"])
         exchange.calls += 1
         try:
@@ -318,7 +319,7 @@ class OpenAILanguageModel(LanguageModel):
         )
 
     def _fail(self, reason: str, seconds: float = math.inf) -> ModelUnavailableError:
-        """The error of a failed call, which counts for the circuit breaker."""
+        """Record a failed call for the circuit breaker, and return its error."""
         self._state.fail(reason, seconds)
         return ModelUnavailableError(f"{self._where}: {reason}")
 
@@ -328,7 +329,7 @@ class OpenAILanguageModel(LanguageModel):
 
 
 def _read_key(settings: LanguageModelSettings) -> SecretStr | None:
-    """The API key. Raises MisconfiguredError if it cannot stand in a header."""
+    """Return the API key. Raises MisconfiguredError if it cannot be sent in a header."""
     key = read_secret(settings.api_key_file, KEY_FILE)
     if key is None:
         return None
@@ -341,7 +342,7 @@ def _read_key(settings: LanguageModelSettings) -> SecretStr | None:
 
 
 def _name_failure(error: openai.OpenAIError) -> str:
-    """What went wrong below HTTP; the SDK's message says only that something did."""
+    """Return the cause of a failure below HTTP; the SDK's own message does not name it."""
     cause = error.__cause__
     if isinstance(cause, CompressedBodyError):
         return str(cause)

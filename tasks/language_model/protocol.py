@@ -1,4 +1,4 @@
-"""The protocol of a language model, and the requests and answers that it exchanges.
+"""Protocol of a language model, with its requests and answers.
 
 A request is a prompt; its answer is one JSON object, validated by a pydantic model. Every
 implementation passes the contract suite in `tests/contract/test_language_model.py`.
@@ -18,16 +18,16 @@ from config.errors import PermanentError, TransientError
 from config.language_model_settings import ModelStage
 
 MAX_ANSWERS = 3
-"""Answers that the model is asked for: the first, and two more after invalid ones."""
+"""Maximum answers per request: the first, and two more after invalid answers."""
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 AnswerT_co = TypeVar("AnswerT_co", bound=BaseModel, covariant=True)
 
 
 class InvalidAnswerError(PermanentError):
-    """The model's answer is not what was asked for, after all retries.
+    """The model's answer is still invalid after all retries.
 
-    usage, calls: what the tries cost; a `LanguageModel` sets them.
+    usage, calls: cost of the tries; a `LanguageModel` sets them.
     """
 
     def __init__(
@@ -41,8 +41,8 @@ class InvalidAnswerError(PermanentError):
 class ModelUnavailableError(TransientError):
     """The endpoint does not answer, is overloaded or limits the rate.
 
-    retry_after: seconds after which the endpoint may be asked again; None if it did not say.
-    usage, calls: what earlier tries of the same request cost.
+    retry_after: seconds after which the endpoint may be called again; None if it names none. usage,
+    calls: cost of earlier tries of the same request.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ModelUnavailableError(TransientError):
 
 
 class TokenBudgetError(TransientError):
-    """The tokens that may be used today are spent.
+    """The token budget of the day is used up.
 
     retry_after: seconds until the next day (UTC).
     """
@@ -74,10 +74,11 @@ class TokenBudgetError(TransientError):
 class ModelRequest:
     """A prompt.
 
-    version: of the prompt; raised with every change of `instructions` or of how `data` is built.
-    instructions: the system message, the same for every request of a stage and version. data: the
-    user message; texts of others are framed by `frame`. max_tokens: of the answer. seconds: time
-    limit over all tries; None takes that of the settings for each of them.
+    version: version of the prompt, raised with every change of `instructions` or of the
+    construction of `data`. instructions: the system message, the same for every request of a stage
+    and version. data: the user message; untrusted texts in it are framed by `frame`. max_tokens:
+    maximum tokens of the answer. seconds: time limit over all tries; None takes the limit of the
+    settings for each try.
     """
 
     stage: ModelStage
@@ -88,7 +89,7 @@ class ModelRequest:
     seconds: float | None = None
 
     def key(self, model: str, answer_type: type[BaseModel]) -> str:
-        """Hash of everything that the answer depends on: the key under which it is stored."""
+        """Return the hash of everything that the answer depends on, under which it is stored."""
         parts: list[Any] = [
             self.stage,
             self.version,
@@ -105,7 +106,8 @@ class ModelRequest:
 class TokenUsage:
     """Tokens of prompts and answers, over all tries, as the endpoint counts them.
 
-    estimated: it did not count them in at least one try, where `skills.token_count` did.
+    estimated: whether the endpoint did not count at least one try, so that `skills.token_count`
+    did.
     """
 
     prompt: int = 0
@@ -127,7 +129,8 @@ class TokenUsage:
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer(Generic[AnswerT_co]):
-    """A validated answer. usage: what it cost; nothing if it was stored. calls: to the endpoint."""
+    """A validated answer. usage: its cost; nothing if it was stored. calls: number of calls to the
+    endpoint."""
 
     answer: AnswerT_co
     usage: TokenUsage = TokenUsage()
@@ -151,10 +154,9 @@ class LanguageModel(Protocol):
         """Return the model's answer, an object of `answer_type`.
 
         check: raises InvalidAnswerError for an answer that fits the schema but not the request,
-        such as one with an id that was not given. An invalid answer is asked for again,
-        up to MAX_ANSWERS times in all. Raises InvalidAnswerError after that,
-        ModelUnavailableError, TokenBudgetError, and MisconfiguredError for a wrong key, address or
-        model.
+        such as one with an id that was not given. After an invalid answer the model is asked again,
+        up to MAX_ANSWERS times in all. Raises InvalidAnswerError after that, ModelUnavailableError,
+        TokenBudgetError, and MisconfiguredError for a wrong key, address or model.
         """
         ...
 

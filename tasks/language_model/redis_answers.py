@@ -1,7 +1,7 @@
-"""The store of answers of the distributed deployment, in Redis.
+"""Store of answers of the distributed deployment, in Redis.
 
-Answers and refinements are JSON objects that are set once, without expiry; so are the counts of
-each day. Claims expire by themselves, reservations by the clock of Redis.
+Answers and refinements are JSON objects that are set once, without expiry; the counts of each day
+do not expire either. Claims expire by themselves, reservations by the clock of Redis.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ return 1
 
 
 class RedisAnswerStore(AnswerStore):
-    """The store in Redis, which must persist its data (append-only file) and never evict it."""
+    """An `AnswerStore` in Redis, which must persist its data (append-only file) and never evict
+    it."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         self._client: Any = client
@@ -91,7 +92,7 @@ class RedisAnswerStore(AnswerStore):
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """The client; its errors are raised as errors of skillbus."""
+        """Yield the client; translates its errors into errors of skillbus."""
         with translate_errors(self._settings):
             yield self._client
 

@@ -1,7 +1,9 @@
-"""Finds orders to a model that chooses among skills, in the name, description or heading that it is
-shown: to prefer the skill, to reject others, to call it safe, to say what else the model was given.
+"""Detection of orders to a model that chooses among skills, in the name, description or heading of
+a skill: to prefer the skill, to reject others, to call it safe, to say what else the model was
+given.
 
-This is no finding of the scanner: it says nothing about what the skill does once it is loaded.
+Such an order is not a finding of the scanner: it says nothing about the behaviour of the skill once
+it is loaded.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.scan import scan_spoken
 
 _MARKUP = re.compile(r"\s*(?:[*`#>~]\s*)+|\n\s*")
-"""Marks between the words of an order, which a model reads over."""
+"""Marks between the words of an order, which a model ignores."""
 
 _GRAVE_LEVEL = 3
-"""Level of a finding in words that counts here: lesser ones are mostly about the user of the skill,
-and hidden characters have no use in a name."""
+"""Minimum level of a finding in words that counts here: lower ones are mostly about the user of the
+skill. Hidden characters always count, since they have no use in a name."""
 
 _CACHED_TEXTS = 4_096
 
@@ -118,9 +120,9 @@ def _compiled() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @lru_cache(maxsize=_CACHED_TEXTS)
 def find_selection_order(*texts: str) -> str:
-    """What kind of order to those who choose is in the texts of a skill, "" if none is seen.
+    """Return the kind of order in the texts of a skill, "" if none is found.
 
-    Also hidden characters, and the gravest of what the scanner finds addressed to the reader.
+    Hidden characters count too, and the gravest scanner findings in words to the reader.
     """
     lines = tuple(line for text in texts for line in text.splitlines())
     for finding in scan_spoken(lines):
@@ -137,7 +139,8 @@ def find_selection_order(*texts: str) -> str:
 
 
 def _strip_marks(text: str) -> str:
-    """The text without accents and other combining marks, which can hide a word from patterns."""
+    """Return the text without accents and other combining marks, which can hide a word from
+    patterns."""
     if text.isascii():
         return text
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))

@@ -1,4 +1,4 @@
-"""The store of answers of the embedded deployment, in the file `answers.db` of the home."""
+"""Store of answers of the embedded deployment, in the file `answers.db` of the home."""
 
 from __future__ import annotations
 
@@ -64,10 +64,11 @@ CREATE TABLE IF NOT EXISTS refinements (
 
 
 class SqliteAnswerStore(AnswerStore):
-    """The store in one file, shared by the threads of this process and by other processes."""
+    """An `AnswerStore` in one file, shared by the threads of this process and by other
+    processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = ANSWERS_FILE.open(path, _TABLES)
 
     @override
@@ -80,7 +81,7 @@ class SqliteAnswerStore(AnswerStore):
 
     @override
     def save_answer(self, key: str, stage: ModelStage, model: str, answer: StoredAnswer) -> None:
-        # A killed process loses nothing that is committed, so only the commit must be soon.
+        # A kill loses nothing that is committed, so only the commit must be soon.
         with self._file.transaction() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?, ?, ?)",

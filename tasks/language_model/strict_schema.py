@@ -2,8 +2,8 @@
 
 Servers that constrain an answer to a schema (`response_format` of type `json_schema`, `strict`)
 agree on a small part of JSON Schema: every object lists all of its properties as required and
-allows no others, and limits of numbers, texts and lists are left out. What is left out is checked
-by pydantic, after the answer has come.
+allows no others, and limits of numbers, texts and lists are left out. Pydantic checks the rest in
+the answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Structured answers: how a JSON object is asked for, and how it is read out of a text.
+"""Structured answers: how to request a JSON object, and how to read it from a text.
 
 Servers differ in what they enforce, so there is a ladder of three rungs: the schema is enforced by
 the server; any JSON object is enforced, and the schema stands in the prompt; nothing is enforced.
@@ -32,7 +32,7 @@ _REASON_TOKENS = 60
 
 
 class Rung(enum.IntEnum):
-    """What the server enforces; a higher number is less."""
+    """Rungs of the ladder: what the server enforces. A higher number means less."""
 
     JSON_SCHEMA = 0
     JSON_OBJECT = 1
@@ -40,9 +40,10 @@ class Rung(enum.IntEnum):
 
 
 class UnreadableAnswerError(InvalidAnswerError):
-    """The answer has not the structure that was asked for: no JSON object, or other fields.
+    """The answer does not have the requested structure: no JSON object, or other fields.
 
-    extracted: it is a JSON object. A server that enforces a rung cannot give such an answer.
+    extracted: whether it is a JSON object. A server that enforces a rung cannot give such an
+    answer.
     """
 
     def __init__(self, message: str, *, extracted: bool = False) -> None:
@@ -51,7 +52,8 @@ class UnreadableAnswerError(InvalidAnswerError):
 
 
 def first_rung(known: Rung, answer_type: type[BaseModel]) -> Rung:
-    """The rung to ask on: the known one, or a lower one if the type's schema is not strict."""
+    """Return the rung to ask on: the known one, or a lower one if the type's schema is not
+    strict."""
     if known is Rung.JSON_SCHEMA and strict_schema(answer_type) is None:
         return Rung.JSON_OBJECT
     return known
@@ -103,7 +105,7 @@ def read_answer(
 
 
 def _raise_invalid(error: ValidationError) -> NoReturn:
-    """Raise for the first problem; without the input, which is the model's text."""
+    """Raise an error for the first problem, without its input, which is the model's text."""
     problems = error.errors(include_url=False, include_input=False, include_context=False)
     first = problems[0]
     where = ".".join(str(part) for part in first["loc"]) or "the object"
@@ -114,7 +116,7 @@ def _raise_invalid(error: ValidationError) -> NoReturn:
 
 
 def _is_limit(kind: str) -> bool:
-    """Whether a kind of error is about what a strict schema leaves out."""
+    """Return whether a kind of error is about a constraint that a strict schema leaves out."""
     return kind in _MADE_BY_VALIDATORS or _LIMITS.search(kind) is not None
 
 
@@ -122,9 +124,9 @@ def extract_object(text: str) -> str:
     """Return the one JSON object of a text, as it is written there.
 
     Thoughts in front of it are removed. Text before and after it, such as a code fence or a
-    sentence, is ignored if it has no bracket or brace: then there is no second object, no half
-    one and no list around it. Raises UnreadableAnswerError otherwise, and for a key that an object
-    has twice or a number that JSON does not have.
+    sentence, is ignored if it has no bracket or brace: then there is no second object, no
+    incomplete object and no list around it. Raises UnreadableAnswerError otherwise, and for a key
+    that an object has twice or a number that JSON does not have.
     """
     text = strip_thoughts(text)
     begin = _BRACKET.search(text)
@@ -145,9 +147,9 @@ def extract_object(text: str) -> str:
 def strip_thoughts(text: str) -> str:
     """Return a text without the blocks of thoughts in front of the answer.
 
-    A block that is not closed goes to the end. Where only its end is there, since the server's
-    template wrote the beginning into the prompt, everything before the end is removed. Tags inside
-    the JSON object are part of it.
+    An unclosed block extends to the end. If only a closing tag is there, since the server's
+    template wrote the opening tag into the prompt, everything up to it is removed. Tags inside the
+    JSON object are part of it.
     """
     text = text.strip()
     while opened := _THOUGHTS.match(text):

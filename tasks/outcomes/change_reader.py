@@ -1,4 +1,5 @@
-"""Where a reader of the change feed of outcomes stands, and when it must start anew."""
+"""Position of a reader in the change feed of outcomes, and its restart when the feed is
+incomplete."""
 
 from __future__ import annotations
 
@@ -9,13 +10,15 @@ from typing import NamedTuple
 from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS, OutcomeStore
 
 _FULL_READ_SECONDS = KEPT_TOMBSTONE_SECONDS / 2
-"""Half of it, since the clocks of the processes that forget and that read may differ."""
+"""Half of the time that tombstones are kept, since the clocks of forgetting and reading processes
+may differ."""
 
 
 class ChangedQueries(NamedTuple):
     """Queries whose outcomes changed after the epoch `after` and up to `epoch`, each once.
 
-    With `after` 0 they are all there are: what the reader holds of others is no longer true.
+    With `after` 0 these are all queries with outcomes; the reader must drop what it holds of other
+    queries.
     """
 
     after: int
@@ -27,9 +30,9 @@ class ChangedQueries(NamedTuple):
 class ChangeReader:
     """Reads the changes of a store for one reader that keeps what it read; not thread-safe.
 
-    It starts anew after a time without a read, since the feed forgets deleted queries, and where
-    the store is another one than before, as its epoch shows. check_seconds: how often at most the
-    store is asked for its epoch; 0 asks at each read. clock: seconds since 1970.
+    It starts anew after a long time without a read, since the feed forgets deleted queries, and if
+    its epoch shows that the store was replaced. check_seconds: minimum time between reads of the
+    store's epoch; 0 reads it each time. clock: seconds since 1970.
     """
 
     def __init__(
@@ -43,18 +46,19 @@ class ChangeReader:
         self.epoch = 0
 
     def start_anew(self) -> None:
-        """The next `read` is of all changes."""
+        """Make the next `read` return all changes."""
         self.epoch = 0
 
     def read(self) -> ChangedQueries:
-        """All changes since `epoch`; it moves with `finish`, so that what fails is read again.
+        """Return all changes since `epoch`. Only `finish` moves `epoch`, so that failed changes are
+        read again.
 
-        One read of the store where nothing changed, and one of its epoch when that is due. Raises
-        TransientError if the store does not answer.
+        Costs one read of the store if nothing changed, and one read of its epoch when that is due.
+        Raises TransientError if the store does not answer.
         """
         now, last = self._clock(), self.epoch
         if abs(now - self._checked_at) >= self._check_seconds:
-            # Before the changes, so that all up to this epoch are among them.
+            # Read before the changes, so that these include all changes up to this epoch.
             last = self._store.get_epoch()
             self._checked_at = now
         if last < self.epoch or now - self._read_at > _FULL_READ_SECONDS:
@@ -68,5 +72,5 @@ class ChangeReader:
             changes = self._store.get_changes(changes.epoch)
 
     def finish(self, changes: ChangedQueries) -> None:
-        """The reader holds what these changes made."""
+        """Record that the reader has processed these changes."""
         self.epoch, self._read_at = changes.epoch, changes.read_at

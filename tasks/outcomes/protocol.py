@@ -1,8 +1,8 @@
-"""The protocol of the store of outcomes: answered queries, their outcomes, and what changed.
+"""Protocol of the store of outcomes: answered queries, their outcomes, and changes of these.
 
-Everything that skillbus learns is a function of what this store holds, and of the library. Rows
-are write-once, so that the order in which they arrive, or how often, makes no difference; taking
-outcomes away restores what was there before them.
+Everything that skillbus learns is a function of this store's content and of the library. Rows are
+write-once, so that order and repetition of arrivals make no difference; deleting outcomes restores
+the state before them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from search.protocol import Vector
 from skills.outcomes.model import AnsweredQuery, Outcome
 
 MAX_CHANGES = 10_000
-"""Queries that one read of the change feed returns at most."""
+"""Maximum queries that one read of the change feed returns."""
 
 MAX_OUTCOMES_PER_QUERY = 1_000
-"""Outcomes of a query that one owner may report: with each, all of its query are read again."""
+"""Maximum outcomes of a query that one owner may report: each new one makes readers read them all
+again."""
 
 KEPT_TOMBSTONE_SECONDS = 7 * 86_400.0
-"""How long forgotten queries are known: the change feed names them, and they do not come back."""
+"""Seconds for which forgotten queries are known: the change feed names them, and they cannot be
+added again."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeChanges:
-    """Queries whose outcomes changed, up to `epoch`; read on from there while `more`.
+    """Queries whose outcomes changed, up to `epoch`; if `more`, continue from there.
 
     An id stands for the present outcomes of the query, which may be none, and its vectors.
     """
@@ -49,13 +51,14 @@ class StoredVector:
 
 
 def quantise_vector(vector: Vector) -> StoredVector:
-    """A unit vector in int8, its largest element as 127."""
+    """Return a unit vector in int8, its largest element as 127."""
     scale, data = quantise(vector)
     return StoredVector(np.frombuffer(data, dtype=np.int8), scale)
 
 
 class AnswerPlace(NamedTuple):
-    """The place of an answered query in the order of time, ties by id; answered: as there."""
+    """The place of an answered query in the order of time, ties by id; answered: time of the
+    answer."""
 
     answered: float
     query_id: str
@@ -81,70 +84,74 @@ class OutcomeStore(Protocol):
     ) -> None:
         """Store answered queries durably, with the vectors of their tasks.
 
-        The first answer of a query, and its first vector of an encoder, are kept. A query that was
-        forgotten does not come back. The feed names queries with outcomes that get a vector.
+        The first answer of a query, and its first vector of an encoder, are kept. A forgotten query
+        is not added again. A query with outcomes that gets a vector appears in the feed of changes.
         """
         ...
 
     def drop_answers(self, query_ids: Sequence[str]) -> None:
-        """Delete answers without outcomes, as if they had not been stored; others are kept."""
+        """Delete answers without outcomes, as if they had not been stored; answers with outcomes
+        are kept."""
         ...
 
     def get_answers(self, query_ids: Sequence[str]) -> dict[str, AnsweredQuery]:
-        """Answered queries by id; unknown ids are left out."""
+        """Return answered queries by id; unknown ids are left out."""
         ...
 
     def list_session(self, owner: str, session: str, limit: int) -> list[AnsweredQuery]:
-        """The last `limit` answered queries of an owner's session, oldest first."""
+        """Return the last `limit` answered queries of an owner's session, oldest first."""
         ...
 
     def list_answers_before(self, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
-        """The last `limit` answered queries before a place in the order of time, newest first."""
+        """Return the last `limit` answered queries before a place in the order of time, newest
+        first."""
         ...
 
     # -- outcomes
     def add_outcomes(self, outcomes: Sequence[Outcome]) -> int:
-        """Store outcomes durably, all or none; how many were new. The first one of a key is kept.
+        """Store outcomes durably, all or none; return how many were new. The first one of a key is
+        kept.
 
         The query of each must have an answer in the store; raises NotFoundError otherwise. Raises
-        PermanentError for new ones of an owner that would have more than MAX_OUTCOMES_PER_QUERY of
-        a query.
+        PermanentError if an owner would have more than MAX_OUTCOMES_PER_QUERY of a query.
         """
         ...
 
     def get_outcomes(self, query_ids: Sequence[str]) -> dict[str, tuple[Outcome, ...]]:
-        """Outcomes by query, in order of their keys; queries without outcomes are left out."""
+        """Return outcomes by query, in order of their keys; queries without outcomes are left
+        out."""
         ...
 
     def get_changes(self, after: int, limit: int = MAX_CHANGES) -> OutcomeChanges:
-        """The queries whose outcomes changed after an epoch, in the order of their last change.
+        """Return the queries whose outcomes changed after an epoch, in the order of their last
+        change.
 
-        Costs one cheap read where nothing changed.
+        Costs one cheap read if nothing changed.
         """
         ...
 
     def get_epoch(self) -> int:
-        """The last epoch of the feed of changes, 0 if nothing ever changed.
+        """Return the last epoch of the feed of changes, 0 if nothing ever changed.
 
-        It never falls while the store lives: a reader that knows a later one reads another store.
+        It never decreases in a store: a reader that has seen a later epoch reads another store.
         """
         ...
 
     def list_outcomes(self) -> Iterator[Outcome]:
-        """All outcomes, by the time of their report, ties by key."""
+        """Yield all outcomes, by the time of their report, ties by key."""
         ...
 
     def count_outcomes(self) -> Mapping[str, int]:
-        """Number of outcomes by owner."""
+        """Return the number of outcomes by owner."""
         ...
 
     def forget_owner(self, owner: str) -> int:
-        """Delete an owner's outcomes and answered queries, with all outcomes of these; returns the
-        number of deleted outcomes."""
+        """Delete an owner's outcomes and answered queries, with all outcomes of these queries;
+        returns the number of deleted outcomes."""
         ...
 
     def forget_outcomes(self, query_id: str) -> int:
-        """Delete all outcomes of a query, which stays; returns their number.
+        """Delete all outcomes of a query, but not the query; returns their number.
 
         Raises NotFoundError for a query that is not stored.
         """
@@ -157,7 +164,7 @@ class OutcomeStore(Protocol):
 
     # -- vectors of past tasks
     def get_vectors(self, model: str, query_ids: Sequence[str]) -> dict[str, StoredVector]:
-        """Vectors by query; queries without one of this encoder are left out."""
+        """Return vectors by query; queries without a vector of this encoder are left out."""
         ...
 
     # -- contributors
@@ -166,45 +173,48 @@ class OutcomeStore(Protocol):
         ...
 
     def list_contributors(self) -> dict[str, frozenset[str]]:
-        """Owners by the source that they contributed to."""
+        """Return the owners who contributed to each source, by source."""
         ...
 
     def count_contributors(self) -> int:
-        """Number of pairs of a source and an owner in `list_contributors`."""
+        """Return the number of pairs of a source and an owner in `list_contributors`."""
         ...
 
     # -- days, for the roll-up of usage
     def list_changed_days(self) -> dict[int, int]:
-        """Days with their present version, of which queries, or outcomes of queries that were
-        answered on them, changed since `save_day`."""
+        """Return the days that changed since `save_day`, with their present version. A day changes
+        with its queries, and with outcomes of queries that were answered on it."""
         ...
 
     def list_answers_of(self, day: int) -> Iterator[AnsweredQuery]:
-        """Queries that were answered on a day, in an order that depends only on what is stored."""
+        """Yield the queries answered on a day, in an order that depends only on the stored
+        queries."""
         ...
 
     def list_outcomes_of(self, day: int) -> Iterator[Outcome]:
-        """Outcomes that were reported on a day, in an order that depends only on what is stored."""
+        """Yield the outcomes reported on a day, in an order that depends only on the stored
+        outcomes."""
         ...
 
     def save_day(self, day: int, version: int, usage: bytes) -> None:
         """Store the usage of a day in place of an earlier one.
 
-        version: that of `list_changed_days` before the day was read.
+        version: the version from `list_changed_days` before the day was read.
         """
         ...
 
     def get_days(self, first: int, last: int) -> dict[int, bytes]:
-        """The stored usage of the days from `first` to `last`, by day; of days that were merged,
-        by the first of them."""
+        """Return the stored usage of the days from `first` to `last`, by day; that of merged days
+        is under the first of them."""
         ...
 
     def prune_days(self, before: int) -> int:
-        """Delete the queries of the days before `before` with their outcomes; returns how many.
+        """Delete the queries of the days before `before` with their outcomes; returns the number of
+        queries.
 
-        The usage of these days stays as it is. A day whose usage is not that of its present version
-        is kept as a whole. Queries of a pruned day are unknown from then on, and none is added to
-        it.
+        The usage of these days stays as it is. A day whose usage is not of its present version is
+        kept completely. Queries of a pruned day are unknown from then on, and no query can be added
+        to it.
         """
         ...
 
@@ -217,12 +227,12 @@ class OutcomeStore(Protocol):
 
     # -- recorded answers
     def get_recorded_until(self) -> float:
-        """Up to which time, in seconds since the epoch of the journal's clock, every answered
-        query of the journal is known to be recorded here; 0 at first."""
+        """Return the time, in seconds since the epoch of the journal's clock, up to which every
+        answered query of the journal is known to be recorded here; 0 at first."""
         ...
 
     def set_recorded_until(self, seconds: float) -> None:
-        """Move that time forward; an earlier time changes nothing."""
+        """Move the time of `get_recorded_until` forward; an earlier time changes nothing."""
         ...
 
     def close(self) -> None:
@@ -231,7 +241,7 @@ class OutcomeStore(Protocol):
 
 
 def describe_unknown_queries(query_ids: Sequence[str]) -> str:
-    """The message for outcomes of queries that the store does not have."""
+    """Return the message for outcomes of queries that the store does not have."""
     return (
         f"no answered query {query_ids[0]!r}; give the id of an answer: it takes outcomes for as "
         "many days as the setting `learning.days` says"
@@ -239,7 +249,7 @@ def describe_unknown_queries(query_ids: Sequence[str]) -> str:
 
 
 def describe_full_query(query_id: str) -> str:
-    """The message for outcomes of a query of which their owner has reported too many."""
+    """Return the message for outcomes of a query of which their owner has reported too many."""
     return (
         f"at most {MAX_OUTCOMES_PER_QUERY:,} outcomes of a query are accepted of an owner; query "
         f"{query_id!r} has no room for these"

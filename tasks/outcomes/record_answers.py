@@ -1,4 +1,5 @@
-"""Record answered queries in the store of outcomes, from their jobs in the journal."""
+"""Functions that record answered queries in the store of outcomes, from their jobs in the
+journal."""
 
 from __future__ import annotations
 
@@ -18,24 +19,24 @@ from tasks.journal.protocol import Job
 from tasks.services import Services
 
 _CLOCK_SECONDS = 60.0
-"""How long before the last check answers are looked at again: clocks of servers differ."""
+"""Overlap in seconds with the last check, since the clocks of servers differ."""
 
 _BATCH_JOBS = 500
 
 
 def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
-    """What is kept of an answered query: a function of its job and its bundle."""
+    """Return the stored record of an answered query: a function of its job and its bundle."""
     asked = Asked(job.event.owner, job.accepted)
     request = job.event.parse_data()
     if isinstance(request, QueryAsked):
-        # What is only looked at is not sent to the agent of the session.
+        # An answer that is only looked at is not sent to the agent of the session.
         session = request.session if request.record_use else ""
         asked = asked._replace(session=session, resend=request.resend, is_use=request.record_use)
     return describe_answer(bundle, job.id, asked)
 
 
 class Asked(NamedTuple):
-    """By which owner a query was asked, when, in seconds since the epoch, and in which session.
+    """The owner of a query, the time in seconds since the epoch, and the session.
 
     resend: its agent had lost what was sent before. is_use: whether usage counts it.
     """
@@ -48,7 +49,7 @@ class Asked(NamedTuple):
 
 
 def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuery:
-    """What is kept of the answer to a query."""
+    """Return the stored record of the answer to a query."""
     sent = [
         AnsweredSkill(
             skill.skill_id,
@@ -89,8 +90,8 @@ def record_answer(services: Services, job: Job, bundle: dict[str, Any]) -> None:
 
 
 def record_missing_answers(services: Services) -> int:
-    """Record the answered queries of the journal that a crash kept out of the store; returns how
-    many jobs were looked at."""
+    """Record answered queries of the journal that a crash kept out of the store; returns the number
+    of jobs that were checked."""
     journal, outcomes = services.journal, services.outcomes
     since = outcomes.get_recorded_until() - _CLOCK_SECONDS
     ended = journal.list_done_jobs("query", since)

@@ -23,7 +23,7 @@ def record_outcomes(
     """Store the outcomes of accepted events; returns how many were new.
 
     An event about a query that its sender may not see, or that was not answered, fails with the
-    reason. Raises TransientError for one whose query is not answered yet.
+    reason. Raises TransientError for an event whose query is not answered yet.
     """
     new, waiting = 0, []
     for event_id in event_ids:
@@ -56,7 +56,7 @@ def _record(services: Services, job: Job) -> int:
     outcomes = build_outcomes(job, reported, answer)
     _check_skills(services, job.event.reader, answer, outcomes)
     new = services.outcomes.add_outcomes(outcomes)
-    # All of an event are new, or none: its outcomes are stored together.
+    # The outcomes of an event are stored together, so all of them are new, or none.
     for one in outcomes if new else ():
         services.metrics.record_outcome(one.kind.value, one.by.value)
     services.journal.finish_job(job.id, {"query_id": reported.query_id, "outcomes": len(outcomes)})
@@ -82,13 +82,13 @@ def _check_skills(
 
 
 def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) -> list[Outcome]:
-    """The outcomes of an event, as they are stored: a function of its job and the answer.
+    """Return the stored outcomes of an event: a function of its job and the answer.
 
-    Their time is that of the event, limited to that between the query and the receipt.
+    Their time is the time of the event, limited to the time from the query to the receipt.
     """
     places = {one.skill_id: one.place for one in answer.skills if one.sent}
-    # A sender's clock may be wrong, and must not move reports to other days, each of which has a
-    # limit of its own for an owner.
+    # A sender's clock may be wrong. It must not move reports to other days, each of which has a
+    # limit of its own per owner.
     reported_at = max(answer.answered, min(job.event.time.timestamp(), job.accepted))
     return [
         Outcome(
@@ -109,9 +109,9 @@ def build_outcomes(job: Job, reported: OutcomesReported, answer: AnsweredQuery) 
 
 
 def _find_answer(services: Services, query_id: str, owner: str) -> AnsweredQuery:
-    """The answered query that an owner reports about.
+    """Return the answered query that an owner reports about.
 
-    Raises NotFoundError if there is none that it may see, _UnansweredError if it is still open.
+    Raises NotFoundError if the owner may see no such query, _UnansweredError if it is still open.
     """
     found = services.outcomes.get_answers([query_id]).get(query_id)
     if found is None:
@@ -123,7 +123,7 @@ def _find_answer(services: Services, query_id: str, owner: str) -> AnsweredQuery
 
 
 def _record_from_journal(services: Services, query_id: str) -> None:
-    """Record the answer of a query whose outcome comes before its record."""
+    """Record the answer of a query whose outcome arrived before the record of the answer."""
     try:
         job = services.journal.get_job(query_id)
     except NotFoundError:
@@ -135,5 +135,5 @@ def _record_from_journal(services: Services, query_id: str) -> None:
 
 
 def _may_see(owner: str, asker: str) -> bool:
-    """Whether the sender of outcomes may see the query; "" is the user of this machine."""
+    """Return whether the sender of outcomes may see the query; "" is the user of this machine."""
     return owner in ("", asker)

@@ -1,4 +1,4 @@
-"""The store of outcomes of the distributed deployment, in Redis, next to the journal.
+"""Store of outcomes of the distributed deployment, in Redis, next to the journal.
 
 Writes that belong together are one Lua script, which Redis runs atomically.
 """
@@ -62,10 +62,11 @@ _BATCH = 500
 
 
 class RedisOutcomeStore(OutcomeStore):
-    """The store in Redis, which must persist its data (append-only file) and never evict it."""
+    """An `OutcomeStore` in Redis, which must persist its data (append-only file) and never evict
+    it."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        """client: one with binary values."""
+        """client: a client with binary values."""
         self._client: Any = client
         self._settings = settings
         self._add_answer = client.register_script(ADD_ANSWER)
@@ -77,7 +78,7 @@ class RedisOutcomeStore(OutcomeStore):
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """The client; its errors are raised as errors of skillbus."""
+        """Yield the client; translates its errors into errors of skillbus."""
         with translate_errors(self._settings):
             yield self._client
 
@@ -133,7 +134,7 @@ class RedisOutcomeStore(OutcomeStore):
     def list_answers_before(self, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
         ids: list[str] = []
         with self._connected() as client:
-            # Those of the same time are among the first that are read.
+            # Answers of the same time are among the first that are read.
             for start in itertools.count(0, _BATCH):
                 rows = client.zrange(
                     ANSWERS, place.answered, "-inf", desc=True, byscore=True, withscores=True,
@@ -234,7 +235,7 @@ class RedisOutcomeStore(OutcomeStore):
         return deleted
 
     def _scan_answered(self) -> Iterator[tuple[str, float]]:
-        """Answered queries with the time of their answer, in no order; some may come twice."""
+        """Yield answered queries with the time of their answer, unordered; some may come twice."""
         with self._connected() as client:
             for query_id, answered in client.zscan_iter(ANSWERS, count=_BATCH):
                 yield query_id.decode(), answered
@@ -245,7 +246,7 @@ class RedisOutcomeStore(OutcomeStore):
         what: Literal["all", "unreported", "outcomes", "reported"],
         owner: str = "",
     ) -> int:
-        """As the script FORGET."""
+        """Run the script FORGET."""
         args = [answer.query_id, what, repr(time.time()), owner, _session_name(answer)]
         with self._connected():
             return int(self._forget_query(args=args))
@@ -352,5 +353,5 @@ def _name_session(owner: str, session: str) -> str:
 
 
 def _session_name(answer: AnsweredQuery) -> str:
-    """The name of the set of a query's session, "" without a session."""
+    """Return the name of the set of a query's session, "" without a session."""
     return _name_session(answer.owner, answer.session) if answer.session else ""

@@ -1,4 +1,4 @@
-"""Days of the store of outcomes in Redis: which changed, which are pruned, and their usage."""
+"""Days of the store of outcomes in Redis: changes, pruning and usage."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BATCH = 500
 
 
 class RedisDays:
-    """The days of a store. client: one with binary values."""
+    """The days of a store. client: a client with binary values."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         self._client: Any = client
@@ -37,23 +37,23 @@ class RedisDays:
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """The client; its errors are raised as errors of skillbus."""
+        """Yield the client; translates its errors into errors of skillbus."""
         with translate_errors(self._settings):
             yield self._client
 
     def list_queries(self, kind: str, day: int) -> list[str]:
-        """The queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""
+        """Return the queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""
         with self._connected() as client:
             found = set(client.sscan_iter(f"{kind}{day}", count=_BATCH))
         return sorted(one.decode() for one in found)
 
     def list_report_days(self) -> list[int]:
-        """The days on which outcomes were reported, in order."""
+        """Return the days on which outcomes were reported, in order."""
         with self._connected() as client:
             return sorted(map(int, client.smembers(REPORT_DAYS)))
 
     def list_changed(self) -> dict[int, int]:
-        """As `OutcomeStore.list_changed_days`."""
+        """See `OutcomeStore.list_changed_days`."""
         with self._connected() as client:
             versions, saved = client.hgetall(VERSIONS), client.hgetall(SAVED)
             pruned = client.smembers(PRUNED)
@@ -64,20 +64,20 @@ class RedisDays:
         }
 
     def save(self, day: int, version: int, usage: bytes) -> None:
-        """As `OutcomeStore.save_day`."""
+        """See `OutcomeStore.save_day`."""
         with self._connected():
             self._save_day(args=[day, version, usage])
 
     def get(self, first: int, last: int) -> dict[int, bytes]:
-        """As `OutcomeStore.get_days`."""
+        """See `OutcomeStore.get_days`."""
         with self._connected() as client:
             days = sorted(day for day in map(int, client.hkeys(USAGE)) if first <= day <= last)
             found = client.hmget(USAGE, days) if days else []
         return {day: usage for day, usage in zip(days, found, strict=True) if usage is not None}
 
     def mark_pruned(self, before: int) -> list[int]:
-        """Have nothing added any more to the days before `before` whose usage is that of their
-        present version; returns all marked days that have queries."""
+        """Mark the days before `before` whose usage is of their present version, so that nothing is
+        added to them any more; returns all marked days that have queries."""
         with self._connected() as client:
             pruned = set(map(int, client.smembers(PRUNED)))
             for day in sorted(set(map(int, client.hkeys(VERSIONS))) - pruned):
@@ -91,6 +91,6 @@ class RedisDays:
         return [day for day, exists in zip(days, found, strict=True) if exists]
 
     def merge(self, first: int, last: int, usage: bytes) -> None:
-        """As `OutcomeStore.merge_days`."""
+        """See `OutcomeStore.merge_days`."""
         with self._connected():
             self._merge_days(args=[first, last, usage])

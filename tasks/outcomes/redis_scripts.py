@@ -1,7 +1,7 @@
 """Keys and scripts of the outcomes in Redis.
 
-An answered query is a hash with its data and vectors, its outcomes are another; sorted sets name
-queries by time and by their last change, sets name those of a day.
+An answered query is a hash with its data and vectors, its outcomes are another hash. Sorted sets
+list queries by time and by their last change, sets list the queries of a day.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SESSION = PREFIX + "session:"
 OUTCOMES = PREFIX + "outcomes:"
 """A hash per query: its outcomes by key."""
 REPORTED_ON = PREFIX + "outcomes-on:"
-"""A set per day of the queries that outcomes were reported of."""
+"""A set per day of the queries with outcomes reported on that day."""
 REPORT_DAYS = PREFIX + "outcome-days"
 """The days on which outcomes were reported."""
 OWNERS = PREFIX + "outcome-owners"
@@ -96,7 +96,7 @@ end
 return {{new, '', ''}}
 """
 """ARGV: query id, key, day, owner and data of each outcome. Returns how many were new, an unknown
-query id or '', and the id of a query that has no room for them or ''."""
+query id or '', and the id of a query with no room for further outcomes or ''."""
 
 FORGET = f"""
 local query, what, now, owner, session = unpack(ARGV)
@@ -141,9 +141,9 @@ return deleted
 """ARGV: query id, what, now, an owner, the name of the set of its session or ''.
 
 what: `all`, its answer and all outcomes, so that it does not come back; `unreported`, its answer if
-it has no outcomes; `outcomes`, these and not the answer; `reported`, those of the owner. What the
-store holds is read here, since outcomes may come until the script runs. Returns how many outcomes
-were deleted, -1 if nothing was.
+it has no outcomes; `outcomes`, the outcomes only; `reported`, the outcomes that the owner reported.
+The script reads the stored outcomes itself, since more may arrive until it runs. Returns how many
+outcomes were deleted, -1 if nothing was.
 """
 
 SAVE_VECTOR = f"""
@@ -154,7 +154,7 @@ if redis.call('EXISTS', '{OUTCOMES}' .. ARGV[1]) == 1 then
 end
 return 1
 """
-"""ARGV: query id, field, data. A query that was forgotten gets no vector."""
+"""ARGV: query id, field, data. A forgotten query gets no vector."""
 
 SAVE_DAY = f"""
 if redis.call('SISMEMBER', '{PRUNED}', ARGV[1]) == 1 then return 0 end
@@ -171,7 +171,7 @@ local version = redis.call('HGET', '{VERSIONS}', ARGV[1])
 if version ~= redis.call('HGET', '{SAVED}', ARGV[1]) then return 0 end
 return redis.call('SADD', '{PRUNED}', ARGV[1])
 """
-"""ARGV: day. One that changed since its usage was stored is not marked."""
+"""ARGV: day. A day that changed since its usage was stored is not marked."""
 
 MERGE_DAYS = f"""
 local first, last = tonumber(ARGV[1]), tonumber(ARGV[2])

@@ -1,4 +1,4 @@
-"""The store of outcomes of the embedded deployment: the file `outcomes.db` of a home."""
+"""Store of outcomes of the embedded deployment: the file `outcomes.db` of a home."""
 
 from __future__ import annotations
 
@@ -99,13 +99,13 @@ _ADD_ANSWER = (
 
 
 class SqliteOutcomeStore(OutcomeStore):
-    """The store in one file, shared by the threads of this process and by other processes.
+    """An `OutcomeStore` in one file, shared by the threads of this process and by other processes.
 
     `:memory:` keeps it in this process.
     """
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = OUTCOMES_FILE.open(path, _TABLES)
 
     # -- answered queries
@@ -370,7 +370,7 @@ class _Row(NamedTuple):
 
 
 def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> dict[str, _Row]:
-    """The rows of answered queries by id, without those of days that are being pruned."""
+    """Return the rows of answered queries by id, without queries of days that are being pruned."""
     rows = connection.execute(
         "SELECT query_id, number, day FROM answers a "
         "WHERE query_id IN (SELECT value FROM json_each(?)) "
@@ -381,9 +381,10 @@ def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> d
 
 
 def _check_room(connection: sqlite3.Connection, reports: Iterable[tuple[str, str]]) -> None:
-    """Raise PermanentError if an owner has too many outcomes of a query; reports: both."""
+    """Raise PermanentError if an owner has too many outcomes of a query. reports: (owner,
+    query)."""
     for query_id, owner in sorted(reports):
-        # +owner: by the index of queries, not by that of owners.
+        # +owner: makes SQLite use the index of queries, not that of owners.
         (count,) = connection.execute(
             "SELECT count(*) FROM outcomes "
             "WHERE query = (SELECT number FROM answers WHERE query_id = ?) AND +owner = ?",

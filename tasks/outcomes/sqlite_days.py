@@ -1,4 +1,4 @@
-"""Days of the store of outcomes in SQLite: which changed, their rows and their usage."""
+"""Days of the store of outcomes in SQLite: changes, rows and usage."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tasks.outcomes.protocol import AnswerPlace
 from tasks.sqlite_file import SqliteFile
 
 _PAGE = 2_000
-"""Rows of a day that are read at once."""
+"""Number of rows of a day that are read at once."""
 
 
 def mark_changed_queries(connection: sqlite3.Connection, query_ids: Iterable[str]) -> None:
-    """Give these queries a new epoch each in the feed of changes."""
+    """Give each of these queries a new epoch in the feed of changes."""
     rows = [(query_id,) for query_id in query_ids]
     connection.executemany("REPLACE INTO changes (query_id) VALUES (?)", rows)
 
 
 def list_reported(connection: sqlite3.Connection, query_ids: Sequence[str]) -> list[str]:
-    """Those of these queries that have outcomes, by id."""
+    """Return the given queries that have outcomes, by id."""
     rows = connection.execute(
         "SELECT query_id FROM answers a WHERE query_id IN (SELECT value FROM json_each(?)) "
         "AND EXISTS (SELECT * FROM outcomes WHERE query = a.number) ORDER BY query_id",
@@ -33,7 +33,7 @@ def list_reported(connection: sqlite3.Connection, query_ids: Sequence[str]) -> l
 
 
 def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> None:
-    """Give these days a new version each."""
+    """Give each of these days a new version."""
     connection.executemany(
         "INSERT INTO days (day) VALUES (?) ON CONFLICT (day) DO UPDATE SET version = version + 1",
         [(day,) for day in days],
@@ -41,7 +41,7 @@ def mark_changed_days(connection: sqlite3.Connection, days: Iterable[int]) -> No
 
 
 def list_changed_days(file: SqliteFile) -> dict[int, int]:
-    """As `OutcomeStore.list_changed_days`."""
+    """See `OutcomeStore.list_changed_days`."""
     with file.reading() as connection:
         rows = connection.execute(
             "SELECT day, version FROM days WHERE version > saved_version AND NOT pruned "
@@ -51,7 +51,7 @@ def list_changed_days(file: SqliteFile) -> dict[int, int]:
 
 
 def list_answers_of(file: SqliteFile, day: int) -> Iterator[AnsweredQuery]:
-    """The queries of a day by id."""
+    """Yield the queries of a day by id."""
     statement = (
         "SELECT query_id, data FROM answers WHERE day = ? AND query_id > ? "
         "ORDER BY query_id LIMIT ?"
@@ -60,7 +60,7 @@ def list_answers_of(file: SqliteFile, day: int) -> Iterator[AnsweredQuery]:
 
 
 def list_answers_before(file: SqliteFile, place: AnswerPlace, limit: int) -> list[AnsweredQuery]:
-    """As `OutcomeStore.list_answers_before`."""
+    """See `OutcomeStore.list_answers_before`."""
     with file.reading() as connection:
         rows = connection.execute(
             "SELECT data FROM answers WHERE (answered, query_id) < (?, ?) "
@@ -71,7 +71,7 @@ def list_answers_before(file: SqliteFile, place: AnswerPlace, limit: int) -> lis
 
 
 def list_outcomes_of(file: SqliteFile, day: int) -> Iterator[Outcome]:
-    """The outcomes of a day by key."""
+    """Yield the outcomes of a day by key."""
     statement = (
         "SELECT o.key, a.query_id, o.data FROM outcomes o JOIN answers a ON a.number = o.query "
         "WHERE o.day = ? AND o.key > ? ORDER BY o.key LIMIT ?"
@@ -80,7 +80,7 @@ def list_outcomes_of(file: SqliteFile, day: int) -> Iterator[Outcome]:
 
 
 def _read_day(file: SqliteFile, statement: str, day: int) -> Iterator[tuple[Any, ...]]:
-    """The rows of a statement for a day, page by page in order of their first column."""
+    """Yield the rows of a statement for a day, page by page in order of their first column."""
     last = ""
     while True:
         with file.reading() as connection:
@@ -92,7 +92,7 @@ def _read_day(file: SqliteFile, statement: str, day: int) -> Iterator[tuple[Any,
 
 
 def save_day(file: SqliteFile, day: int, version: int, usage: bytes) -> None:
-    """As `OutcomeStore.save_day`."""
+    """See `OutcomeStore.save_day`."""
     with file.transaction() as connection:
         connection.execute(
             "UPDATE days SET saved_version = ?, usage = ? "
@@ -102,7 +102,7 @@ def save_day(file: SqliteFile, day: int, version: int, usage: bytes) -> None:
 
 
 def get_days(file: SqliteFile, first: int, last: int) -> dict[int, bytes]:
-    """As `OutcomeStore.get_days`."""
+    """See `OutcomeStore.get_days`."""
     with file.reading() as connection:
         rows = connection.execute(
             "SELECT day, usage FROM days WHERE day BETWEEN ? AND ? AND usage IS NOT NULL "
@@ -113,7 +113,7 @@ def get_days(file: SqliteFile, first: int, last: int) -> dict[int, bytes]:
 
 
 def merge_days(file: SqliteFile, first: int, last: int, usage: bytes) -> None:
-    """As `OutcomeStore.merge_days`."""
+    """See `OutcomeStore.merge_days`."""
     with file.transaction() as connection:
         (kept,) = connection.execute(
             "SELECT count(*) FROM days WHERE day BETWEEN ? AND ? AND NOT pruned", (first, last)

@@ -1,4 +1,5 @@
-"""Deletion from the store of outcomes in SQLite, in batches between which others write."""
+"""Deletion from the store of outcomes in SQLite, in batches between which other connections can
+write."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from tasks.outcomes.sqlite_days import list_reported, mark_changed_days, mark_ch
 from tasks.sqlite_file import SqliteFile
 
 DELETED_AT_ONCE = 500
-"""Queries, or outcomes, that are deleted in one transaction."""
+"""Maximum queries, or outcomes, that are deleted in one transaction."""
 
 TOMBSTONES_AT_ONCE = 5_000
-"""Tombstones that are deleted in one transaction."""
+"""Maximum tombstones that are deleted in one transaction."""
 
 _ANSWERS = (
     "SELECT number, query_id, day FROM answers WHERE query_id IN (SELECT value FROM json_each(?))"
@@ -33,9 +34,10 @@ _OUTCOMES = (
 
 
 class _AnswerRow(NamedTuple):
-    """Where an answered query is stored, and the day of its answer.
+    """Row number of an answered query, its id, and the day of its answer.
 
-    A number is good within one transaction: that of a deleted row may be given to another query.
+    A number is valid within one transaction: the number of a deleted row may be given to another
+    query.
     """
 
     number: int
@@ -44,17 +46,17 @@ class _AnswerRow(NamedTuple):
 
 
 def list_answers_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
-    """The ids of the queries that this owner asked."""
+    """Return the ids of the queries of this owner."""
     return _list(connection, "SELECT query_id FROM answers WHERE owner = ?", owner)
 
 
 def list_answers_before(connection: sqlite3.Connection, seconds: float) -> list[str]:
-    """The ids of the queries that were answered before this time, in seconds since 1970."""
+    """Return the ids of the queries answered before this time, in seconds since 1970."""
     return _list(connection, "SELECT query_id FROM answers WHERE answered < ?", seconds)
 
 
 def list_outcomes_of_owner(connection: sqlite3.Connection, owner: str) -> list[str]:
-    """The keys of the outcomes that this owner reported."""
+    """Return the keys of the outcomes that this owner reported."""
     return _list(connection, "SELECT key FROM outcomes WHERE owner = ?", owner)
 
 
@@ -65,8 +67,7 @@ def _list(connection: sqlite3.Connection, statement: str, value: str | float) ->
 def forget_answers(file: SqliteFile, query_ids: Sequence[str]) -> int:
     """Delete these queries with their outcomes and vectors, so that they cannot be added again.
 
-    Returns the number of outcomes deleted. What an interrupted call has not deleted is deleted by
-    the next.
+    Returns the number of outcomes deleted. The next call deletes what an interrupted call left.
     """
     deleted = 0
     for batch in batches(query_ids, DELETED_AT_ONCE):
@@ -97,7 +98,8 @@ def forget_outcomes(file: SqliteFile, keys: Sequence[str]) -> int:
 
 
 def _delete_answers(connection: sqlite3.Connection, rows: Sequence[_AnswerRow]) -> int:
-    """Delete queries with their outcomes and vectors; the feed names those that had outcomes.
+    """Delete queries with their outcomes and vectors; queries that had outcomes appear in the feed
+    of changes.
 
     Returns the number of deleted outcomes.
     """
@@ -117,9 +119,9 @@ def _delete_answers(connection: sqlite3.Connection, rows: Sequence[_AnswerRow]) 
 
 
 def prune_days(file: SqliteFile, before: int) -> int:
-    """As `OutcomeStore.prune_days`; one that was interrupted is continued by the next."""
+    """See `OutcomeStore.prune_days`; the next call continues an interrupted one."""
     with file.transaction() as connection:
-        # First, so that nothing is added to a day of which a part is deleted.
+        # Done first, so that nothing is added to a partly deleted day.
         connection.execute(
             "UPDATE days SET pruned = 1 WHERE day < ? AND saved_version = version AND NOT pruned",
             (before,),
@@ -135,8 +137,8 @@ def _prune_batch(file: SqliteFile) -> int:
     with file.transaction() as connection:
         rows = [_AnswerRow(*row) for row in connection.execute(_PRUNED_ANSWERS, (DELETED_AT_ONCE,))]
         _delete_answers(connection, rows)
-        # Nothing is added to their days: a tombstone only says until when the feed names a query,
-        # also one whose outcomes were deleted before.
+        # Tombstones need not prevent additions here, since the days are pruned. They only limit how
+        # long the feed names a query, even one whose outcomes were deleted before.
         connection.execute(
             "REPLACE INTO forgotten SELECT query_id, ? FROM changes "
             "WHERE query_id IN (SELECT value FROM json_each(?))",
@@ -146,7 +148,7 @@ def _prune_batch(file: SqliteFile) -> int:
 
 
 def _forget_tombstones(file: SqliteFile) -> None:
-    """Delete what the feed and the store know of queries that were deleted long ago."""
+    """Delete the records of queries that were deleted long ago, from the feed and the store."""
     before = time.time() - KEPT_TOMBSTONE_SECONDS
     while True:
         with file.transaction() as connection:

@@ -28,7 +28,7 @@ from tasks.query.session.following import list_already_sent
 def assemble(
     context: QueryContext, chosen: ChosenRevisions, selected: Sequence[SkillPassages]
 ) -> Bundle:
-    """The bundle of a hit: what fits of the selected passages.
+    """Return the bundle of a hit, with the selected passages that fit.
 
     Raises UsageError if not even the best skill with one passage fits into the budget.
     """
@@ -55,9 +55,9 @@ def assemble(
 def assemble_no_hit(
     context: QueryContext, chosen: ChosenRevisions, *, is_unlikely: bool = False
 ) -> Bundle:
-    """The bundle without a skill, and the reason why there is none.
+    """Return the bundle without a skill, and the reason why there is none.
 
-    is_unlikely: there were skills, and none was as likely to be right as the request asks.
+    is_unlikely: skills were found, but none reached the probability that the request asks for.
     """
     withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
     if is_unlikely:
@@ -97,9 +97,9 @@ def fill_bundle(
 ) -> Bundle:
     """Fill a bundle so that its Markdown, or the tool result with it, stays within its budget.
 
-    Lines that the session has sent before are not sent again, and of a brief one only
-    the portion of each skill. Raises UsageError if not even the
-    best skill with its shortest passage fits; the message names a budget that would do.
+    Lines that were sent before in the session are not sent again, and a brief bundle has only the
+    portion of each skill. Raises UsageError if not even the best skill with its shortest passage
+    fits; the message names a budget that would do.
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
     if bundle.brief or bundle.already_sent:

@@ -1,4 +1,4 @@
-"""The parts of a bundle: its skills, their links, what is left out and what is withheld."""
+"""Parts of a bundle: skills, their links, skills left out, and withheld skills."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tasks.query.session.unsent import find_sent_passages, subtract_lines
 from tasks.sources.protocol import SKILL_FILE
 
 MAX_LEAD_IN_TOKENS = 40
-"""A lead-in up to this length is sent with the passage that it introduces."""
+"""Maximum tokens of a lead-in that is sent with the passage that it introduces."""
 
 _MAX_DESCRIPTION_CHARACTERS = 300
 _MAX_FILES = 12
@@ -42,13 +42,13 @@ _MAX_LINE_RANGES = 12
 _MAX_LINKS = 20
 _MAX_LEFT_OUT = 5
 _MAX_WITHHELD_NAMED = 50
-"""Withheld skills that a bundle names; it counts all."""
+"""Maximum withheld skills that a bundle names; its count includes all."""
 _SCRIPTS = (".py", ".sh", ".js", ".ts", ".rb", ".pl", ".ps1", ".R", ".jl", ".go", ".bat")
 _MARKUP = 1.1
-"""Tokens of sent passages with their tags, over those of their text."""
+"""Ratio of the tokens of sent passages with their tags to the tokens of their text."""
 
 _HEADER_TOKENS = 150
-"""About what the header of a skill takes."""
+"""Estimated tokens of the header of a skill."""
 
 _LINK_PRIORITY = {
     LinkType.CONFLICT: 0,
@@ -61,7 +61,8 @@ _LINK_PRIORITY = {
 
 
 def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) -> BundleSkill:
-    """A skill of the bundle with these passages, and what of it is left out."""
+    """Return a skill of the bundle with these passages, and a summary of its parts that are left
+    out."""
     revision = skill_passages.revision
     parsed, record, skill_id = revision.parsed, revision.parsed.record, revision.key.skill_id
     kept = {*indexes, *find_sent_passages(parsed, skill_passages.sent)}
@@ -107,7 +108,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
 def _render_passages(
     parsed: ParsedSkill, indexes: Sequence[int], before: frozenset[int]
 ) -> Iterator[BundlePassage]:
-    """The line ranges to send, without lines that were sent before.
+    """Yield the line ranges to send, without lines that were sent before.
 
     A heading is sent with a passage right below it; elsewhere it is only in `heading_path`. A
     short lead-in is sent with the passage that it introduces.
@@ -134,8 +135,8 @@ def _render_passages(
 def _extend_to_headings(
     parsed: ParsedSkill, ranges: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """The ranges with the heading right above each; ranges with only blank lines between them
-    are joined."""
+    """Return the ranges, each extended to the heading right above it; joins ranges with only blank
+    lines between them."""
     headings = {section.heading_line for section in parsed.sections if section.heading_line}
     extended: list[tuple[int, int]] = []
     for first, last in ranges:
@@ -156,8 +157,8 @@ def _format_finding(finding: SafetyFinding) -> str:
 
 
 def estimate_bundle(ranking: Ranking, chosen: Sequence[ChosenSkill]) -> float | None:
-    """The probability that one of the chosen skills is right: that of the library, less the share
-    of it that is with candidates that are not chosen."""
+    """Return the probability that one of the chosen skills is right: that of the library, less the
+    share of candidates that are not chosen."""
     if ranking.selection is not None or ranking.probability is None:
         return None
     taken = {one.skill_id for one in chosen}
@@ -169,7 +170,7 @@ def estimate_bundle(ranking: Ranking, chosen: Sequence[ChosenSkill]) -> float | 
 
 
 def round_probability(probability: float | None) -> float | None:
-    """A probability with four decimals."""
+    """Return a probability with four decimals."""
     return None if probability is None else round(probability, 4)
 
 
@@ -181,7 +182,7 @@ def _truncate(text: str) -> str:
 
 
 def build_bundle_link(link: Link) -> BundleLink:
-    """A link of the bundle, with the confidence of its type and weight."""
+    """Return a link of the bundle, with the confidence of its type and weight."""
     return BundleLink(
         source=link.source,
         target=link.target,
@@ -193,10 +194,10 @@ def build_bundle_link(link: Link) -> BundleLink:
 
 
 def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> list[Link]:
-    """Links among the skills of a bundle, the strongest types first.
+    """Return the links among the skills of a bundle, the strongest types first.
 
-    A semantic or alternative link is kept only between two skills without any other link, one of a
-    type without direction only once.
+    A semantic or alternative link is kept only between two skills without any other link; a link of
+    a type without direction is kept only once.
     """
     ids = {skill.chosen.skill_id for skill in selected}
     found = {
@@ -213,7 +214,8 @@ def select_links(context: QueryContext, selected: Sequence[SkillPassages]) -> li
 
 
 def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSkill]:
-    """Skills that were considered and not chosen: the first few, or all if the request explains."""
+    """Return skills that were considered and not chosen: the first few, or all if the request
+    explains."""
     shown = choice.left_out if context.request.explain else choice.left_out[:_MAX_LEFT_OUT]
     return [
         LeftOutSkill(
@@ -230,11 +232,11 @@ def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSki
 def summarise_unsent(
     selected: Sequence[SkillPassages], allocated: Sequence[Sequence[int] | None]
 ) -> DidNotFit | None:
-    """What the task needs of the chosen skills and is not among the allocated passages; None if
+    """Return a summary of the needed passages of the chosen skills that are not allocated; None if
     nothing is missing.
 
-    allocated: passage indexes by skill, None for one that is not sent. Tags and headers of what is
-    missing are estimated.
+    allocated: passage indexes by skill, None for a skill that is not sent. Tags and headers of
+    missing passages are estimated.
     """
     skills = passages = tokens = 0
     for skill, indexes in zip(selected, allocated, strict=True):
@@ -252,8 +254,9 @@ def summarise_unsent(
 def collect_withheld(
     context: QueryContext, ranking: Ranking, choice: SkillChoice
 ) -> tuple[Withheld, str]:
-    """What would have been considered without the policy, best first, then withheld dependencies;
-    and the warning that the best match of all is among them, "" if it is not.
+    """Return the withheld skills, and the warning that the best match of all is one of them, "" if
+    it is not. Skills are listed best first as they would have been considered without the policy,
+    then withheld dependencies.
 
     Candidates count only if the library, the withheld ones included, has evidence for the task.
     """
@@ -271,8 +274,8 @@ def collect_withheld(
 
 
 def warn_of_best(hit: WithheldHit, *, name_it: bool) -> str:
-    """That a withheld skill is the best match, why it is withheld, and which setting would send it;
-    "" if a skill that may be sent ranks above it."""
+    """Return a warning that a withheld skill is the best match, with the reason and the setting
+    that would allow it; "" if a skill that may be sent ranks above it."""
     if hit.rank:
         return ""
     name = f", {quote_value(hit.skill_id)}," if name_it else ""
@@ -284,7 +287,7 @@ def warn_of_best(hit: WithheldHit, *, name_it: bool) -> str:
 
 
 def _estimate_with_withheld(context: QueryContext, ranking: Ranking) -> Ranking:
-    """The ranking as it would be without the policy."""
+    """Return the ranking as it would be without the policy."""
     kept = [one.hit for one in ranking.withheld if one.hit is not None]
     hits = sorted([*ranking.hits, *kept], key=lambda hit: -hit.score)
     library, everything = context.services.library, replace(ranking, hits=tuple(hits))
@@ -294,8 +297,8 @@ def _estimate_with_withheld(context: QueryContext, ranking: Ranking) -> Ranking:
 def filter_considered(
     hits: Iterable[WithheldHit], top: int, relative: float
 ) -> Iterator[WithheldHit]:
-    """The withheld hits that `choose` would have considered: near the top, and with a score of at
-    least the share `relative` of the best."""
+    """Yield the withheld hits that `choose` would have considered: near the top, and with a score
+    of at least the share `relative` of the best."""
     for hit in hits:
         if hit.rank < 2 * top and hit.relative_score >= relative:
             yield hit
@@ -304,7 +307,8 @@ def filter_considered(
 def build_withheld(
     violations: Mapping[str, PolicyViolation], ranks: Mapping[str, int], *, name_them: bool
 ) -> Withheld:
-    """The bundle's report of withheld skills: their number by kind, and their ids if wanted.
+    """Return the bundle's report of withheld skills: their number by kind, and their ids if
+    `name_them`.
 
     ranks: by skill_id, the place that a candidate would have.
     """

@@ -1,4 +1,4 @@
-"""Choose: which of the ranked skills make the bundle (spec §5.5)."""
+"""Choose: selection of the ranked skills for the bundle (spec §5.5)."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from tasks.query.context import QueryContext
 from tasks.query.ranking import RankedSkill, Ranking, Selection
 
 _DECLARED_WEIGHT = 0.999
-"""Weight of a dependency that a skill declares; lesser ones are only mentioned."""
+"""Weight of a dependency that a skill declares; dependencies of lower weight are only mentioned."""
 
 _COPY_WEIGHT = 0.75
-"""Weight from which on two alternatives are copies of one skill; lesser ones may differ in what a
-task asks for, such as the tool."""
+"""Minimum weight of two alternatives that are copies of one skill; alternatives of lower weight may
+differ in what a task asks for, such as the tool."""
 
 _MAX_DEPENDENCIES = 20
 _DEPENDENCY_SCORE_SHARE = 0.9
 """A declared dependency matters almost as much as the skill that needs it."""
 
 _DEPENDENCY_WORTH_SHARE = 0.99
-"""Behind the skill that needs it, before any other that is worth less."""
+"""Worth of a dependency as a share of the worth of the skill that needs it: just behind that skill,
+before any other skill of less worth."""
 
 _SCORE_POWER = 4
 _LEAST_SCORE = 1e-6
 _LISTED_REJECTIONS = 10
 _MAX_IN_USE = 5
-"""Skills of a session, the latest, whose error handling is looked at for an obstacle."""
+"""Maximum skills of a session, the latest ones, whose error handling is considered for an
+obstacle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,9 @@ class ChosenSkill:
     """A skill of the bundle with its reasons.
 
     needed_by: the skill that declares it a dependency, "" if it was chosen for its rank.
-    probability: that it is right for the task, or for a dependency that the skill that needs it
-    is; None where it was not estimated or the language model selected the skills. worth: what a
-    token of it is expected to be worth, in the order in which the budget is spent; 1 for the best.
+    probability: that the skill is right for the task, for a dependency that the skill that needs it
+    is right; None if it was not estimated or the language model selected the skills. worth:
+    expected worth of a token of the skill, by which the budget is spent; 1 for the best.
     """
 
     skill_id: str
@@ -54,7 +56,7 @@ class ChosenSkill:
 class LeftOut(NamedTuple):
     """A skill that was considered and not chosen.
 
-    cause: `alternative` or `conflict`, to or with the chosen skill `other`; "" for any other.
+    cause: `alternative` or `conflict`, to or with the chosen skill `other`; "" for any other cause.
     """
 
     skill_id: str
@@ -65,7 +67,7 @@ class LeftOut(NamedTuple):
 
 @dataclass(slots=True)
 class SkillChoice:
-    """Chosen skills best first, and those considered and left out with the reason.
+    """Chosen skills, best first, and the considered skills that were left out, with the reason.
 
     withheld: declared dependencies that the policy withholds. min_score: the score below which
     nothing is considered.
@@ -77,16 +79,16 @@ class SkillChoice:
     min_score: float = 0.0
 
     def chosen_ids(self) -> set[str]:
-        """Ids of the chosen skills."""
+        """Return the ids of the chosen skills."""
         return {chosen.skill_id for chosen in self.chosen}
 
 
 def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
-    """Walk the ranking: best first, each with its declared dependencies, one of a group of
-    alternatives, never two in conflict, nothing that is unlikely or far below the best.
+    """Choose skills from the ranking: best first, each with its declared dependencies, one of a
+    group of alternatives, never two in conflict, no skill that is unlikely or far below the best.
 
-    The owner of a format that the task names may score any distance below the best. Where the
-    language model selected skills, these are walked instead.
+    The owner of a format that the task names may score any distance below the best. If the language
+    model selected skills, only these are considered.
     """
     refused = context.session.refused
     choice = SkillChoice(left_out=[LeftOut(name, refused[name]) for name in ranking.refused])
@@ -133,8 +135,8 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
 def _list_in_use(
     context: QueryContext, choice: SkillChoice, ranking: Ranking
 ) -> Iterator[ChosenSkill]:
-    """For an obstacle the skills that the agent worked with last and that were not chosen, if they
-    may be sent: they may say what to do about it."""
+    """Yield, for an obstacle, the last skills that the agent worked with, unless they were chosen
+    or may not be sent: they may say what to do about it."""
     if not context.request.obstacle or context.filters != Filters():
         return
     taken = choice.chosen_ids()
@@ -157,7 +159,7 @@ def _read_rows(context: QueryContext, skill_ids: Sequence[str]) -> dict[str, Adj
 
 
 def _first_reasons(choice: SkillChoice) -> list[LeftOut]:
-    """Each skill that was left out with its first reason, without those that were chosen later."""
+    """Return each left-out skill with its first reason, without skills that were chosen later."""
     taken = choice.chosen_ids()
     reasons: dict[str, LeftOut] = {}
     for left in choice.left_out:
@@ -169,7 +171,7 @@ def _first_reasons(choice: SkillChoice) -> list[LeftOut]:
 def _make_shortlist(
     hits: Sequence[RankedSkill], min_score: float, least: float
 ) -> list[RankedSkill]:
-    """The first hit, and those behind it that are likely enough or own a format that is named."""
+    """Return the first hit, and later hits that are likely enough or own a named format."""
     return [
         hit
         for place, hit in enumerate(hits)
@@ -183,11 +185,11 @@ def _make_shortlist(
 
 
 def _weigh(chosen: Sequence[ChosenSkill]) -> list[ChosenSkill]:
-    """The chosen skills with their worth: the probability as a share of the best one's, and without
-    one the fourth power of the score as a share of the best: over 230 prompts among 12,000 skills
-    the share of skills that are right falls about so.
+    """Return the chosen skills with their worth: the probability as a share of the best one's, or
+    without probabilities the fourth power of the score as a share of the best score. Over 230
+    prompts among 12,000 skills the share of right skills falls about like that power.
 
-    A dependency is worth about what the skill is that needs it, whatever its own rank, so that the
+    A dependency has about the worth of the skill that needs it, whatever its own rank, so that the
     budget goes to it before any skill behind that one.
     """
     best = max((one.probability or 0.0 for one in chosen), default=0.0)
@@ -206,9 +208,9 @@ def _weigh(chosen: Sequence[ChosenSkill]) -> list[ChosenSkill]:
 def _list_selected(
     hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice, least: float
 ) -> list[RankedSkill]:
-    """The needed skills with the best score, so that the budget goes to them first, then the
-    useful ones with a share of it, at least `least`. The others are left out with the model's
-    reason."""
+    """Return the needed skills with the best score, so that they get the budget first, then the
+    useful ones with a share of that score, at least `least`. Other skills are left out with the
+    model's reason."""
     by_id = {hit.key.skill_id: hit for hit in hits}
     best = max(hits[0].score, _LEAST_SCORE)
     walked = dict.fromkeys(selection.needed, 1.0)
@@ -228,10 +230,10 @@ def _find_conflict(
     conflicts: Sequence[tuple[str, str]],
     taken: set[str],
 ) -> LeftOut | None:
-    """Why a skill cannot join the chosen ones, None if it can.
+    """Return why a skill cannot join the chosen ones, None if it can.
 
-    rows: links by skill; one end of a link may have too many to list it. conflicts: further pairs,
-    of this query only.
+    rows: links by skill; a skill with too many links may not list all of them. conflicts: further
+    pairs, of this query only.
     """
     for pair in conflicts:
         other = pair[1] if pair[0] == skill_id else pair[0]
@@ -246,7 +248,7 @@ def _find_conflict(
 
 
 def _list_conflicts(rows: Mapping[str, Adjacency], skill_id: str) -> list[str]:
-    """The skills that a skill conflicts with, by weight."""
+    """Return the skills that a skill conflicts with, by weight."""
     row = rows.get(skill_id)
     return [
         neighbour.skill_id
@@ -258,10 +260,10 @@ def _list_conflicts(rows: Mapping[str, Adjacency], skill_id: str) -> list[str]:
 def _find_better_alternative(
     row: Adjacency | None, taken: set[str], folded: Mapping[str, str]
 ) -> str:
-    """The chosen skill that a skill is an alternative to, "" if there is none.
+    """Return the chosen skill that a skill is an alternative to, "" if there is none.
 
-    Also through another alternative that was left out for it: a skill keeps links to only so many
-    of its copies.
+    Alternatives that were left out for a chosen skill count too, since a skill keeps links to a
+    limited number of its copies.
     """
     for neighbour in row.neighbours if row else ():
         if neighbour.type is LinkType.ALTERNATIVE and neighbour.weight >= _COPY_WEIGHT:
@@ -326,7 +328,8 @@ def _read_dependencies(
     owners: Sequence[str],
     rows: dict[str, Adjacency],
 ) -> None:
-    """Read the links of what these skills declare to need, and note what of it is withheld."""
+    """Read the links of the declared dependencies of these skills, and record which are
+    withheld."""
     declared = {name: owner for owner in owners for name in _declared_dependencies(rows.get(owner))}
     unread = sorted(declared.keys() - rows.keys())
     if unread:

@@ -1,4 +1,4 @@
-"""The context of one query: what its stages share, from the services to the timings."""
+"""Context of one query: data that its stages share, from services to timings."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_sess
 from tasks.services import Services
 
 RECORD_STAGE = "record"
-"""What follows the stages of a query: its answer is recorded."""
+"""Name of the step after all stages, in which the answer is recorded."""
 
 _STAGES = ("encode", "memory", "retrieve", "score", "rerank", "diffuse", "probability", "choose",
            "select_passages", "bundle", RECORD_STAGE)  # fmt: skip
-"""The stages from the first that may be left out for want of time."""
+"""Stages from the first stage that may be left out for lack of time."""
 
 _NO_TIME = {
     "encode": "ranked by words only: too little time was left to encode the task",
@@ -49,8 +49,8 @@ def _ignore_stage(stage: str) -> None:
 class StageTimings:
     """Milliseconds of each stage, in the order they ran.
 
-    on_stage_start: called with the name of each stage before it runs; an exception of it ends the
-    query.
+    on_stage_start: called with the name of each stage before it runs; an exception that it raises
+    ends the query.
     """
 
     on_stage_start: Callable[[str], None] = _ignore_stage
@@ -58,7 +58,7 @@ class StageTimings:
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
-        """Time a stage; it is a span."""
+        """Time a stage and trace it as a span."""
         self.on_stage_start(stage)
         started = time.perf_counter()
         with span(f"query {stage}"):
@@ -68,14 +68,14 @@ class StageTimings:
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """One query on its way through the stages.
+    """State of one query as it passes through the stages.
 
-    services: with fallbacks for servers that do not answer, each use of which goes into
-    `degradations`. wanted: until when the answer is wanted. filters: those of the request.
-    model_calls: to the language model. session: of the request, an empty one without. owner: name
-    of the token that asks, "" for the user of this machine. visible: the sources whose skills the
-    asker may see, None for all; `services` hold the skills of these alone. watched: the skills that
-    the request asks about.
+    services: with fallbacks for servers that do not answer; each use of a fallback is recorded in
+    `degradations`. wanted: deadline of the asker. filters: filters of the request. model_calls:
+    calls to the language model. session: session of the request, an empty one without. owner: name
+    of the token that asks, "" for the user of this machine. visible: sources whose skills the asker
+    may see, None for all; `services` are limited to the skills of these sources. watched: the
+    skills that the request asks about.
     """
 
     request: QueryAsked
@@ -107,13 +107,12 @@ class QueryContext:
         apply_policy: bool = True,
         degrade: bool = True,
     ) -> QueryContext:
-        """The context of a request; reads the sources from the catalog.
+        """Return the context of a request; reads the sources from the catalog.
 
-        deadline: by default the time limit of a query from now on. wanted_seconds: how long the
-        answer is wanted, by default as long as that limit. asker: by default the user of
-        this machine, now. apply_policy: False ranks all skills, whatever the policy of the
-        settings withholds. degrade: False makes the stages raise TransientError if a server does
-        not answer.
+        deadline: by default the time limit of a query from now on. wanted_seconds: time for which
+        the answer is wanted, by default that limit. asker: by default the user of this machine,
+        now. apply_policy: False ranks all skills, including those that the policy of the settings
+        withholds. degrade: False makes the stages raise TransientError if a server does not answer.
         """
         degradations, asker = Degradations(), asker or Asker("", time.time(), UNRESTRICTED)
         if degrade:
@@ -157,12 +156,12 @@ class QueryContext:
         )
 
     def is_on(self, stage: str) -> bool:
-        """Whether the request leaves an optional stage on."""
+        """Return whether the request leaves an optional stage on."""
         return stage not in self.request.without
 
     def has_time(self, stage: str) -> bool:
-        """Whether the answer is still wanted after this stage and those that always follow it, as
-        long as they took lately."""
+        """Return whether the answer will still be wanted after this stage and the stages that
+        always follow it, by their recent durations."""
         durations = self.services.stage_durations
         following = _STAGES[_STAGES.index(stage) + 1 :]
         needed = durations.estimate_seconds(
@@ -175,7 +174,7 @@ class QueryContext:
         return False
 
     def uses_model(self, stage: ModelStage) -> bool:
-        """Whether a stage of this query asks the language model."""
+        """Return whether a stage of this query asks the language model."""
         services = self.services
         return (
             services.language_model is not None
@@ -185,40 +184,39 @@ class QueryContext:
 
     @property
     def task(self) -> str:
-        """The task: the request's, or the session's last where the request has none."""
+        """The task of the request, or the last task of the session if the request has none."""
         return self.request.task if self.request.task.strip() else self.session.task
 
     @property
     def text(self) -> str:
-        """What is searched for, as one text: the task, and before it the obstacle."""
+        """Text to search for: the obstacle, if any, and the task."""
         obstacle = self.request.obstacle.strip()
         return f"{obstacle}\n\n{self.task}" if obstacle else self.task
 
     @property
     def can_degrade(self) -> bool:
-        """Whether the query goes on without a server that does not answer."""
+        """Whether the query continues without a server that does not answer."""
         return self.services.circuit_breakers is not None
 
     @property
     def budget(self) -> int:
-        """The tokens that the bundle may have."""
+        """Maximum tokens of the bundle."""
         return self.request.budget or self.services.settings.choice.budget
 
     @property
     def top(self) -> int:
-        """The largest number of skills in the bundle, dependencies aside."""
+        """Maximum number of skills in the bundle, without dependencies."""
         return self.request.top or self.services.settings.choice.top
 
 
 def _restrict(services: Services, visible: frozenset[str] | None) -> Services:
-    """These services with stores that hold the skills of the visible sources alone.
+    """Return these services with stores limited to the skills of the visible sources.
 
-    Whatever a stage reads through them, it cannot meet a hidden skill. Returned unchanged for None,
-    which is all sources.
+    So no stage can read a hidden skill. Returned unchanged for None, which is all sources.
     """
     if visible is None:
         return services
-    # They have the methods that a query calls, and none that changes the library.
+    # These views have the methods that a query calls, and no method that changes the library.
     return replace(
         services,
         graph=cast(SkillGraph, VisibleGraph(services.graph, visible)),
@@ -228,12 +226,12 @@ def _restrict(services: Services, visible: frozenset[str] | None) -> Services:
 
 
 def _read_access(services: Services, asker: Asker) -> SourceAccess:
-    """Sources and their groups; nothing where the catalog does not answer and the asker sees
+    """Return sources and their groups; nothing if the catalog does not answer and the asker sees
     everything."""
     try:
         return services.graph.read_access()
     except TransientError:
-        # Without servers nothing degrades; and who may see what is never guessed.
+        # Without servers nothing degrades, and access is never guessed.
         if services.circuit_breakers is None or not asker.reader.sees_everything:
             raise
         return SourceAccess([], {})

@@ -1,7 +1,6 @@
-"""Queries while a server does not answer: the stores' fallbacks, and the report of what is missing.
+"""Degradation of queries while a server does not answer: fallbacks of stores, and their report.
 
-Only queries degrade, and only where stores are servers. Whatever changes the library fails and is
-tried again.
+Only queries degrade, and only if stores are servers. Changes of the library fail and are retried.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ _NO_SKILL_VECTORS = "ranked by words only: the search index did not answer"
 _NO_SECTION_COSINES = "ranked without the skills' sections: the search index did not answer"
 _NO_SECTION_VECTORS = "passages chosen by words only: the search index did not answer"
 _MIN_MISSING_SHARE = 0.01
-"""Share of candidates without vectors from which on a bundle says so: single skills that have just
-changed are no news."""
+"""Minimum share of candidates without vectors that a bundle reports: single skills that have just
+changed need no report."""
 _UNREAD_FINDING = "its text was marked, and cannot be read now"
 
 
 class Degradations:
-    """What one query had to do without: fixed texts for the bundle, errors for the log.
+    """Parts that one query had to do without: fixed texts for the bundle, errors for the log.
 
-    Readers of a bundle may be strangers to the deployment, so that no reason quotes an error:
-    errors name servers by their addresses.
+    No reason quotes an error, since errors contain addresses of servers and readers of a bundle may
+    be outside the deployment.
     """
 
     def __init__(self) -> None:
@@ -57,14 +56,14 @@ class Degradations:
         self._errors: dict[str, None] = {}
 
     def add(self, reason: str, error: TransientError | None = None) -> None:
-        """Note a reason for the bundle and its error for the log, without repeats."""
+        """Record a reason for the bundle and its error for the log, without repeats."""
         self._reasons.setdefault(reason)
         if error is not None:
             self._errors.setdefault(str(error))
 
     def add_missing_vectors(self, missing: int, candidates: int) -> None:
-        """Note how many of the candidates are ranked by words, as their vectors are not computed
-        yet; nothing where no vectors could be read at all."""
+        """Record how many candidates are ranked by words because their vectors are not computed
+        yet; nothing if no vectors could be read at all."""
         if not missing or _NO_SKILL_VECTORS in self._reasons:
             return
         if (share := missing / candidates) >= _MIN_MISSING_SHARE:
@@ -90,16 +89,16 @@ class Degradations:
 
 
 def with_fallbacks(services: Services, degradations: Degradations) -> Services:
-    """These services for one query: reads that fail give nothing and are noted.
+    """Return these services for one query: reads that fail return nothing and are recorded.
 
-    Returned unchanged where stores are not servers.
+    Returned unchanged if stores are not servers.
     """
     breakers = services.circuit_breakers
     if breakers is None:
         return services
     index = DegradingIndex(services.index, breakers.index, degradations)
     graph = DegradingGraph(services.graph, breakers.graph, degradations, services.last_access)
-    # They have the methods that a query calls, and none that changes the library.
+    # These views have the methods that a query calls, and no method that changes the library.
     return replace(services, index=cast(SearchIndex, index), graph=cast(SkillGraph, graph))
 
 
@@ -117,17 +116,17 @@ class DegradingIndex:
         self._degradations = degradations
 
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
-        """The hits of each search."""
+        """Return the hits of each search."""
         return self._breaker.call(lambda: self._index.search_many(searches))
 
     def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
-        """Revisions as stored."""
+        """Return revisions as stored."""
         return self._breaker.call(lambda: self._index.get_revisions(keys))
 
     def get_skill_cosines(
         self, keys: Sequence[RevisionKey], vector: Vector
     ) -> dict[RevisionKey, tuple[float, float]]:
-        """Cosines with skill vectors; none if the index does not answer."""
+        """Return cosines with skill vectors; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_skill_cosines(keys, vector))
         except TransientError as error:
@@ -137,7 +136,7 @@ class DegradingIndex:
     def get_section_cosines(
         self, keys: Sequence[RevisionKey], vector: Vector
     ) -> dict[RevisionKey, float]:
-        """Best cosines of sections; none if the index does not answer."""
+        """Return best cosines of sections; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_section_cosines(keys, vector))
         except TransientError as error:
@@ -145,7 +144,7 @@ class DegradingIndex:
             return {}
 
     def get_section_vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Section vectors; none if the index does not answer."""
+        """Return section vectors; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_section_vectors(keys))
         except TransientError as error:
@@ -153,7 +152,7 @@ class DegradingIndex:
             return {}
 
     def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:
-        """Vectors under these text hashes; none if the index does not answer."""
+        """Return vectors under these text hashes; none if the index does not answer."""
         try:
             return self._breaker.call(lambda: self._index.get_cached_vectors(hashes))
         except TransientError:
@@ -185,15 +184,16 @@ class DegradingGraph:
         self._degradations = degradations
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        """Adjacency rows; none if the catalog does not answer."""
+        """Return adjacency rows; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_adjacency(skill_ids, fan_out), {})
 
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
-        """Links; none if the catalog does not answer."""
+        """Return links; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_links_among(skill_ids), [])
 
     def read_access(self) -> SourceAccess:
-        """Sources and their groups as they were read last, if the catalog does not answer.
+        """Return sources and their groups; those that were read last if the catalog does not
+        answer.
 
         Raises TransientError if this process has not read them yet.
         """
@@ -207,11 +207,11 @@ class DegradingGraph:
             return known
 
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
-        """Entries; none if the catalog does not answer."""
+        """Return entries; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_entries(skill_ids), [])
 
     def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
-        """What a policy asks of skills; nothing if the catalog does not answer."""
+        """Return the data of skills that policy checks; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_safety_records(skill_ids), [])
 
     def _read_or_degrade(self, read: Callable[[], T], nothing: T) -> T:
@@ -223,9 +223,9 @@ class DegradingGraph:
 
 
 def fallback_revisions(entries: Iterable[CatalogEntry]) -> dict[str, StoredRevision]:
-    """Published skills as the catalog knows them, by skill_id: name and description, no passage.
+    """Return published skills from the catalog, by skill_id: name and description, no passage.
 
-    For when the index, which holds the text, does not answer.
+    Used when the index, which holds the text, does not answer.
     """
     return {
         entry.skill_id: _fallback_revision(entry)

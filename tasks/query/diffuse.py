@@ -1,4 +1,4 @@
-"""Diffuse: let relevance flow along typed links (spec §5.4, Graph of Skills eqs 2–4)."""
+"""Diffuse: spread relevance along typed links (spec §5.4, Graph of Skills eqs 2–4)."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def diffuse(
     pointers: Mapping[str, int],
     in_use: Sequence[str] = (),
 ) -> Ranking:
-    """Rank again by score + weight * spread * mass that arrived over links.
+    """Return the ranking by score + weight * spread * mass that arrived over links.
 
-    The mass flows from the best candidates by personalised PageRank. What the restart puts on a
-    seed does not count: a seed that no link leads to gains nothing. The share that arrives at a
-    skill counts as it is: where a skill has few neighbours, as in a small library, each gets much,
-    and where it has many, each gets little, so that the weight follows from the library. Its unit
-    is the ranking's own spread (the score at place 3 less that at place 30). The first two places
-    stay; skills that no candidate stage found are added when they are among the `pointers`
-    (skill_id -> seq). in_use: skills that the agent works with; half of the mass flows from them,
-    in equal parts, and the other half from the best candidates.
+    The mass flows from the best candidates by personalised PageRank. Mass from the restart does not
+    count: a seed without incoming links gains nothing. The share that arrives at a skill is not
+    rescaled: if a skill has few neighbours, as in a small library, each gets much, and if it has
+    many, each gets little, so that the weight follows from the library. The unit is the ranking's
+    own spread (the score at place 3 less that at place 30). The first two places stay; skills that
+    no candidate stage found are added when they are among the `pointers` (skill_id -> seq). in_use:
+    skills that the agent works with; half of the mass flows from them, in equal parts, and the
+    other half from the best candidates.
 
-    A seed's companions also get at once the share of the seed's past tasks in which both helped,
-    times its part of the seeds' mass. That is not divided among them, as mass is: a task may need
-    them all.
+    Companions of a seed also get, without diffusion, the share of the seed's past tasks in which
+    both helped, times the seed's part of the seeds' mass. This is not divided among them as mass
+    is: a task may need all of them.
     """
     hits, seeds = ranking.hits, weigh_seeds(ranking, settings, in_use)
     if not seeds:
@@ -55,7 +55,7 @@ def diffuse(
     fixed = {hit.key.skill_id for hit in hits[:_FIXED_PLACES]}
     unit = settings.weight * _spread(hits)
     used = unit * settings.companions
-    # Most skills that mass reaches get next to none.
+    # Most skills that mass reaches get almost none.
     bonuses = {
         skill_id: bonus
         for skill_id in {**inflow, **together}
@@ -74,7 +74,8 @@ def diffuse(
 def weigh_seeds(
     ranking: Ranking, settings: DiffusionSettings, in_use: Sequence[str] = ()
 ) -> dict[str, float]:
-    """The weights of the skills that mass flows from; none where diffusion would move nothing."""
+    """Return the weights of the skills that mass flows from; none if diffusion would move
+    nothing."""
     hits = ranking.hits
     if len(hits) <= _FIXED_PLACES or settings.weight == 0:
         return {}
@@ -86,7 +87,7 @@ def weigh_seeds(
 
 
 class _Bonus(NamedTuple):
-    """What a skill gains over links: by diffusion, and as a companion of better matches."""
+    """Gain of a skill over links: by diffusion, and as a companion of better matches."""
 
     diffused: float
     used: float
@@ -102,7 +103,7 @@ _NO_BONUS = _Bonus(0.0, 0.0)
 def _weigh_companions(
     seeds: Mapping[str, float], rows: Mapping[str, Adjacency]
 ) -> dict[str, float]:
-    """The mass that each companion of a seed gets at once. seeds: shares of 1."""
+    """Return the mass that each companion of a seed gets without diffusion. seeds: shares of 1."""
     found: dict[str, float] = {}
     for skill_id, share in seeds.items():
         for other, kind, forward, weight in rows[skill_id].neighbours if skill_id in rows else ():
@@ -119,8 +120,7 @@ def _spread(hits: tuple[RankedSkill, ...]) -> float:
 def _found_over_links(
     ranking: Ranking, pointers: Mapping[str, int], bonuses: Mapping[str, _Bonus]
 ) -> list[RankedSkill]:
-    """Skills that links lead to and that are no hits; they start with the lowest score of any
-    candidate."""
+    """Return linked skills that are not hits; they start with the lowest score of any candidate."""
     known = {hit.key.skill_id for hit in ranking.hits}
     return [
         RankedSkill(RevisionKey(name, pointers[name]), ranking.least_score, {}, ())
@@ -140,7 +140,7 @@ def _with_bonus(hit: RankedSkill, bonus: _Bonus) -> RankedSkill:
         parts["used_together"] = bonus.used
         if bonus.used > _REASON_SHARE * hit.score:
             why = (*why, "helped together with better matches in past tasks")
-    # Hundreds a query: dataclasses.replace would take a tenth of its time.
+    # Called hundreds of times a query: dataclasses.replace would take a tenth of its time.
     return RankedSkill(
         hit.key, hit.score + bonus.whole, parts, why, hit.named_format, hit.evidence, hit.nearness
     )
@@ -149,7 +149,7 @@ def _with_bonus(hit: RankedSkill, bonus: _Bonus) -> RankedSkill:
 def _restore_named_formats(
     before: tuple[RankedSkill, ...], moved: list[RankedSkill]
 ) -> list[RankedSkill]:
-    """Put skills that own a format that the task names back to their place."""
+    """Put the owners of formats that the task names back to their places."""
     slots = {
         place: hit.key
         for place, hit in enumerate(before)

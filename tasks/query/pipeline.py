@@ -32,7 +32,7 @@ from tasks.services import Services
 
 
 class Answer(NamedTuple):
-    """The answer to a query. vector: of the task, None where dense scores say nothing."""
+    """The answer to a query. vector: of the task, None if dense scores mean nothing."""
 
     bundle: Bundle
     vector: Vector | None
@@ -49,10 +49,10 @@ def answer_query(
 ) -> Answer:
     """Answer a task with a bundle: a hit with skills, or none if the library has no evidence.
 
-    Where stores are servers, the query goes on without one that does not answer. Where the answer
-    is wanted sooner than it would be complete, in `wanted_seconds`, links are left out, and then
-    the encoder. `degraded` of the bundle names what is missing. Raises UsageError for a query that
-    cannot be answered as it is, TransientError for one that may be answered later.
+    If stores are servers, the query continues without a server that does not answer. If a complete
+    answer would take longer than `wanted_seconds`, links are left out, and then the encoder.
+    `degraded` of the bundle names the missing parts. Raises UsageError for an invalid query,
+    TransientError for a query that may be answered later.
     """
     check_query(request, services.settings.limits.query_characters)
     context = QueryContext.create(
@@ -71,7 +71,8 @@ def answer_query(
     is_evident = _reaches_floor(context, ranking)
     if is_evident or (context.request.obstacle and context.session.in_use):
         with timed("choose"):
-            # What skills in use say about an obstacle is known to be about the task.
+            # Skills in use are known to be about the task, so they can answer an obstacle without
+            # evidence.
             choice = choose(context, ranking if is_evident else replace(ranking, hits=()))
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
@@ -90,8 +91,8 @@ def answer_query(
 
 
 def rank_skills(context: QueryContext) -> Ranking:
-    """The ranking before choosing: candidates, reranked, diffused and selected, without withheld
-    skills."""
+    """Return the ranking before choosing: candidates, reranked, diffused and selected, without
+    withheld skills."""
     ranking = rank_candidates(context)
     context.deadline.check("retrieve")
     with context.timings.measure("rerank"):
@@ -105,7 +106,7 @@ def rank_skills(context: QueryContext) -> Ranking:
         library = context.services.library
         ranking = estimate_probabilities(ranking, library.latest.statistics, library.records)
     if context.uses_model("select"):
-        # Only where a model is configured: building the forms of answers takes time.
+        # Imported only if a model is configured: building the forms of answers takes time.
         from tasks.query.language_model.select_skills import select_skills
 
         with context.timings.measure("select"):
@@ -114,7 +115,7 @@ def rank_skills(context: QueryContext) -> Ranking:
 
 
 def rank_candidates(context: QueryContext) -> Ranking:
-    """The ranking before reranking: candidates of the engine by their exact scores.
+    """Return the ranking before reranking: candidates of the engine by their exact scores.
 
     Raises UsageError for an empty task.
     """
@@ -156,9 +157,9 @@ def rank_candidates(context: QueryContext) -> Ranking:
 def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
     services, settings = context.services, context.services.settings.diffusion
     in_use = context.session.in_use[: settings.seeds] if context.request.obstacle else ()
-    # Of before links are read: what changes afterwards is newer.
+    # Read before the links: later changes have a higher epoch.
     epoch = services.library.epoch
-    # Skills that come in over links would bypass the filters of a request.
+    # Skills that are added over links would bypass the filters of a request.
     linkable = services.library.latest.pointers if context.filters == Filters() else {}
     diffused = diffuse(
         ranking,
@@ -174,20 +175,21 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
 
 
 def _reaches_floor(context: QueryContext, ranking: Ranking) -> bool:
-    """Whether there is evidence enough to answer with skills."""
+    """Return whether there is enough evidence to answer with skills."""
     if not ranking.hits:
         return False
     return not context.is_on("floor") or ranking.is_evident(context.services.settings.choice)
 
 
 def _is_unlikely(request: QueryAsked, bundle: Bundle) -> bool:
-    """Whether the request does not want a bundle that is so likely to be wrong."""
+    """Return whether the bundle is less probable to be right than the request asks for."""
     least = request.least_probability
     return least is not None and bundle.probability is not None and bundle.probability < least
 
 
 def _complete(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> Bundle:
-    """The bundle with what is known at the end: degradations, timings and the explanation."""
+    """Return the bundle with degradations, timings and the explanation, which are known only at the
+    end."""
     context.degradations.log_errors(context.query_id)
     known = {
         "degraded": context.degradations.reasons,

@@ -1,4 +1,4 @@
-"""The policy on untrusted text, applied to the candidates of a query."""
+"""Policy on untrusted text, applied to the candidates of a query."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tasks.query.ranking import Ranking, WithheldHit
 _LOAD_ATTEMPTS = 3
 _MAX_RESCANNED = 4_096
 _rescanned: dict[tuple[RevisionKey, str], SkillRecord] = {}
-"""By revision and content hash, records with the findings of the present scanner, of revisions that
-an older one has read: the index keeps them as they are until their text changes."""
+"""Records with the findings of the present scanner, by revision and content hash. They are of
+revisions that an older scanner read: the index does not change them until their text changes."""
 
 ReadRevisions = Callable[[Sequence[RevisionKey]], Mapping[RevisionKey, StoredRevision]]
-"""Reads revisions of the index; those that it lacks are left out."""
+"""Function that reads revisions of the index; missing revisions are left out."""
 
 
 class SafetyReader(Protocol):
@@ -41,14 +41,14 @@ class SafetyReader(Protocol):
 
 
 class PolicyFilter:
-    """Finds the candidates that the policy withholds, with at most one round trip a call.
+    """Filter for the candidates that the policy withholds, with at most one round trip per call.
 
-    A skill passes for now if the catalog does not answer or an older scanner read it. Then
-    `check_revision` decides, on the revision itself, before it is sent. One that a person decided
-    about, or that is withheld while rules are suppressed, is read itself, once.
+    A skill passes provisionally if the catalog does not answer or an older scanner read it; then
+    `check_revision` decides by the revision itself, before it is sent. The revision of a skill that
+    a person decided about, or that is withheld while rules are suppressed, is read once.
 
-    read_revisions: reads revisions of the index; None where there are no reviews. pinned: revisions
-    by skill that the request wants in place of the published ones.
+    read_revisions: reads revisions of the index; None if there are no reviews. pinned: revisions by
+    skill that the request names in place of the published ones.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class PolicyFilter:
     def allow_all(
         cls, graph: SafetyReader, pinned: Mapping[str, StoredRevision] | None = None
     ) -> PolicyFilter:
-        """A filter that withholds nothing."""
+        """Return a filter that withholds nothing."""
         settings = PolicySettings(highest_level=3)
         return cls(settings, RevisionFactCache(), graph, pinned=pinned)
 
     def find_violations(self, keys: Sequence[RevisionKey]) -> dict[str, PolicyViolation]:
-        """The skills among these that are withheld, by skill_id, with the reason."""
+        """Return the given skills that are withheld, by skill_id, with the reason."""
         if self._policy.allows_all:
             return {}
         self._load_facts(keys)
@@ -101,7 +101,7 @@ class PolicyFilter:
         return found
 
     def _find_by_facts(self, keys: Sequence[RevisionKey]) -> dict[str, PolicyViolation]:
-        # Of a thousand skills few differ in what the policy asks.
+        # A thousand skills have few different combinations of the facts that policy checks.
         find = lru_cache(maxsize=None)(self._policy.find_violation)
         found = {}
         for skill_id, _ in keys:
@@ -116,8 +116,8 @@ class PolicyFilter:
     def _find_contested(
         self, keys: Sequence[RevisionKey]
     ) -> dict[RevisionKey, PolicyViolation | None]:
-        """What the policy says of these revisions themselves. Those that cannot be read are left
-        out, so that what the catalog knows decides: it knows nothing of waivers."""
+        """Return the policy's decision on these revisions by their own text. Unreadable revisions
+        are left out, so that the catalog's data decide, which do not include waivers."""
         missing = [
             key
             for key in keys
@@ -141,7 +141,7 @@ class PolicyFilter:
         return found
 
     def _load_facts(self, keys: Sequence[RevisionKey]) -> None:
-        """Have the facts of these revisions in the cache, as far as the catalog knows them."""
+        """Load the facts of these revisions into the cache, if the catalog has them."""
         missing = self._facts.find_missing(keys)
         for attempt in range(_LOAD_ATTEMPTS if missing else 0):
             version = self._facts.version if attempt < _LOAD_ATTEMPTS - 1 else None
@@ -149,9 +149,10 @@ class PolicyFilter:
                 break
 
     def withhold(self, ranking: Ranking) -> Ranking:
-        """The ranking with its withheld hits moved to `withheld`.
+        """Return the ranking with its withheld hits moved to `withheld`.
 
-        Those found by search are there already: this catches skills that came in over links.
+        Withheld skills that search found are in `withheld` already; this handles skills that were
+        added over links.
         """
         violations = self.find_violations([hit.key for hit in ranking.hits])
         if not violations:
@@ -169,12 +170,13 @@ class PolicyFilter:
         return replace(ranking, hits=kept, withheld=(*ranking.withheld, *linked))
 
     def load_judgements(self, keys: Sequence[RevisionKey]) -> None:
-        """Have the judgements of these revisions at hand, if any counts."""
+        """Load the judgements of these revisions into the cache, if the policy uses any."""
         if self._policy.judge:
             self._load_facts(keys)
 
     def check_revision(self, revision: StoredRevision) -> PolicyViolation | None:
-        """Why a revision that was read must not be sent; None if it may. Its facts are cached."""
+        """Return why a revision that was read must not be sent; None if it may. Caches its
+        facts."""
         key, record = revision.key, revision.parsed.record
         if key.skill_id not in self.pinned:
             self._facts.add_record(key, record)
@@ -183,7 +185,7 @@ class PolicyFilter:
         )
 
     def settle(self, revision: StoredRevision) -> StoredRevision:
-        """The revision with the findings that count, that of its judgement included."""
+        """Return the revision with the findings that count, including that of its judgement."""
         return settle_revision(self._policy, revision, self._judgements(revision.key))
 
     def _judgements(self, key: RevisionKey) -> tuple[Judgement, ...]:
@@ -191,8 +193,8 @@ class PolicyFilter:
         return fact.judgements if fact is not None and fact.seq == key.seq else ()
 
     def rescan(self, revision: StoredRevision) -> StoredRevision:
-        """The revision with the findings of the present scanner; not scanned again if the cache
-        knows that this scanner finds nothing in it."""
+        """Return the revision with the findings of the present scanner; skips the scan if the cache
+        says that this scanner finds nothing in it."""
         parsed, fact = revision.parsed, self._facts.get(revision.key.skill_id)
         if parsed.record.scanner >= SCANNER_VERSION or fact is None:
             return rescan_revision(revision)
@@ -202,12 +204,13 @@ class PolicyFilter:
         return replace(revision, parsed=replace(parsed, record=record))
 
     def expand_filters(self, filters: Filters, skill_ids: Iterable[str]) -> list[Filters]:
-        """The query's filters, then narrower ones by which an engine finds what may be sent.
+        """Return the query's filters, then narrower filters with which an engine finds skills that
+        may be sent.
 
-        With the first alone, a policy that withholds most of a library would leave too few
-        candidates; with the narrower ones alone, the bundle could not report what is withheld.
-        What an engine cannot compare (a licence in another case, the level) is left to
-        `find_violations`.
+        With the query's filters alone, a policy that withholds most of a library would leave too
+        few candidates; with the narrower filters alone, the bundle could not report withheld
+        skills. `find_violations` checks what an engine cannot compare (a licence in another case,
+        the level).
         """
         expanded = [filters]
         policy = self._policy
@@ -226,7 +229,7 @@ class PolicyFilter:
 
 
 def make_policy(settings: Settings, sources: Iterable[Source], reviews: Reviews) -> SkillPolicy:
-    """The policy of the settings, of the sources' licence lists, and of the reviews.
+    """Return the policy of the settings, of the sources' licence lists, and of the reviews.
 
     Raises UsageError for suppressed rules that do not exist.
     """
@@ -238,7 +241,8 @@ def make_policy(settings: Settings, sources: Iterable[Source], reviews: Reviews)
 
 
 def rescan_revision(revision: StoredRevision) -> StoredRevision:
-    """The revision with the findings of the present scanner; each is scanned once in a process."""
+    """Return the revision with the findings of the present scanner; scans each revision once per
+    process."""
     parsed = revision.parsed
     if parsed.record.scanner >= SCANNER_VERSION:
         return revision
@@ -254,7 +258,7 @@ def rescan_revision(revision: StoredRevision) -> StoredRevision:
 def settle_revision(
     policy: SkillPolicy, revision: StoredRevision, judgements: Iterable[Judgement]
 ) -> StoredRevision:
-    """The revision as it is sent: with the findings that count, and their level."""
+    """Return the revision as it is sent: with the findings that count, and their level."""
     parsed = revision.parsed
     record = policy.settle(revision.key.skill_id, revision.content_hash, parsed.record, judgements)
     if record is parsed.record:

@@ -1,4 +1,4 @@
-"""The query task: answers a recorded query once and records its outcome in the journal."""
+"""The query task: answers a recorded query once, and records its outcome in the journal."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def run_query(
 ) -> dict[str, object]:
     """Answer an accepted query; the outcome is recorded and is the result of the task.
 
-    The outcome is {"state": "done", "bundle": …}, {"state": "failed", "reason": …,
-    "usage": whether the query itself was wrong}, or {"state": "cancelled", "reason": …,
-    "usage": True}. A query that has ended already returns its recorded outcome; one that is
-    cancelled stops before its next stage.
+    The outcome is {"state": "done", "bundle": …}, {"state": "failed", "reason": …, "usage": whether
+    the query itself was wrong}, or {"state": "cancelled", "reason": …, "usage": True}. If the query
+    has ended already, its recorded outcome is returned; a cancelled query stops before its next
+    stage.
     """
     job = services.journal.get_job(query_ids[0])
     if job.state != "accepted":
         if job.state != "done":
-            _drop_answer(services, job.id)  # of a delivery that was cut short
+            _drop_answer(services, job.id)  # of an interrupted delivery
         return _read_outcome(job)
     request = job.event.parse_data()
     if not isinstance(request, QueryAsked):
@@ -67,7 +67,7 @@ def run_query(
     answered = time.perf_counter()
     data = bundle.model_dump(mode="json")
     if bundle.session:
-        # The reader of the answer may ask the next query of the session at once.
+        # Recorded first: the reader of the answer may send the next query of the session at once.
         _record_answer(services, job, bundle, vector, anew=True)
     is_first = services.journal.finish_job(job.id, data)
     recording = {RECORD_STAGE: (time.perf_counter() - answered) * 1000}
@@ -81,7 +81,7 @@ def run_query(
 
 
 def _record_again(services: Services, query_id: str) -> None:
-    """Record what the journal holds of a query that ended while it was answered here."""
+    """Record the journal's outcome of a query that ended while it was answered here."""
     job = services.journal.get_job(query_id)
     services.outcomes.drop_answers([query_id])
     if job.state == "done" and job.outcome is not None:
@@ -91,9 +91,9 @@ def _record_again(services: Services, query_id: str) -> None:
 def _record_answer(
     services: Services, job: Job, bundle: Bundle, vector: Vector | None, *, anew: bool = False
 ) -> None:
-    """Record the answer for outcomes and usage; where that fails, the reconciler does it.
+    """Record the answer for outcomes and usage; if that fails, the reconciler does it.
 
-    anew: in place of that of an attempt that was cut short.
+    anew: replace the answer of an interrupted attempt.
     """
     try:
         if anew:
@@ -109,7 +109,8 @@ def _record_answer(
 
 
 def _drop_answer(services: Services, query_id: str) -> None:
-    """Have its session not count as sent what a delivery recorded that did not end the query."""
+    """Delete the answer of a delivery that did not end the query, so that its session does not
+    count it as sent."""
     try:
         services.outcomes.drop_answers([query_id])
     except TransientError as error:
@@ -145,7 +146,7 @@ def _fail(
 
 
 def _read_outcome(job: Job) -> dict[str, object]:
-    """The outcome of a query that has ended."""
+    """Return the outcome of a query that has ended."""
     if job.state == "done":
         return {"state": "done", "bundle": job.outcome}
     cancelled = job.state == "cancelled"

@@ -1,4 +1,4 @@
-"""What the ranking stages pass on: the task, its candidates, and the ranking of them."""
+"""Data that the ranking stages pass on: task, candidates and ranking."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ from skills.skill_policy import PolicyViolation
 from tasks.query.process_state.published_library import LibrarySnapshot
 
 _EXPLAINED_CANDIDATES = 100
-"""Candidates that get the reasons why they rank. A bundle reaches others only over links."""
+"""Number of candidates that get reasons for their rank. A bundle contains other candidates only
+over links."""
 
 _MIN_REASON_SHARE = 0.15
-"""Share of the score from which on a part of it is named as a reason."""
+"""Minimum share of the score at which a part of it is named as a reason."""
 
 _REASONS = {
     "bm25f": "its text matches the task",
@@ -49,8 +50,8 @@ _REASONS = {
 class TaskQuery:
     """A task as the stages search for it.
 
-    snapshot: the published library that is searched. vector: None where dense scores say nothing.
-    remembered: what near past tasks say about skills, by skill_id.
+    snapshot: the published library that is searched. vector: None if dense scores mean nothing.
+    remembered: evidence of near past tasks about skills, by skill_id.
     """
 
     snapshot: LibrarySnapshot
@@ -61,8 +62,8 @@ class TaskQuery:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Published revisions that may match, in no order; the query is without vector where none
-    could be searched by it."""
+    """Published revisions that may match, unordered. The query is without vector if no search by it
+    was possible."""
 
     query: TaskQuery
     keys: list[RevisionKey]
@@ -70,11 +71,11 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class RankedSkill:
-    """A candidate with its score, each part of the score, and why it ranks.
+    """A candidate with its score, the parts of the score, and reasons for its rank.
 
-    named_format: the file format that the task names and for which it was moved up, "" without.
+    named_format: the file format, named in the task, for which it was moved up, "" without.
     evidence: BM25F over the root of the task's mass. nearness: the better cosine with the task in
-    deviations above those of unrelated texts, None where unknown. probability: that it is right for
+    deviations above those of unrelated texts, None if unknown. probability: that it is right for
     the task, None before it was estimated.
     """
 
@@ -90,10 +91,10 @@ class RankedSkill:
 
 @dataclass(frozen=True, slots=True)
 class WithheldHit:
-    """A candidate that the policy keeps back.
+    """A candidate that the policy withholds.
 
-    rank: how many that may be sent score higher. relative_score: its score over the best of all.
-    hit: the candidate itself, None for one that came in over links.
+    rank: number of skills with a higher score that may be sent. relative_score: its score over the
+    best of all. hit: the candidate itself, None for a skill that was added over links.
     """
 
     skill_id: str
@@ -105,11 +106,11 @@ class WithheldHit:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the language model selected of the candidates, by skill_id.
+    """Selection of candidates by the language model, by skill_id.
 
-    needed: best match first. useful: help as well, best first, with their relevancy as a share of
-    the best one's. order: the needed ones as the work uses them. rejected: skill_id -> reason.
-    complete: the needed ones cover the task.
+    needed: best match first. useful: further helpful skills, best first, with their relevancy as a
+    share of the best one's. order: the needed skills in the order of the work. rejected: skill_id
+    -> reason. complete: whether the needed skills cover the task.
     """
 
     needed: tuple[str, ...]
@@ -120,7 +121,7 @@ class Selection:
 
 
 class DiffusionStart(NamedTuple):
-    """What diffusion started from. seeds: shares of 1 by skill_id. epoch: of the catalog, before
+    """Start of a diffusion. seeds: shares of 1 by skill_id. epoch: epoch of the catalog before
     links were read."""
 
     seeds: Mapping[str, float]
@@ -129,16 +130,16 @@ class DiffusionStart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates best first.
+    """Candidates, best first.
 
-    vector: of the task, None where dense scores say nothing. long_task_weight: 0 for a short
-    query, 1 for a long task. mass: idf mass of the task. library_size: in skills. probability:
-    that one of the first ten is right, None before it was estimated. conflicts: pairs of skill_ids
-    that must not go together for this task. selection: by the language model, None without one.
-    cosines: of the task with both vectors of each candidate that has them. refused: candidates that
-    stay out since they did not serve in the session, the best ones. remembered: what near past
-    tasks say about skills, by skill_id. least_score: the lowest of any candidate with evidence,
-    also of those behind the hits. diffusion: what it started from, only of an explained query.
+    vector: of the task, None if dense scores mean nothing. long_task_weight: 0 for a short query, 1
+    for a long task. mass: idf mass of the task. library_size: in skills. probability: that one of
+    the first ten is right, None before it was estimated. conflicts: pairs of skill_ids that must
+    not go together for this task. selection: by the language model, None without one. cosines: of
+    the task with both vectors of each candidate that has them. refused: the best candidates that
+    are excluded because they did not serve in the session. remembered: evidence of near past tasks
+    about skills, by skill_id. least_score: the lowest score of any candidate with evidence,
+    including those behind the hits. diffusion: its start, only for an explained query.
     """
 
     understanding: Understanding
@@ -158,13 +159,13 @@ class Ranking:
     diffusion: DiffusionStart | None = None
 
     def is_evident(self, settings: ChoiceSettings) -> bool:
-        """Whether the library is likely enough to have a skill for the task."""
+        """Return whether the library is likely enough to have a skill for the task."""
         return self.probability is None or self.probability >= settings.least_probability
 
 
 def build_ranking(query: TaskQuery, scored: ScoredCandidates, limit: int | None = None) -> Ranking:
-    """The ranking of the best `limit` of scored candidates, None for all, with reasons; candidates
-    without any evidence dropped."""
+    """Return the ranking of the best `limit` of scored candidates, None for all, with reasons and
+    without candidates that have no evidence."""
     understanding, statistics = query.understanding, query.snapshot.statistics
     idf = statistics.idf(understanding.ids).astype(np.float64)
     return Ranking(
@@ -180,7 +181,7 @@ def build_ranking(query: TaskQuery, scored: ScoredCandidates, limit: int | None 
 
 
 def list_hits(scored: ScoredCandidates) -> Iterator[RankedSkill]:
-    """Scored candidates with some evidence, best first, the first ones with reasons."""
+    """Yield scored candidates with some evidence, best first, the first ones with reasons."""
     names = tuple(scored.components)
     rows = zip(
         scored.keys,
@@ -209,9 +210,9 @@ def list_hits(scored: ScoredCandidates) -> Iterator[RankedSkill]:
 def estimate_probabilities(
     ranking: Ranking, statistics: LibraryStatistics, source: RecordSource
 ) -> Ranking:
-    """The ranking with the probabilities of its first candidates and of the library.
+    """Return the ranking with the probabilities of its first candidates and of the library.
 
-    Those behind the first 20 get none. statistics, source: of the library that was searched.
+    Candidates behind the first 20 get none. statistics, source: of the library that was searched.
     """
     head = ranking.hits[:RIVALS]
     found = load_probability_model().estimate(collect_evidence(ranking, statistics, source))
@@ -226,7 +227,7 @@ def estimate_probabilities(
 
 
 def _remember(ranking: Ranking, hit: RankedSkill, probability: float) -> float:
-    """A probability with what past tasks say, as independent evidence: log-odds add up."""
+    """Return a probability combined with past tasks as independent evidence: log-odds add up."""
     evidence = ranking.remembered.get(hit.key.skill_id)
     if evidence is None or not 0.0 < probability < 1.0:
         return probability
@@ -237,7 +238,7 @@ def _remember(ranking: Ranking, hit: RankedSkill, probability: float) -> float:
 def collect_evidence(
     ranking: Ranking, statistics: LibraryStatistics, source: RecordSource
 ) -> RankedEvidence:
-    """What the probabilities of the first candidates are estimated from."""
+    """Return the data from which the probabilities of the first candidates are estimated."""
     head = ranking.hits[:RIVALS]
     records = source.pack([hit.key for hit in head])
     shares = match_descriptions(ranking.understanding, records, statistics)
@@ -256,7 +257,7 @@ def collect_evidence(
 def _reasons(
     scored: ScoredCandidates, key: RevisionKey, parts: Mapping[str, float]
 ) -> tuple[str, ...]:
-    """Reasons for the parts that carry the score, the heaviest first."""
+    """Return reasons for the main parts of the score, the heaviest first."""
     if key in scored.slots:
         return (f"the task names the format {scored.slots[key]}",)
     heaviest = sorted(parts.items(), key=lambda part: -part[1])

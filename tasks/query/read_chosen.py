@@ -1,4 +1,4 @@
-"""Read the text of the chosen skills, with a last check of the policy on what was read."""
+"""Functions that read the text of the chosen skills, with a last check of the policy on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _READ_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class ChosenRevisions:
-    """A choice with its revisions by skill_id, and the ranking that it was made of.
+    """A choice with its revisions by skill_id, and the ranking behind it.
 
     A chosen skill without a revision was removed meanwhile, or may not be sent.
     """
@@ -30,11 +30,11 @@ class ChosenRevisions:
 
 
 def read_chosen(context: QueryContext, ranking: Ranking, choice: SkillChoice) -> ChosenRevisions:
-    """Read the chosen skills; where a revision itself may not be sent, choose again without it, so
-    that the next best takes its place.
+    """Read the chosen skills; if a revision itself may not be sent, choose again without it, so
+    that the next best skill takes its place.
 
     That happens if a skill changed since it was ranked, if the catalog does not answer, or if an
-    older scanner read it. After 3 rounds the rest goes without a replacement.
+    older scanner read it. After 3 rounds, withheld skills are no longer replaced.
     """
     policy_filter = context.policy_filter
     for round_ in range(_POLICY_ROUNDS):
@@ -61,8 +61,8 @@ def read_chosen(context: QueryContext, ranking: Ranking, choice: SkillChoice) ->
 def _read_or_fall_back(
     context: QueryContext, chosen: Sequence[ChosenSkill]
 ) -> dict[str, StoredRevision]:
-    """Published revisions with the findings of the present scanner, by skill_id; what the catalog
-    knows of them if the index does not answer."""
+    """Return published revisions with the findings of the present scanner, by skill_id; revisions
+    from the catalog's data if the index does not answer."""
     try:
         found = _read(context, chosen)
     except TransientError as error:
@@ -77,8 +77,8 @@ def _read_or_fall_back(
 
 
 def _read(context: QueryContext, chosen: Sequence[ChosenSkill]) -> dict[str, StoredRevision]:
-    """Published revisions by skill_id, or those that the request pins. One that was superseded and
-    deleted meanwhile is read at its newest."""
+    """Return the published revisions by skill_id, or the revisions that the request pins. A
+    revision that was superseded and deleted meanwhile is replaced by the newest."""
     library = context.services.library
     pinned = context.policy_filter.pinned
     found = {one.skill_id: pinned[one.skill_id] for one in chosen if one.skill_id in pinned}

@@ -1,9 +1,9 @@
-"""Rerank: better scores put the best candidates in a better order (spec §5.3).
+"""Rerank: reorder the best candidates by better scores (spec §5.3).
 
 Two steps, each for a number of candidates. Late interaction uses the cosine of the task with the
-nearest of a skill's sections; a cross-encoder reads the task together
-with name, description and body within a time budget. It scores all its candidates or none: if it
-would not finish in time it is skipped, and the bundle's `degraded` names it.
+nearest of a skill's sections; a cross-encoder reads the task together with name, description and
+body within a time budget. The cross-encoder scores all its candidates or none: if it would not
+finish in time, it is skipped, and the bundle's `degraded` names it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ Scores = npt.NDArray[np.float64]
 _CHARACTERS_PER_TOKEN = 4
 
 _FITTED = 200
-"""First candidates from which the cosines of those without section vectors are predicted."""
+"""Number of first candidates by which the cosines of candidates without section vectors are
+predicted."""
 
 _MIN_MEASURED = 10
-"""Least number of candidates from which section cosines are predicted by regression."""
+"""Minimum number of candidates for a prediction of section cosines by regression."""
 
 _REASONS = {
     "late": "its sections are close in meaning",
@@ -48,9 +49,9 @@ class StepSkippedError(Exception):
 
 
 def rerank(context: QueryContext, ranking: Ranking, clock: Clock = time.monotonic) -> Ranking:
-    """The ranking after the steps that are on, `late` and `rerank`.
+    """Return the ranking after the steps that are on, `late` and `rerank`.
 
-    A step that is skipped leaves the order as it was and is noted in the degradations. Raises
+    A skipped step leaves the order unchanged and is recorded in the degradations. Raises
     PermanentError if the cross-encoder of the settings cannot be loaded.
     """
     settings = context.services.settings.reranker
@@ -77,7 +78,7 @@ def measure_section_cosines(
 ) -> dict[RevisionKey, float]:
     """Return the section cosine of each of the first `count` candidates that has any vector.
 
-    Sections are compared for these alone: a thousand candidates have some ten thousand.
+    Only their sections are compared: a thousand candidates have some ten thousand sections.
     """
     if ranking.vector is None:
         return {}
@@ -95,13 +96,13 @@ def complete_section_cosines(
     measured: Mapping[RevisionKey, float],
     cosines: Mapping[RevisionKey, tuple[float, float]],
 ) -> dict[RevisionKey, float]:
-    """The section cosine of every candidate that has any vector.
+    """Return the section cosine of every candidate that has any vector.
 
-    measured: of the candidates whose sections have vectors. cosines: of the task with the two
-    skill vectors. A skill that was just changed has no section vectors for a while. Its section
-    cosine is predicted from that of its better skill vector, by the least-squares line over the
-    candidates that have both, so that no constant depends on the model. With fewer than
-    _MIN_MEASURED of these, all candidates get the cosine of their better skill vector.
+    measured: of the candidates whose sections have vectors. cosines: of the task with the two skill
+    vectors. A skill that was just changed has no section vectors for a while. Its section cosine is
+    predicted from that of its better skill vector, by the least-squares line over the candidates
+    with both, so that no constant depends on the model. With fewer than _MIN_MEASURED of these, all
+    candidates get the cosine of their better skill vector.
     """
     better = {key: max(pair) for key, pair in cosines.items()}
     missing = better.keys() - measured.keys()
@@ -123,11 +124,11 @@ def complete_section_cosines(
 def reorder_hits(
     hits: Sequence[RankedSkill], scores: Mapping[RevisionKey, float], weight: float, name: str
 ) -> tuple[RankedSkill, ...]:
-    """The hits in the order of their combined scores.
+    """Return the hits in the order of their combined scores.
 
     Only hits with a second score change places, among themselves; a hit that holds a place for a
     file format stays. The scores of the places stay too, so that their spread keeps its meaning;
-    what a hit gains or loses is its part `name`.
+    the gain or loss of a hit is its part `name`.
     """
     places = [at for at, hit in enumerate(hits) if hit.key in scores and not hit.named_format]
     if len(places) < 2:
@@ -145,10 +146,10 @@ def reorder_hits(
 
 
 def combine_scores(first: Scores, second: Scores, weight: float) -> Scores:
-    """first + weight z(second) over the same candidates, each (n,).
+    """Return first + weight z(second) over the same candidates, each (n,).
 
-    The first keeps its scale, so that a clear lead stays one; the second may have any scale: it is
-    standardised to mean 0 and deviation 1. Equal second scores add nothing.
+    The first keeps its scale, so that a clear lead stays clear. The second may have any scale: it
+    is standardised to mean 0 and deviation 1. Equal second scores add nothing.
     """
     return first + weight * _standardize(second)
 
@@ -161,7 +162,8 @@ def _standardize(scores: Scores) -> Scores:
 def _cross_encoder(
     context: QueryContext, ranking: Ranking, head: Sequence[RankedSkill], clock: Clock
 ) -> dict[RevisionKey, float]:
-    """The model's scores; candidates in a language that it does not know keep their place."""
+    """Return the model's scores; candidates in a language that it does not support keep their
+    place."""
     services = context.services
     if services.reranker is None or not head:
         return {}
@@ -181,7 +183,7 @@ def _cross_encoder(
         for key, revision in revisions.items()
         if revision.parsed.record.language in reranker.languages
     ]
-    # Texts of like length share a batch: all of a batch are padded to its longest.
+    # Texts of similar length share a batch: all texts of a batch are padded to its longest.
     texts.sort(key=lambda pair: -len(pair[1]))
     units = [float(min(len(task.text) + len(text), max_characters)) for _, text in texts]
     scores: dict[RevisionKey, float] = {}
@@ -197,7 +199,7 @@ def cross_encoder_text(
     task: Vector | None = None,
     sections: Vector | None = None,
 ) -> str:
-    """The text of a skill for a cross-encoder: `name | description | body`, cut at `limit`
+    """Return the text of a skill for a cross-encoder: `name | description | body`, cut at `limit`
     characters.
 
     With the vectors of the task, (d,), and of the sections, (n, d), the body is its sections by

@@ -37,28 +37,30 @@ from tasks.query.ranking import (
 from tasks.refine.completion.completions import completion_origins
 
 _MAX_ENGINE_TERMS = 50
-"""Terms of a task that an engine searches at most; exact scores use all of them. Each term costs
-the engine five lookups, and 50 find what all the terms of a long task find."""
+"""Maximum terms of a task that an engine searches; exact scores use all of them. Each term costs
+the engine five lookups, and 50 terms find what all the terms of a long task find."""
 
 _FORMAT_CANDIDATES = 20
-"""Candidates for a file format that has its own skills: the task may mention it just once."""
+"""Number of candidates for a file format that has its own skills: the task may mention it just
+once."""
 
 _LEAST_HITS = 400
-"""Candidates that stay in the ranking, at least. Beyond rerankers no stage reads more than 200."""
+"""Minimum number of candidates that stay in the ranking. Apart from rerankers no stage reads more
+than 200."""
 
 _LONG_TASK_NEIGHBOUR_CUT = 0.75
 """Share of the nearest neighbours that are not searched for a long task, whose words suffice."""
 
 _EXPLAINED_HITS = 5_000
-"""Hits of the engine in which a skill that is asked about is looked for."""
+"""Number of hits of the engine that are searched for a skill that the request asks about."""
 
 _NO_COSINES = (np.nan, np.nan)
 
 
 def retrieve(context: QueryContext, query: TaskQuery) -> Candidates:
-    """Published revisions that the engine finds by words or near the task's vector.
+    """Return the published revisions that the engine finds by words or near the task's vector.
 
-    Where the engine does not answer, every published skill is a candidate, by words alone; raises
+    If the engine does not answer, every published skill is a candidate, by words alone; raises
     TransientError if the filters need the engine.
     """
     try:
@@ -80,13 +82,13 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
         query.snapshot,
         query.understanding,
     )
-    # The more rivals, the lower the engine's own score may rank what is needed.
+    # With more rivals, the engine's own score may rank a needed skill lower.
     limit = max(settings.candidates, int(settings.share * len(snapshot.pointers)))
     long = long_task_weight(understanding, ScoringWeights())
     weights = _select_engine_terms(query)
     origins = completion_origins(context.services.settings.language_model)
     searches: list[Search] = []
-    # Every filter is searched on its own, all in one round trip.
+    # Each filter is a search of its own, all in one round trip.
     for filters in context.policy_filter.expand_filters(context.filters, snapshot.pointers):
         if weights:
             searches.append(LexicalSearch(weights, limit, filters))
@@ -112,9 +114,11 @@ def _search(context: QueryContext, query: TaskQuery) -> list[RevisionKey]:
 
 
 class EngineRanks(NamedTuple):
-    """Where the engine ranks a skill by the words of a task and by its meaning; 0: not among the
-    first `depth`. words_limit, meaning_limit: how many of each become candidates; 0: none was
-    searched for."""
+    """Ranks of a skill in the engine, by the words of a task and by its meaning; 0: not among the
+    first `depth`.
+
+    words_limit, meaning_limit: number of hits of each that become candidates; 0: no such search.
+    """
 
     words: int
     meaning: int
@@ -124,7 +128,7 @@ class EngineRanks(NamedTuple):
 
 
 def find_engine_ranks(context: QueryContext, query: TaskQuery, skill_id: str) -> EngineRanks:
-    """Return where the engine ranks a skill, with the filters of the request."""
+    """Return the ranks of a skill in the engine, with the filters of the request."""
     settings, filters = context.services.settings.retrieval, context.filters
     limit = max(settings.candidates, int(settings.share * len(query.snapshot.pointers)))
     weights = _select_engine_terms(query)
@@ -145,7 +149,7 @@ def find_engine_ranks(context: QueryContext, query: TaskQuery, skill_id: str) ->
 def _vector_searches(
     query: TaskQuery, settings: RetrievalSettings, share: float, filters: Filters
 ) -> list[Search]:
-    """Searches by the task's vector for a share of the neighbours of the settings."""
+    """Return searches by the task's vector for a share of the neighbours of the settings."""
     searches: list[Search] = []
     if query.vector is None:
         return searches
@@ -159,7 +163,8 @@ def _vector_searches(
 
 
 def _select_engine_terms(query: TaskQuery) -> dict[str, float]:
-    """The task's terms that the library knows with their weights, the heaviest by weight x idf."""
+    """Return the task's terms that the library knows with their weights, the heaviest by weight x
+    idf."""
     understanding, statistics = query.understanding, query.snapshot.statistics
     weights = understanding.weights
     known = statistics.document_frequencies(understanding.ids) > 0
@@ -180,10 +185,10 @@ def _all_published_keys(snapshot: LibrarySnapshot, filters: Filters) -> list[Rev
 def score(
     context: QueryContext, candidates: Candidates, violations: Mapping[str, PolicyViolation]
 ) -> Ranking:
-    """The ranking of the candidates by their exact scores.
+    """Return the ranking of the candidates by their exact scores.
 
-    violations: the candidates that the policy withholds, by skill_id. They are scored apart, to
-    report where they would rank.
+    violations: the candidates that the policy withholds, by skill_id. They are scored separately,
+    to report their possible rank.
     """
     keys = candidates.keys
     allowed = [key for key in keys if key.skill_id not in violations] if violations else keys
@@ -216,27 +221,27 @@ def score(
 
 
 def _count_hits(settings: Settings) -> int:
-    """How many candidates a later stage may read. A large library has more than a thousand, and
-    each that is kept takes time in every stage."""
+    """Return the number of candidates that a later stage may read. A large library has more than a
+    thousand candidates, and each that is kept takes time in every stage."""
     return max(_LEAST_HITS, settings.reranker.candidates, settings.reranker.late_candidates)
 
 
 def _read_cosines(
     context: QueryContext, query: TaskQuery, keys: list[RevisionKey]
 ) -> dict[RevisionKey, tuple[float, float]]:
-    """The cosines of the task with both vectors of each skill that has them."""
+    """Return the cosines of the task with both vectors of each skill that has them."""
     if query.vector is None:
         return {}
     cosines = context.services.index.get_skill_cosines(keys, query.vector)
     context.degradations.add_missing_vectors(len(keys) - len(cosines), len(keys))
-    # Those of zero vectors are of a language that the encoder does not know.
+    # Zero vectors are of texts in a language that the encoder does not know.
     return {key: pair for key, pair in cosines.items() if any(pair)}
 
 
 def _withheld_hits(
     scored: ScoredCandidates, ranking: Ranking, violations: Mapping[str, PolicyViolation]
 ) -> tuple[WithheldHit, ...]:
-    """Withheld candidates with the place they would have. Scores do not depend on which
+    """Return withheld candidates with the place that they would have. Scores do not depend on which
     candidates are scored together."""
     hits = list(list_hits(scored))
     ascending = sorted(-hit.score for hit in ranking.hits)

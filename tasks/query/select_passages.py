@@ -1,4 +1,4 @@
-"""Select passages: what the task needs of each chosen skill (spec §5.6)."""
+"""Select passages: the passages of each chosen skill that the task needs (spec §5.6)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from tasks.query.read_chosen import ChosenRevisions
 from tasks.sources.readers import get_skill_location
 
 _WHOLE_TOKENS = 300
-"""A skill up to this length is sent whole: a selection would save little."""
+"""Maximum tokens of a skill that is sent whole: a selection would save little."""
 
 _WHOLE_SHARE = 0.8
 """Share of the budget that whole skills may take: headers and dependencies need some too."""
 
 _LONG_TASK_CUT = 0.75
-"""Share of what is enough for a short query that a long task does without at first."""
+"""Share of the enough passages for a short query that a long task does not send at first."""
 
 _TOKENS_PER_SECOND = 3300.0
 """Speed of one thread of a common processor; it only decides whether to begin embedding."""
@@ -45,9 +45,9 @@ _TOKENS_PER_SECOND = 3300.0
 class PassagePlan(NamedTuple):
     """The passages of a skill that may be sent, and how many of them are enough.
 
-    passages: indexes, most needed first. paged_by: as in the bundle, for a part of them. enough: so
-    many of the first suffice for most queries; the others are sent if the budget has room.
-    sufficiency: the share of queries for which they do.
+    passages: indexes, most needed first. paged_by: as in the bundle, for a part of them. enough:
+    number of first passages that suffice for most queries; further ones are sent if the budget has
+    room. sufficiency: the share of queries for which they suffice.
     """
 
     passages: tuple[int, ...]
@@ -60,9 +60,9 @@ class PassagePlan(NamedTuple):
 class SkillPassages:
     """A chosen skill with the plan of its passages, see `PassagePlan`.
 
-    path: where its SKILL.md is, for the reader. first: it is sent before the others. sent: the
-    lines of this revision that the session has sent before. brief: its part of the bundle says
-    only what is needed to read on.
+    path: path of its SKILL.md, for the reader. first: whether it is sent before other skills. sent:
+    the lines of this revision that were sent before in the session. brief: whether its part of the
+    bundle has only what is needed to read on.
     """
 
     chosen: ChosenSkill
@@ -78,10 +78,11 @@ class SkillPassages:
 
 
 def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[SkillPassages]:
-    """The chosen skills that could be read, each with its passages by how much the task needs them.
+    """Return the chosen skills that could be read, each with its passages, most needed by the task
+    first.
 
-    Sections without vectors are embedded first, as far as the time allows; the passages of the
-    other skills are chosen by words alone, which is noted in the degradations.
+    Sections without vectors are embedded first, if the time allows; otherwise passages are chosen
+    by words alone, which is recorded in the degradations.
     """
     settings = context.services.settings.passages
     vectors: dict[RevisionKey, Vector] = {}
@@ -118,8 +119,8 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
 
 
 def _list_whole(context: QueryContext, chosen: ChosenRevisions) -> set[str]:
-    """The skills to send whole: those that the language model calls needed, if it says that they
-    cover the task and if all of them fit."""
+    """Return the skills to send whole: those that the language model calls needed, if it says that
+    they cover the task and if all of them fit."""
     selection = chosen.ranking.selection
     if selection is None or not selection.complete:
         return set()
@@ -131,9 +132,8 @@ def _list_whole(context: QueryContext, chosen: ChosenRevisions) -> set[str]:
 def _embed_missing_sections(
     context: QueryContext, chosen: ChosenRevisions, known: Mapping[RevisionKey, Vector]
 ) -> dict[RevisionKey, Vector]:
-    """Section vectors of the chosen skills that have none yet, as many as the time allows; none
-    of short ones, which are sent whole. A process that may write stores them.
-    """
+    """Return section vectors of the chosen skills that lack them, as many as the time allows,
+    without short skills, which are sent whole. A process that may write stores them."""
     missing = [
         revision
         for revision in chosen.revisions.values()
@@ -148,8 +148,8 @@ def _embed_missing_sections(
 
 
 def _embed_passages(context: QueryContext, chosen: ChosenRevisions) -> dict[RevisionKey, Vector]:
-    """Passage vectors of the chosen skills, for SkillPager's rule: those that this process keeps,
-    and as many more as the time allows."""
+    """Return passage vectors of the chosen skills, for SkillPager's rule: those that this process
+    keeps, and as many more as the time allows."""
     services = context.services
     model = services.encoder.get().model
     vectors, missing = {}, []
@@ -169,8 +169,8 @@ def _embed_passages(context: QueryContext, chosen: ChosenRevisions) -> dict[Revi
 def _within_time(
     context: QueryContext, revisions: Sequence[StoredRevision], kind: str
 ) -> Iterator[StoredRevision]:
-    """The skills to embed now: those in a language that the encoder knows, while
-    `passages.milliseconds` last. kind: of the vectors, for the note about the others."""
+    """Yield the skills to embed now: skills in a language that the encoder knows, for at most
+    `passages.milliseconds`. kind: of the vectors, for the report about other skills."""
     services = context.services
     encoder = services.encoder.get()
     seconds = services.settings.passages.milliseconds / 1000
@@ -196,13 +196,14 @@ def _count_tokens(revision: StoredRevision) -> int:
 
 
 def make_passage_query(understanding: Understanding, vector: Vector | None) -> PassageQuery:
-    """The task as passages are scored for it; without a vector they are scored by words alone."""
+    """Return the task in the form by which passages are scored; without a vector, by words
+    alone."""
     order = np.argsort(understanding.ids)
     return PassageQuery(vector, understanding.ids[order], understanding.weights[order])
 
 
 def mmr_weights(settings: PassageSettings) -> PassageWeights:
-    """The constants of SkillPager's rule by the settings."""
+    """Return the constants of SkillPager's rule from the settings."""
     return replace(
         DEFAULT_WEIGHTS,
         mmr_lambda=settings.mmr_lambda,
@@ -221,12 +222,12 @@ def select_skill_passages(
     send_whole: bool = False,
     long_task_weight: float = 0.0,
 ) -> PassagePlan:
-    """The passages of a skill by how much the query needs them, and how many are enough.
+    """Return the passages of a skill, most needed by the query first, and how many are enough.
 
-    settings: `miss`, and those of SkillPager's rule, which chooses if there are `passage_vectors`;
-    nothing else may be sent then. All of a skill of at most 300 tokens is enough, and so is
-    of any with `send_whole`. A long task needs a part of each of several skills, so less of each
-    is enough, and the rest of any comes after it.
+    settings: `miss`, and the constants of SkillPager's rule, which chooses if there are
+    `passage_vectors`; no other passages may be sent then. For a skill of at most 300 tokens, or
+    with `send_whole`, all passages are the enough ones. A long task needs a part of each of several
+    skills, so fewer passages of each are enough, and the remaining ones come after them.
     """
     parsed, terms = revision.parsed, revision.passage_terms
     page = PassageInput(

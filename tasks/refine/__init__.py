@@ -1,1 +1,1 @@
-"""Refinement: what a language model adds to published skills, on a queue of its own."""
+"""Refinement: additions by a language model to published skills, on a queue of their own."""

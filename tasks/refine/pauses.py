@@ -1,4 +1,4 @@
-"""Pauses of refinement: while the endpoint, the settings or the day's tokens hold it up."""
+"""Pauses of refinement because of the endpoint, the settings or the day's tokens."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _SHORTEST_SECONDS = 1.0
 
 
 class RefinePause(NamedTuple):
-    """Why no model is asked now. cause: `tokens` are spent, the endpoint refuses the `settings`,
-    or the `endpoint` does not answer."""
+    """A pause of refinement. cause: `tokens` are used up, the endpoint refuses the `settings`, or
+    the `endpoint` does not answer."""
 
     cause: PauseCause
     reason: str
 
 
 PAUSING_ERRORS = (ModelUnavailableError, TokenBudgetError, MisconfiguredError)
-"""Errors that hold up all skills alike."""
+"""Errors that stop the refinement of all skills."""
 
 
 def pause_refining(
     coordinator: Coordinator, settings: LanguageModelSettings, error: TransientError
 ) -> None:
-    """Have refinement wait as long as one of PAUSING_ERRORS asks for."""
+    """Pause refinement for the time that one of PAUSING_ERRORS requires."""
     cause: PauseCause = "endpoint"
     seconds = _ENDPOINT_SECONDS
     if isinstance(error, TokenBudgetError):
@@ -50,7 +50,7 @@ def pause_refining(
 def get_refine_pause(
     coordinator: Coordinator, settings: LanguageModelSettings
 ) -> RefinePause | None:
-    """The pause of refinement with these settings, None if nothing holds it up."""
+    """Return the pause of refinement with these settings, None without a pause."""
     for cause in _CAUSES:
         if reason := coordinator.get_pause(_name(settings, cause)):
             return RefinePause(cause, reason)
@@ -58,7 +58,8 @@ def get_refine_pause(
 
 
 def _name(settings: LanguageModelSettings, cause: PauseCause) -> str:
-    """With a changed endpoint, model or limit a pause no longer holds."""
+    """Return the name of a pause, which changes with endpoint, model and limits, so that new
+    settings end it."""
     given = settings.model_dump(
         mode="json", include={"base_url", "model", "api_key_file", "extra_body", "daily_tokens"}
     )

@@ -1,8 +1,8 @@
-"""Refine published skills with a language model; behind publication, on a queue of its own.
+"""Refinement of published skills with a language model, after publication, on a queue of its own.
 
-Every answer is stored before the next is asked for, so a task that is cut off, repeated or runs
-twice pays for nothing again. What holds up all skills alike (the endpoint, its settings, the day's
-tokens) pauses refinement, and the reconciler sends the work again after the pause.
+Every answer is stored before the next request, so a task that is interrupted, repeated or runs
+twice pays for nothing again. Problems that concern all skills (the endpoint, its settings, the
+day's tokens) pause refinement, and the reconciler sends the work again after the pause.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Outcome(Enum):
 
 
 class _StoppableDeadline(Deadline):
-    """A deadline that is also over once `is_stopped` says so."""
+    """A deadline that is also over once `is_stopped` returns True."""
 
     def __init__(self, deadline: Deadline, is_stopped: Callable[[], bool]) -> None:
         super().__init__(deadline.remaining())
@@ -54,8 +54,9 @@ class _StoppableDeadline(Deadline):
 def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> dict[str, object]:
     """Refine the published revisions of these skills by all stages that are on; idempotent.
 
-    The skills of a batch are worked on by `language_model.concurrency` threads. Those that are not
-    done within the time limit are sent again. Raises the error of a skill once all others are done.
+    The skills of a batch are worked on by `language_model.concurrency` threads. Skills that are not
+    done within the time limit are sent again. Raises the error of a skill once all other skills are
+    done.
     """
     try:
         outcomes = _refine_batch(services, deadline, skill_ids)
@@ -80,7 +81,8 @@ def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 def _refine_batch(
     services: Services, deadline: Deadline, skill_ids: Sequence[str]
 ) -> dict[str, _Outcome]:
-    """The outcome of each published skill; raises the first error that is a skill's own."""
+    """Return the outcome of each published skill; raises the first error that concerns a single
+    skill."""
     settings = services.settings.language_model
     if services.language_model is None or services.answers is None or not settings.offline_stages:
         return {}
@@ -106,10 +108,10 @@ def _refine_batch(
 
 
 class _Batch:
-    """The skills of one task. held_up: set once something holds up all of them."""
+    """The skills of one task. held_up: set once a problem stops all of them."""
 
     def __init__(self, context: RefineContext, held_up: threading.Event) -> None:
-        from tasks.refine.stages import list_enabled_stages  # only where a model is configured
+        from tasks.refine.stages import list_enabled_stages  # only if a model is configured
 
         self._context = context
         self._held_up = held_up
@@ -138,7 +140,7 @@ class _Batch:
                     errors.append(error)
                 else:
                     raise error
-        # A store that does not answer comes first: the task is then tried again as a whole.
+        # An error of a store comes first: the whole task is then retried.
         errors.sort(key=lambda error: not isinstance(error, TransientError))
         if errors:
             raise errors[0]
@@ -173,16 +175,16 @@ class _Batch:
             return _Outcome.UNFINISHED
         except PAUSING_ERRORS as error:
             self._held_up.set()
-            if not services.stopping.is_set():  # which ends calls too
+            if not services.stopping.is_set():  # stopping ends calls too
                 pause_refining(services.coordinator, services.settings.language_model, error)
             return _Outcome.UNFINISHED
         return _Outcome.DONE
 
     def _run_stage(self, stage: RefineStage, revision: StoredRevision) -> None:
-        """Apply the stored refinement, or make one.
+        """Apply the stored refinement, or create, apply and store it.
 
-        It is stored last: what a crash cut off is then applied by the next run, for which the
-        answers are stored already.
+        It is stored last: after a crash the next run applies it again, from answers that are stored
+        already.
         """
         context, subject = self._context, revision.content_hash
         kind = context.kind(stage)
@@ -201,7 +203,7 @@ class _Batch:
 def split_refine_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
     """Handle the failure of a batch: send each of its skills alone.
 
-    A skill that fails alone is left alone for a day, unless the error may pass by itself.
+    A skill that fails alone is not tried again for a day, unless the error may be temporary.
     """
     if isinstance(error, TransientError):
         return

@@ -1,6 +1,6 @@
-"""Remembers which contents are refined, so that progress is counted by asking for the rest.
+"""Cache of the contents that are refined, so that counting progress reads only the rest.
 
-Refinements are written once: what was found stays found.
+Refinements are write-once: a found refinement stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BATCH = 500
 
 
 class RefinedSubjects:
-    """What this process has seen in the store of answers; threads may share it."""
+    """Refinements that this process has found in the store of answers; threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,8 @@ class RefinedSubjects:
     def find_missing(
         self, answers: AnswerStore, kind: RefinementKind, subjects: Collection[str]
     ) -> set[str]:
-        """The subjects without a refinement. Raises TransientError if the store does not answer."""
+        """Return the subjects without a refinement. Raises TransientError if the store does not
+        answer."""
         with self._lock:
             seen = self._seen.setdefault(kind, {})
             unseen = [subject for subject in dict.fromkeys(subjects) if subject not in seen]
@@ -39,13 +40,14 @@ class RefinedSubjects:
     def get_invalid(
         self, kind: RefinementKind, subjects: Collection[str]
     ) -> dict[str, tuple[str, ...]]:
-        """The reasons of invalid answers by subject, of those that `find_missing` has found."""
+        """Return the reasons of invalid answers by subject, for refinements that `find_missing` has
+        found."""
         with self._lock:
             seen = self._seen.get(kind, {})
             return {subject: reasons for subject in subjects if (reasons := seen.get(subject))}
 
 
 def _read_reasons(document: Mapping[str, Any]) -> tuple[str, ...]:
-    """Why answers of a refinement were invalid: its field `invalid`, a text or a list."""
+    """Return why answers of a refinement were invalid: its field `invalid`, a text or a list."""
     invalid = document.get("invalid") or ()
     return (invalid,) if isinstance(invalid, str) else tuple(map(str, invalid))

@@ -1,8 +1,8 @@
-"""The protocol of a stage that refines published skills with a language model.
+"""Protocol of a stage that refines published skills with a language model.
 
 A refinement is a write-once JSON object about one content of a skill, by one model and version of
-the prompt: its key is a `RefinementKind` and the skill's content hash. What a stage finds is
-applied where it is used, if its setting is on and the model is the one of the settings.
+the prompt: its key is a `RefinementKind` and the skill's content hash. The result of a stage is
+applied where it is used, if its setting is on and the model is that of the settings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.services import Services
 
 @dataclass(frozen=True, slots=True)
 class RefineContext:
-    """What a stage works with."""
+    """Services and language model of a stage."""
 
     services: Services
     model: LanguageModel
@@ -29,12 +29,12 @@ class RefineContext:
     deadline: Deadline
 
     def kind(self, stage: RefineStage) -> RefinementKind:
-        """The kind of refinements that a stage writes."""
+        """Return the kind of refinements that a stage writes."""
         return RefinementKind(stage.name, self.model.model, stage.version)
 
 
 class RefineStage(Protocol):
-    """One stage; without state, and idempotent."""
+    """One stage of refinement; stateless and idempotent."""
 
     @property
     def name(self) -> ModelStage:
@@ -47,17 +47,19 @@ class RefineStage(Protocol):
         ...
 
     def requests(self, context: RefineContext, revision: StoredRevision) -> Sequence[ModelRequest]:
-        """Return what `refine` would ask the model, without asking: for estimates."""
+        """Return the requests that `refine` would send to the model, for estimates."""
         ...
 
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
-        """Ask the model about a revision; return the refinement, which may say that nothing was
-        found. An invalid answer is part of it, not an error: its field `invalid` has the reasons,
-        a text or a list."""
+        """Ask the model about a revision; return the refinement, which may be empty of findings.
+
+        An invalid answer is part of the refinement, not an error: its field `invalid` has the
+        reasons, a text or a list.
+        """
         ...
 
     def apply(
         self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
     ) -> None:
-        """Have a stored refinement take effect, where reading it is not enough; idempotent."""
+        """Apply a stored refinement, if reading it is not enough; idempotent."""
         ...

@@ -20,5 +20,5 @@ STAGES: tuple[RefineStage, ...] = (
 
 
 def list_enabled_stages(settings: LanguageModelSettings) -> list[RefineStage]:
-    """The stages that the settings switch on."""
+    """Return the stages that the settings switch on."""
     return [stage for stage in STAGES if settings.uses(stage.name)]

@@ -1,4 +1,4 @@
-"""Finds published skills that lack refinements, and has them refined."""
+"""Functions that find published skills without refinements and send them to be refined."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from tasks.refine.stage import RefineStage
 from tasks.services import Services
 
 MAX_SENT = 2_000
-"""Skills that are sent to be refined at a time; the others follow when these are done."""
+"""Maximum skills that are sent to be refined at a time; further skills follow when these are
+done."""
 
 _CATALOG_BATCH = 2_000
 _RESEND_SECONDS = 60.0
 
 
 def list_published(graph: Catalog, source_id: str | None = None) -> list[CatalogEntry]:
-    """The published entries of the catalog, or of one source, by id."""
+    """Return the published entries of the catalog, or of one source, by id."""
     selection = EntryFilter(source_id=source_id, state=SkillState.PUBLISHED)
     found: list[CatalogEntry] = []
     while batch := graph.list_entries(
@@ -40,7 +41,7 @@ def find_unrefined(
     stages: Iterable[RefineStage],
     entries: Sequence[CatalogEntry],
 ) -> dict[str, list[CatalogEntry]]:
-    """By stage, the entries whose content has no refinement of this model."""
+    """Return, by stage, the entries whose content has no refinement of this model."""
     hashes = {entry.content_hash for entry in entries}
     found: dict[str, list[CatalogEntry]] = {}
     for stage in stages:
@@ -51,7 +52,7 @@ def find_unrefined(
 
 
 def send_unrefined_skills(services: Services) -> int:
-    """Have published skills without refinements refined, as many as one look may send; how many.
+    """Send published skills without refinements to be refined, at most MAX_SENT; return how many.
 
     Sends nothing while refine tasks run or wait, or while refinement is paused.
     """
@@ -63,7 +64,7 @@ def send_unrefined_skills(services: Services) -> int:
         return 0
     if not coordinator.claim_if_due("resend refine", _RESEND_SECONDS):
         return 0
-    from tasks.refine.stages import list_enabled_stages  # only where a model is configured
+    from tasks.refine.stages import list_enabled_stages  # only if a model is configured
 
     stages = list_enabled_stages(settings)
     entries = list_published(services.graph)
@@ -74,7 +75,8 @@ def send_unrefined_skills(services: Services) -> int:
 
 
 def _list_compared(services: Services) -> list[str]:
-    """A skill that queries compared with another one: its task asks about such pairs."""
+    """Return a skill that queries compared with another one, if any: its task asks about such
+    pairs."""
     if not services.settings.language_model.uses("links"):
         return []
     from tasks.refine.linking.rejected import find_unasked_pairs
@@ -83,5 +85,5 @@ def _list_compared(services: Services) -> list[str]:
 
 
 def merge_ids(groups: Collection[Sequence[CatalogEntry]]) -> list[str]:
-    """The ids of several lists of entries, each once, in order."""
+    """Return the ids of several lists of entries, each once, in order."""
     return sorted({entry.skill_id for group in groups for entry in group})

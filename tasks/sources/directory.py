@@ -40,19 +40,21 @@ from tasks.sources.protocol import (
 )
 
 _SETTLED_SECONDS = 0.1
-"""Longer than the clock tick of common file systems: a later write changes a file's time."""
+"""Seconds, longer than the clock tick of common file systems, after which a later write changes a
+file's time."""
 _CHUNK = 1 << 20
 _READ_ATTEMPTS = 3
 _ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")
 
 
 def to_parse_limits(limits: LimitSettings) -> ParseLimits:
-    """Limits of the parser, from the settings."""
+    """Return the limits of the parser, from the settings."""
     return ParseLimits(max_bytes=limits.skill_bytes)
 
 
 def resolve_root(root: Path) -> Path:
-    """The root as an absolute path without links; raises UsageError if it cannot be listed."""
+    """Return the root as an absolute path without links; raises UsageError if it cannot be
+    listed."""
     try:
         resolved = root.expanduser().resolve(strict=True)
         if not resolved.is_dir():
@@ -66,10 +68,10 @@ def resolve_root(root: Path) -> Path:
 
 
 def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
-    """Every skill at or below `start` (a path in the root, "" for all of it).
+    """Return every skill at or below `start` (a path in the root, "" for all of it).
 
     Signatures cover names, sizes and times of the files. Raises TransientError if the root was
-    moved, replaced or mounted meanwhile: what was not met then is not gone.
+    moved, replaced or mounted meanwhile: skills that were not found then are not gone.
     """
     before = _identify(root)
     found = _walk(root, start, limits)
@@ -79,7 +81,7 @@ def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
 
 
 def _identify(folder: Path) -> tuple[int, int] | None:
-    """Device and inode of a folder, None if there is none."""
+    """Return device and inode of a folder, None if there is none."""
     try:
         status = folder.stat()
     except OSError:
@@ -177,16 +179,16 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
         except _ChangedError:
             continue
         return SkillFolder(content, files, content_hash, texts)
-    # The scan of a content counts for its hash from then on: it must have seen what was hashed.
+    # The scanner's result is stored for the hash, so it must have read the hashed bytes.
     raise PermanentError(f"{path}: its files change while they are read; sync it again afterwards")
 
 
 class _ChangedError(Exception):
-    """A file is not the one that was hashed."""
+    """A file has changed since it was hashed."""
 
 
 def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
-    """The bytes that were hashed; raises _ChangedError if the file has changed since."""
+    """Return the hashed bytes of a file; raises _ChangedError if the file has changed since."""
     path = _find_listed(folder, file.path)
     try:
         if not path.resolve(strict=True).is_relative_to(root):
@@ -203,7 +205,7 @@ def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
 
 
 def _find_listed(folder: Path, listed: str) -> Path:
-    """The file that is listed under this name, which `escape_non_utf8` may have made."""
+    """Return the file listed under this name, which `escape_non_utf8` may have produced."""
     path = folder / listed
     if path.exists():
         return path
@@ -212,7 +214,10 @@ def _find_listed(folder: Path, listed: str) -> Path:
 
 
 def _read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> bytes:
-    """A file inside the root; raises as `SourceReader.read_file` does. setting: the limit's."""
+    """Return the bytes of a file inside the root; raises as `SourceReader.read_file` does.
+
+    setting: name of the setting of the limit.
+    """
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             raise PermanentError(f"{file}: a link out of the source; copy the file instead")
@@ -273,7 +278,8 @@ def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[
 
 
 def _read_sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
-    """A regular file inside the root, None for links out of it, sockets and vanished files."""
+    """Return a regular file inside the root, None for links out of it, sockets and vanished
+    files."""
     try:
         if not file.resolve(strict=True).is_relative_to(root):
             return None
@@ -291,7 +297,7 @@ def _read_sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
 
 
 class DirectoryReader(SourceReader):
-    """Reads a directory as it is at each call. root: absolute and without links."""
+    """A `SourceReader` of a directory as it is at each call. root: absolute and without links."""
 
     def __init__(self, root: Path, limits: LimitSettings) -> None:
         self._root = root

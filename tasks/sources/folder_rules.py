@@ -1,4 +1,4 @@
-"""Rules for all kinds of sources: which folders are entered, and how a skill's folder is hashed."""
+"""Rules for all kinds of sources: which folders to skip, and how to hash a skill's folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIRTUAL_ENVIRONMENT_FILE = "pyvenv.cfg"
 
 
 def find_skip_reason(name: str, depth: int, limits: LimitSettings) -> str:
-    """Why a folder is not entered, "" if it is. depth: number of folders above it."""
+    """Return why a folder is not entered, "" if it is. depth: number of folders above it."""
     if depth >= limits.depth:
         return f"deeper than {limits.depth} folders (limits.depth)"
     if escape_non_utf8(name) != name:
@@ -26,12 +26,13 @@ def find_skip_reason(name: str, depth: int, limits: LimitSettings) -> str:
 
 
 def escape_non_utf8(path: str) -> str:
-    """A path from `os.fsdecode` with its bytes that are not UTF-8 written as escapes."""
+    """Return a path from `os.fsdecode` with its non-UTF-8 bytes written as escapes."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def find_owner(path: str, is_skill: Callable[[str], bool]) -> str | None:
-    """The nearest folder at or above `path` that is a skill ("" for the root), None without one."""
+    """Return the nearest folder at or above `path` that is a skill ("" for the root), None if none
+    is."""
     current = PurePosixPath(path)
     for folder in (current, *current.parents):
         name = "" if str(folder) == "." else str(folder)
@@ -47,7 +48,8 @@ def check_relative_path(path: str, source: str = "the source") -> None:
 
 
 def hash_skill_folder(skill_file_sha256: bytes, files: Iterable[SiblingFile]) -> str:
-    """The content hash of a skill: over SKILL.md and the path, size and hash of each other file.
+    """Return the content hash of a skill: over SKILL.md and the path, size and hash of each other
+    file.
 
     files: sorted by path.
     """
@@ -58,7 +60,7 @@ def hash_skill_folder(skill_file_sha256: bytes, files: Iterable[SiblingFile]) ->
 
 
 def folder_too_large(folder: str, limits: LimitSettings) -> PermanentError:
-    """The error for a skill with more files or bytes than the limits allow."""
+    """Return the error for a skill with more files or bytes than the limits allow."""
     return PermanentError(
         f"{folder}: more than {limits.folder_files} files or {limits.folder_bytes} bytes except "
         "SKILL.md (limits.folder_files, limits.folder_bytes)"

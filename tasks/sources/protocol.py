@@ -1,4 +1,4 @@
-"""Protocol of source readers, and what they return: scans of a source and folders of skills.
+"""Protocol of source readers, and their results: scans of a source and folders of skills.
 
 A folder with a SKILL.md is a skill. A SKILL.md deeper inside it makes another skill, whose files do
 not count for the outer one.
@@ -24,8 +24,8 @@ class SkillGoneError(PermanentError):
 class SourceScan:
     """Skills found in a source.
 
-    signatures: skill path -> hash that changes with the skill's files; empty while a file is so
-    fresh that another write could leave its time as it is. sizes: skill path -> bytes of SKILL.md.
+    signatures: skill path -> hash that changes with the skill's files; empty while a file is so new
+    that another write could leave its time unchanged. sizes: skill path -> bytes of SKILL.md.
     refused: path -> reason why it was not read. unreadable: folders whose content is unknown.
     """
 
@@ -35,7 +35,7 @@ class SourceScan:
     unreadable: list[str] = field(default_factory=list)
 
     def covers(self, path: str) -> bool:
-        """Whether a skill at `path` that is not in the scan is gone, not just unreadable."""
+        """Return whether a skill at `path` that is not in the scan is gone, not only unreadable."""
         return not any(path == top or path.startswith(top + "/") for top in self.unreadable)
 
 
@@ -58,7 +58,7 @@ class SourceReader(Protocol):
     """Reads the skills of one source. Paths are relative to the source, with `/`."""
 
     def scan(self, start: str) -> SourceScan:
-        """Every skill at or below `start`; "" for all of the source."""
+        """Return every skill at or below `start`; "" for all of the source."""
         ...
 
     def read(self, path: str) -> SkillFolder:
@@ -70,7 +70,7 @@ class SourceReader(Protocol):
         ...
 
     def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
-        """The bytes of one file of a skill's folder, as they are now.
+        """Return the bytes of one file of a skill's folder, as they are now.
 
         name: the file's path in the folder, as `SkillFolder.files` lists it, or `SKILL.md`.
         Raises SkillGoneError if there is no such file, PermanentError if it may not or cannot be
@@ -79,7 +79,7 @@ class SourceReader(Protocol):
         ...
 
     def find_owning_skill(self, path: str) -> str | None:
-        """Path of the nearest skill at or above `path`, None without one."""
+        """Return the path of the nearest skill at or above `path`, None without one."""
         ...
 
     def check_relative_path(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Opens the reader of a source: a directory, a git repository or uploads."""
+"""Functions that open the reader of a source: a directory, a git repository or uploads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.sources.uploads.store import UPLOAD_KIND
 
 @contextmanager
 def open_reader(source: Source, settings: Settings) -> Iterator[SourceReader]:
-    """The reader of a source, released at the end of the block.
+    """Open the reader of a source, released at the end of the block.
 
     Raises UsageError for an unknown kind of source.
     """
@@ -36,14 +36,15 @@ def open_reader(source: Source, settings: Settings) -> Iterator[SourceReader]:
 
 
 ReadFile = Callable[[str, int], bytes]
-"""Reads one file of a skill's folder: its path there, the most bytes it may have."""
+"""Function that reads one file of a skill's folder: path in the folder, maximum bytes."""
 
 
 @contextmanager
 def open_skill_folder(source: Source, path: str, settings: Settings) -> Iterator[ReadFile]:
-    """Reads single files of one skill's folder; raises as `SourceReader.read_file` does.
+    """Yield a function that reads single files of one skill's folder; raises as
+    `SourceReader.read_file` does.
 
-    Of a git source the folder alone is listed, and not the whole commit.
+    For a git source only the folder is listed, not the whole commit.
     """
     if source.kind == "git":
         with open_git_reader(source, settings, path) as git_reader:
@@ -54,12 +55,12 @@ def open_skill_folder(source: Source, path: str, settings: Settings) -> Iterator
 
 
 def find_source(sources: Iterable[Source], source_id: str) -> Source | None:
-    """The source with this id, None without one."""
+    """Return the source with this id, None without one."""
     return next((one for one in sources if one.source_id == source_id), None)
 
 
 def get_skill_location(sources: Iterable[Source], skill_id: str) -> str:
-    """Where a skill's SKILL.md is, for display.
+    """Return where a skill's SKILL.md is, for display.
 
     For a directory its path, else `<root of the source>//<path in it>`. For an unknown source, as
     while the catalog is away, `<skill id>/SKILL.md`.
@@ -91,7 +92,7 @@ class ReaderPool:
         self._stack.close()
 
     def get(self, source_id: str) -> SourceReader:
-        """The reader of a source; raises SkillGoneError if the source is gone."""
+        """Return the reader of a source; raises SkillGoneError if the source is gone."""
         if source_id not in self._sources:
             raise SkillGoneError(f"source {source_id} is gone")
         if source_id not in self._opened:

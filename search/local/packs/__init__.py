@@ -1,1 +1,1 @@
-"""Packs: what the store has, repeated in files that processes map into memory."""
+"""Packs: copies of store data, in files that processes map into memory."""

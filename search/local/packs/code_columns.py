@@ -13,7 +13,7 @@ from search.protocol import Vector
 
 
 def code_columns(dimension: int, prefix: str = "", lists: str = "") -> list[Column]:
-    """Return the columns of the codes of vectors. lists: as of `Column`."""
+    """Return the columns of the codes of vectors. lists: see `Column`."""
     words = [Column(name, "<u8", lists=lists) for name in _word_names(dimension, prefix)]
     return [*words, *(Column(prefix + name, "<f4", lists=lists) for name in ("offsets", "lengths"))]
 

@@ -1,10 +1,10 @@
 """Packs: column files next to the store that repeat data of its rows, and the record of them.
 
-The store stays the truth. A pack covers the rows of a table up to a number; the store records
-which number, how many rows of the files count, and in which folder they are. That record is
-committed after the files are on disk, so that a kill at any point leaves the pack that was recorded
-before. A pack that is missing, short or of another version is as good as none: readers then read
-rows from the store, and the writing process makes it again.
+The store stays authoritative. A pack covers the rows of a table up to a number; the store records
+this number, the number of valid rows in the files, and the folder of the files. It commits that
+record after the files are on disk, so that a kill at any point leaves the previous pack. A pack
+that is missing, too short or of another version is not used: readers then read rows from the store,
+and the writing process creates the pack again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ _STORED = "stored"
 
 
 class PackRecord(NamedTuple):
-    """Which rows of which files count. last: the number up to which the pack covers its table."""
+    """The store's record of a pack.
+
+    rows: valid rows in the files. last: row number up to which the pack covers its table.
+    """
 
     folder: str
     rows: int
@@ -57,8 +60,8 @@ class Derivation(NamedTuple):
     """Columns that are computed from others.
 
     choose: returns the constants of the computation, from the store; called when a pack is begun.
-    derive: returns the values of the columns. max_growth: a pack that has this many times the rows
-    that the store had when its constants were chosen is written anew.
+    derive: returns the values of the columns. max_growth: a pack is rewritten when it has this many
+    times the rows that the store had when its constants were chosen.
     """
 
     choose: Callable[[sqlite3.Connection], Mapping[str, Array]]
@@ -68,9 +71,12 @@ class Derivation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackFormat:
-    """What a pack is of. version: of all that decides what is in its files. read_rows: yields the
+    """Format of a pack.
+
+    version: changes with everything that determines the content of the files. read_rows: yields the
     rows of the store above a number, in order, without the derived columns. table, number: the
-    table of these rows, and its column of numbers, which only grow."""
+    table of these rows, and the column of its row numbers, which only grow.
+    """
 
     name: str
     version: str
@@ -82,9 +88,9 @@ class PackFormat:
 
 
 def read_record(connection: sqlite3.Connection, pack: PackFormat) -> PackRecord | None:
-    """Return what the store records of a pack; None without one of this version."""
+    """Return the store's record of a pack; None if it has no pack of this version."""
     table = "SELECT 1 FROM sqlite_master WHERE name = 'packs'"
-    if connection.execute(table).fetchone() is None:  # no version that packs has written it
+    if connection.execute(table).fetchone() is None:  # only versions without packs wrote it
         return None
     row = connection.execute(
         "SELECT folder, rows, last FROM packs WHERE name = ? AND version = ?",
@@ -94,9 +100,9 @@ def read_record(connection: sqlite3.Connection, pack: PackFormat) -> PackRecord 
 
 
 def map_pack(folder: Path, pack: PackFormat, record: PackRecord | None) -> MappedColumns | None:
-    """Map the files that a record names; None if that cannot be done.
+    """Map the files that a record names; None if they cannot be mapped.
 
-    folder: of all packs of the store.
+    folder: contains all packs of the store.
     """
     if record is None:
         return None
@@ -125,11 +131,11 @@ class PackWriter:
         self._checked: PackRecord | None = None
 
     def write_if_due(self, least: int) -> None:
-        """Append the rows that the pack lacks, if there are `least` or more; write all anew if
-        there is no pack that can be used, or much of it was deleted.
+        """Append the rows that the pack lacks, if there are at least `least`; rewrite the pack if
+        it is unusable or many of its rows were deleted.
 
-        What was deleted is counted at the first call and when rows are due, since counting takes
-        the longer the more rows there are. Raises TransientError if the disk is full.
+        Deleted rows are counted only at the first call and when rows are due, since counting time
+        grows with the number of rows. Raises TransientError if the disk is full.
         """
         with self._store.read_connection() as connection:
             record = read_record(connection, self._pack)
@@ -160,14 +166,15 @@ class PackWriter:
         self._delete_others(record)
 
     def _count_tail(self, connection: sqlite3.Connection, last: int, most: int) -> int:
-        """The number of rows that a pack lacks, at most `most`."""
+        """Return the number of rows that a pack lacks, at most `most`."""
         table, number = self._pack.table, self._pack.number
         rows = f"SELECT 1 FROM {table} WHERE {number} > ? LIMIT ?"  # noqa: S608 - constants
         (count,) = connection.execute(f"SELECT COUNT(*) FROM ({rows})", (last, most)).fetchone()  # noqa: S608 - constants
         return int(count)
 
     def _is_usable(self, connection: sqlite3.Connection, record: PackRecord) -> bool:
-        """Whether files are there, little of them is deleted and their constants are not old."""
+        """Return whether the files exist, few of their rows are deleted and their constants are
+        recent."""
         mapped = map_pack(self._folder, self._pack, record)
         if mapped is None:
             return False
@@ -199,7 +206,7 @@ class PackWriter:
         return PackRecord(record.folder, rows, last)
 
     def _constants(self, connection: sqlite3.Connection, record: PackRecord) -> Mapping[str, Array]:
-        """The constants of the pack; they are chosen and saved for a new one."""
+        """Return the constants of the pack; they are chosen and saved for a new one."""
         if self._pack.derivation is None:
             return {}
         folder = self._folder / record.folder

@@ -30,7 +30,8 @@ _COLUMNS = (
     *KEY_COLUMNS,
     Column("lengths", "<f4", _FIELDS),
     Column("hubness", "<f8"),
-    # Whether a language model completed the revision; what it wrote is in the store alone.
+    # Whether a language model completed the revision; the completions themselves are only in the
+    # store.
     Column("completed", "<u1"),
     Column("terms", "<u8", lists="terms"),
     Column("counts", "<u1", _FIELDS, lists="terms"),
@@ -38,7 +39,7 @@ _COLUMNS = (
     Column("bigram_weights", "<f4", lists="bigrams"),
     Column("names", "<u8", lists="names"),
     Column("examples", "<u8", lists="examples"),
-    # The terms of all excluded uses of a revision, and how many each of these has.
+    # The terms of all excluded uses of a revision, and the number of terms of each use.
     Column("excluded", "<u8", lists="excluded"),
     Column("excluded_sizes", "<i4", lists="excluded_sizes"),
 )
@@ -46,8 +47,8 @@ _COLUMNS = (
 
 @lru_cache(maxsize=1)
 def forward_format() -> PackFormat:
-    """Return the format of the pack. Its version follows from all that hubness is computed with;
-    the analysis of skills is part of the schema of the index."""
+    """Return the format of the pack. Its version is a digest of everything that hubness is computed
+    from; the analysis of skills is part of the schema of the index."""
     background = load_background()
     digest = blake2b(repr((ScoringWeights(), BACKGROUND_MEAN_LENGTHS)).encode(), digest_size=8)
     digest.update(background.terms.tobytes() + background.levels.tobytes())
@@ -108,11 +109,11 @@ class ForwardPack:
         self._keys = KeyIndex(columns)
 
     def find(self, keys: Sequence[RevisionKey]) -> npt.NDArray[np.intp]:
-        """Return the place of each revision, -1 for one that is not there."""
+        """Return the place of each revision, -1 for a revision that the pack lacks."""
         return self._keys.find(keys)
 
     def keys_of(self, numbers: Sequence[int]) -> dict[int, RevisionKey]:
-        """Return the revisions under row numbers of the store, as far as they are there."""
+        """Return revisions by row number of the store; numbers that the pack lacks are left out."""
         known, wanted = self._columns.values["number"], np.array(numbers, dtype=np.int64)
         places = known.searchsorted(wanted)
         inside = places < len(known)
@@ -121,14 +122,15 @@ class ForwardPack:
         return dict(zip(known[places].tolist(), self._keys.keys(places), strict=True))
 
     def is_completed(self, places: Array) -> npt.NDArray[np.bool_]:
-        """Return whether the store has more of these rows, which a language model wrote."""
+        """Return a mask of the rows for which the store also has completions by a language
+        model."""
         return self._columns.values["completed"][places] > 0
 
     def pack(self, keys: Sequence[RevisionKey], places: Array) -> PackedRecords:
         """Return the records of these rows, without completions."""
         values = self._columns.values
         starts, ends = (edges.tolist() for edges in self._columns.bounds("terms", places))
-        # Whole stretches, since most of what is read are terms and their counts.
+        # Read as whole slices, since terms and their counts are most of the data.
         stretches = list(map(slice, starts, ends))
         terms = HashLists.join([values["terms"][one] for one in stretches])
         counts = [values["counts"][one] for one in stretches]
@@ -151,6 +153,6 @@ class ForwardPack:
         )
 
     def _gather(self, lists: str, places: Array) -> tuple[HashLists, Array]:
-        """Return the lists of rows, of the column of that name, and where their entries are."""
+        """Return the given rows of the column `lists`, and the places of their entries."""
         entries = Entries.between(*self._columns.bounds(lists, places))
         return HashLists(self._columns.values[lists][entries.places], entries.ends), entries.places

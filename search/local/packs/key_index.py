@@ -1,4 +1,4 @@
-"""The keys of the revisions in a pack: found by hash, and read by row."""
+"""Index of the revision keys of a pack: finds rows by key, and reads keys by row."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def key_block(keys: Sequence[RevisionKey]) -> Block:
 
 
 def _hash_keys(keys: Sequence[RevisionKey]) -> npt.NDArray[np.uint64]:
-    """Stable hashes of 64 bits, which make a collision among millions unlikely."""
+    """Return stable hashes of 64 bits, which make a collision among millions unlikely."""
     return np.frombuffer(b"".join(map(_hash_key, keys)), "<u8")
 
 
@@ -54,9 +54,9 @@ def _decode(name: bytes) -> str:
 
 
 class KeyIndex:
-    """Rows by key, and keys by row. Threads may share it.
+    """Maps keys to rows, and rows to keys. Threads may share it.
 
-    columns: with KEY_COLUMNS.
+    columns: must include KEY_COLUMNS.
     """
 
     def __init__(self, columns: MappedColumns) -> None:
@@ -66,12 +66,12 @@ class KeyIndex:
     def _order(self) -> tuple[Array, Array]:
         """The hashes in ascending order, and their rows."""
         hashes = self._columns.values["key_hash"]
-        # Of a revision that was deleted and added again, the later row.
+        # For a revision that was deleted and added again, the later row counts.
         order = np.argsort(hashes, kind="stable")
         return hashes[order], order
 
     def find(self, keys: Sequence[RevisionKey]) -> npt.NDArray[np.intp]:
-        """Return the place of each revision, -1 for one that is not there."""
+        """Return the place of each revision, -1 for a revision that the pack lacks."""
         hashes, order = self._order
         if not len(hashes) or not keys:
             return np.full(len(keys), -1, dtype=np.intp)

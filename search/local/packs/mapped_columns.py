@@ -1,9 +1,9 @@
 """Columns of rows in files that grow at the end and are mapped into memory.
 
 A process that maps them reads nothing at start, and the pages that it touches are shared with all
-others. The files themselves do not say how many of their rows count: bytes beyond those are of an
-append that was cut short, and the next one overwrites them. Files are never shortened while they
-may be mapped, since touching a page that is gone kills a process.
+others. The files do not record how many of their rows are valid: bytes beyond these belong to an
+interrupted append, and the next append overwrites them. Files are never shortened while they may be
+mapped, since touching a page that is gone kills a process.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Column:
 class Block(NamedTuple):
     """Rows to append.
 
-    values: the entries of each column, those of all rows below each other. lengths: of each of
-    the lists, how many entries every row has.
+    values: the entries of each column, those of all rows below each other. lengths: by name of the
+    lists, the number of entries of every row.
     """
 
     rows: int
@@ -57,8 +57,8 @@ class Block(NamedTuple):
 class MappedColumns:
     """The first `rows` rows, read-only.
 
-    values: the entries of each column. ends: of each of the lists, the place behind the last
-    entry of every row, int64 (rows,). constants: with which columns were computed.
+    values: the entries of each column. ends: by name of the lists, the place behind the last entry
+    of every row, int64 (rows,). constants: from which derived columns were computed.
     """
 
     rows: int
@@ -67,7 +67,7 @@ class MappedColumns:
     constants: Mapping[str, Array] = field(default_factory=dict)
 
     def bounds(self, lists: str, places: Array) -> tuple[Array, Array]:
-        """Return where the entries of these rows start and end."""
+        """Return the first place and the end of the entries of each row."""
         ends = self.ends[lists]
         return np.where(places > 0, ends[places - 1], 0), ends[places]
 
@@ -87,10 +87,10 @@ def map_columns(folder: Path, columns: Sequence[Column], rows: int) -> MappedCol
 
 
 def append_rows(folder: Path, columns: Sequence[Column], rows: int, blocks: Iterable[Block]) -> int:
-    """Write blocks behind the first `rows` rows; returns how many rows there are then.
+    """Write blocks behind the first `rows` rows; returns the new number of rows.
 
-    The rows are on disk when this returns. Raises OSError, after which the first `rows` are as
-    before.
+    The rows are on disk when this returns. Raises OSError; the first `rows` rows are then
+    unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -122,12 +122,12 @@ def append_rows(folder: Path, columns: Sequence[Column], rows: int, blocks: Iter
 
 
 def _open(path: Path) -> Any:
-    """Open a file for writing in its midst, without shortening it."""
+    """Open a file for reading and writing at any position, without truncating it."""
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
 
 
 def _seek_end(file: Any, rows: int) -> int:
-    """Go behind the first `rows` ends; returns the last of them."""
+    """Move the position behind the first `rows` ends; returns the last of them, 0 without rows."""
     size = np.dtype(_ENDS).itemsize
     file.seek(max(rows - 1, 0) * size)
     return int(np.frombuffer(file.read(size), dtype=_ENDS)[0]) if rows else 0
@@ -159,7 +159,7 @@ def _ends_path(folder: Path, lists: str) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut, where the system has a way to."""
+    """Make new names in a folder survive a power cut, where the system supports it."""
     if os.name == "nt":
         return
     opened = os.open(folder, os.O_RDONLY)

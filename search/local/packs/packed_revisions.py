@@ -1,4 +1,4 @@
-"""The revisions of a pack of vectors: which rows are theirs, still there and pass filters."""
+"""Revisions of a pack of vectors: their rows, removals and filters."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def to_block(revisions: Sequence[RevisionVectors[Any]]) -> Block:
 
 
 class PackedRevisions:
-    """The mapped rows, found by key. Threads may share it; one of them reads removals.
+    """Mapped rows of a pack, found by key. Threads may share it; only one of them reads removals.
 
-    table: whose revisions the pack holds.
+    table: the table whose revisions the pack holds.
     """
 
     def __init__(self, columns: MappedColumns, table: Table) -> None:
@@ -57,7 +57,7 @@ class PackedRevisions:
         return self._columns.rows
 
     def read_removed(self, connection: sqlite3.Connection, last: int) -> None:
-        """Leave the rows of deleted revisions out from now on. last: position of the last row."""
+        """Exclude the rows of deleted revisions from now on. last: position of the last row."""
         present = list_numbers(connection, self._table, last, unless=self._count)
         if present is not None:
             self._live = np.isin(self._columns.values["number"], present)
@@ -68,14 +68,15 @@ class PackedRevisions:
         return self._keys.keys(places)
 
     def find(self, keys: Sequence[RevisionKey]) -> tuple[list[RevisionKey], Array]:
-        """Return those of the revisions that are there, and the place of each."""
+        """Return the given revisions that the pack has, and the place of each."""
         places = self._keys.find(keys)
         found = np.flatnonzero(places >= 0)
         found = found[self._live[places[found]]]
         return [keys[at] for at in found.tolist()], places[found]
 
     def passing(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
-        """Return which rows are there and pass the filters, (rows,); None if all do."""
+        """Return a mask of the rows that are not removed and pass the filters, (rows,); None if all
+        do."""
         live = None if self._count == len(self) else self._live
         if filters == Filters():
             return live
@@ -85,7 +86,7 @@ class PackedRevisions:
         return allowed & live
 
     def _read_filters(self) -> FilterPlaces:
-        """The filter values of all rows, read at the first search with filters."""
+        """Return the filter values of all rows, read at the first search with filters."""
         if self._filters is None:
             found = FilterPlaces()
             known: dict[str, Filters] = {}
@@ -105,7 +106,8 @@ class PackedRevisions:
 def read_keys(
     pack: PackedRevisions | None, recent: Sequence[RevisionKey], places: Array
 ) -> list[RevisionKey]:
-    """Return the revisions at places: of the pack first, then of those in memory behind it."""
+    """Return the revisions at places, which count the rows of the pack first, then those in
+    memory."""
     packed = 0 if pack is None else len(pack)
     mapped = iter(()) if pack is None else pack.keys(places[places < packed])
     return [next(mapped) if place < packed else recent[place - packed] for place in places.tolist()]

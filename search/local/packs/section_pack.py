@@ -32,7 +32,7 @@ from skills.record import RevisionKey
 _FORMAT = 2
 _SAMPLED_REVISIONS = 1_000
 _MAX_GROWTH = 2.0
-"""The mean of the codes is computed again when there are this many times the revisions."""
+"""Growth factor of the number of revisions at which the mean of the codes is computed again."""
 
 
 def section_format(dimension: int) -> PackFormat:
@@ -80,7 +80,7 @@ def _encode(block: Block, constants: Mapping[str, Array]) -> Mapping[str, Array]
 
 
 class SectionPack(PackedRevisions):
-    """The section vectors of the pack, with the table `embedded`."""
+    """Mapped section vectors of the revisions in the table `embedded`."""
 
     def __init__(self, columns: MappedColumns) -> None:
         super().__init__(columns, "embedded")
@@ -95,15 +95,15 @@ class SectionPack(PackedRevisions):
         return len(self._vectors)
 
     def passing_sections(self, filters: Filters) -> npt.NDArray[np.bool_] | None:
-        """Return which sections are of revisions that are there and pass the filters, (sections,);
-        None if all are."""
+        """Return a mask of the sections whose revisions are not removed and pass the filters,
+        (sections,); None if all do."""
         passing = self.passing(filters)
         if passing is None:
             return None
         return np.repeat(passing, np.diff(self._columns.ends["sections"], prepend=0))
 
     def vectors(self, rows: npt.NDArray[np.intp]) -> Vector:
-        """Return the unit vectors of these sections, float32; zero where they have none."""
+        """Return the unit vectors of these sections, float32; a zero vector stays zero."""
         return unit_vectors(self._vectors, self._norms, rows)
 
     def cosines(self, rows: npt.NDArray[np.intp], vector: Vector) -> Vector:
@@ -115,7 +115,7 @@ class SectionPack(PackedRevisions):
         return self._columns.ends["sections"].searchsorted(rows, side="right")
 
     def blocks(self, keys: Sequence[RevisionKey]) -> Blocks:
-        """Return the sections of those of the revisions that are there."""
+        """Return the blocks of sections of the given revisions that the pack has."""
         found, places = self.find(keys)
         starts, ends = self._columns.bounds("sections", places)
         blocks = np.stack([starts, ends - starts], axis=1).tolist()

@@ -1,5 +1,4 @@
-"""The pack of skill vectors: those of all revisions that have them, with binary codes, mapped into
-memory."""
+"""The pack of all skill vectors, with binary codes, mapped into memory."""
 
 from __future__ import annotations
 
@@ -23,10 +22,11 @@ _FORMAT = 3
 _FIELDS = ("described", "head")
 _SAMPLED_REVISIONS = 1_000
 _MAX_PASS_GROWTH = 6
-"""Up to this many times the rows to return, a pass over all takes no longer than to gather them."""
+"""Maximum ratio of all rows to rows to return at which a pass over all is as fast as gathering
+some."""
 
 _MAX_GROWTH = 2.0
-"""The means of the codes are computed again when there are this many times the revisions."""
+"""Growth factor of the number of revisions at which the means of the codes are computed again."""
 
 
 def vector_format(dimension: int) -> PackFormat:
@@ -72,7 +72,7 @@ def _encode(block: Block, constants: Mapping[str, Array]) -> Mapping[str, Array]
 
 
 class VectorPack(PackedRevisions):
-    """The skill vectors of the pack, with the table `with_vectors`."""
+    """Mapped skill vectors of the revisions in the table `with_vectors`."""
 
     def __init__(self, columns: MappedColumns) -> None:
         super().__init__(columns, "with_vectors")
@@ -82,7 +82,7 @@ class VectorPack(PackedRevisions):
         ]
 
     def vectors(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Vector]:
-        """Return both vectors (2, dimension) of those of the revisions that are there."""
+        """Return both vectors (2, dimension) of the given revisions that the pack has."""
         found, places = self.find(keys)
         pairs = np.stack([vectors[places] for vectors in self._vectors], axis=1)
         return dict(zip(found, pairs, strict=True))
@@ -90,8 +90,8 @@ class VectorPack(PackedRevisions):
     def pair_cosines(
         self, keys: Sequence[RevisionKey], vector: Vector
     ) -> dict[RevisionKey, tuple[float, float]]:
-        """Return the cosines of a unit vector with both vectors of those of the revisions that are
-        there."""
+        """Return the cosines of a unit vector with both vectors of the given revisions that the
+        pack has."""
         found, places = self.find(keys)
         pairs = (np.vecdot(vectors[places], vector).tolist() for vectors in self._vectors)
         return dict(zip(found, zip(*pairs, strict=True), strict=True))
@@ -99,8 +99,12 @@ class VectorPack(PackedRevisions):
     def cosines(
         self, vector: Vector, vector_field: int, count: int, filters: Filters
     ) -> tuple[npt.NDArray[np.intp], Vector]:
-        """Return rows that are there and pass the filters, at least the likely nearest `count` as
-        far as there are, in any order, and the cosine of a unit vector with each, float32."""
+        """Return rows that are not removed and pass the filters, and their cosines with a unit
+        vector.
+
+        The rows are in any order and include the likely nearest `count`, or all if there are fewer.
+        Cosines are float32.
+        """
         passing, vectors = self.passing(filters), self._vectors[vector_field]
         # vecdot, not a matrix product: as fast, and leaves no BLAS threads spinning.
         if len(self) <= _MAX_PASS_GROWTH * count:

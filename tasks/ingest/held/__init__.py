@@ -1,1 +1,1 @@
-"""What ingest holds back: contents of pinned skills, and updates that wait for a person."""
+"""Content that ingest holds back: of pinned skills, and updates that wait for review."""

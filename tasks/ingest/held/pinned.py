@@ -1,8 +1,8 @@
-"""Pinned skills in ingest: their content stays, and what their source has instead is held back.
+"""Pinned skills in ingest: their content stays, and newer content of their source is held back.
 
-What a pinned skill is published with follows from its pin alone, and what is held from its source,
-so neither order nor repetition of events matters: a pin that was set while its skill was ingested
-takes effect with the ingest that setting it requests.
+The published content of a pinned skill depends only on its pin, and the held content only on its
+source, so neither order nor repetition of events matters. Setting a pin requests an ingest, so that
+a pin that was set during an ingest of its skill takes effect.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from tasks.sources.protocol import SkillFolder
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """The skills of a batch that stay at a revision, by skill_id: pinned ones, and others whose
+    """Revisions at which skills of a batch stay, by skill_id: of pinned skills, and of skills whose
     updates wait for review."""
 
     kept: Mapping[str, KeptRevision] = field(default_factory=dict)
 
     def with_kept(self, kept: Mapping[str, KeptRevision]) -> Pins:
-        """These pins and others."""
+        """Return these pins and further ones."""
         return Pins({**self.kept, **kept})
 
     def holds(self, skill_id: str, content_hash: str) -> bool:
-        """Whether a skill is pinned to another content."""
+        """Return whether a skill is pinned to another content."""
         kept = self.kept.get(skill_id)
         return kept is not None and kept.content_hash != content_hash
 
 
 def read_pins(services: Services, entries: Sequence[CatalogEntry]) -> Pins:
-    """The pins of these skills. A pin whose revision is gone has no effect."""
+    """Return the pins of these skills. A pin whose revision is gone has no effect."""
     if services.history is None:
         return Pins()
     pins = services.history.get_pins([entry.skill_id for entry in entries])
@@ -61,9 +61,10 @@ def _find(history: RevisionHistory, pin: Pin) -> KeptRevision | None:
 def hold_back(
     services: Services, entry: CatalogEntry, folder: SkillFolder, settings: PreparationSettings
 ) -> KeptRevision | UnreadableSkill:
-    """Keep what the source of a skill has, which is not published; returns what is kept.
+    """Keep the content that the source of a skill has, without publishing it; returns what is kept.
 
-    Content that is held already is not kept twice, and keeps its seq, which people decide about.
+    Content that is held already is not kept twice and keeps its seq, by which people decide about
+    it.
     """
     history = services.history
     newest = next(iter(history.list_revisions(entry.skill_id)), None) if history else None
@@ -73,7 +74,7 @@ def hold_back(
     prepared = prepare_skill(PreparationRequest(entry.path, folder), settings)
     if isinstance(prepared, UnreadableSkill):
         return prepared
-    # Above that of the ingest, under which the pinned content may be published.
+    # Above the seq of the ingest, under which the pinned content may be published.
     seq = services.graph.allocate_sequence(1)[0]
     held = KeptRevision(RevisionKey(entry.skill_id, seq), folder.content_hash, prepared.parsed)
     if history is None:

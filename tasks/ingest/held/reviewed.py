@@ -1,9 +1,9 @@
-"""Updates that wait for a person, in ingest: a skill stays at what was approved.
+"""Updates that wait for review, in ingest: a skill stays at its approved content.
 
-The sources of `policy.review` work like pins. What is published follows from the source's content
-if that was approved, else from the newest approved revision above the published one, else nothing
-changes; so neither order nor repetition of events matters. An approval requests an ingest, and
-is read after the ingest took its seq, so that none is missed.
+Skills of the sources in `policy.review` work like pinned ones. The source's content is published if
+it was approved, else the newest approved revision above the published one, else nothing changes; so
+neither order nor repetition of events matters. An approval requests an ingest, and approvals are
+read after the ingest took its seq, so that none is missed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _Place = tuple[RevisionKey, CatalogEntry]
 
 @dataclass(slots=True)
 class ReviewedSkills:
-    """Skills of a batch that are not published with what their source has.
+    """Skills of a batch that are not published with the content of their source.
 
-    kept: those that stay at a revision, or get one that was approved. new: those that have none.
-    unreadable: new ones that cannot be parsed, each with the reason.
+    kept: skills that stay at a revision, or get an approved one. new: skills without such a
+    revision. unreadable: new skills that cannot be parsed, each with the reason.
     """
 
     kept: dict[str, KeptRevision] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class ReviewedSkills:
 
 
 def is_reviewed(revision: KeptRevision, entry: CatalogEntry | None, reviews: Reviews) -> bool:
-    """Whether a revision was approved, or published before its source was reviewed."""
+    """Return whether a revision was approved, or published before its source was reviewed."""
     skill_id, content_hash = revision.key.skill_id, revision.content_hash
     decided = reviews.find(skill_id, content_hash, ReviewKind.APPROVAL, ReviewKind.REJECTION)
     if decided is not None:
@@ -57,7 +57,7 @@ def hold_for_review(
     pinned: Mapping[str, KeptRevision],
     settings: PreparationSettings,
 ) -> ReviewedSkills:
-    """Hold back what was not approved of these folders; pinned skills are left to their pins."""
+    """Hold back the folders whose content was not approved; skips pinned skills."""
     found, store = ReviewedSkills(), services.review_store
     policy = services.settings.policy
     concerned = {
@@ -91,8 +91,8 @@ def hold_for_review(
 
 
 def keep_reviewed(services: Services, entry: CatalogEntry) -> KeptRevision | None:
-    """What a skill of a reviewed source stays at while the source cannot be read; None where
-    updates are not reviewed."""
+    """Return the revision at which a skill of a reviewed source stays while the source cannot be
+    read; None if its updates are not reviewed."""
     store = services.review_store
     if store is None or not is_reviewed_source(services.settings.policy, entry.skill_id):
         return None
@@ -100,11 +100,12 @@ def keep_reviewed(services: Services, entry: CatalogEntry) -> KeptRevision | Non
 
 
 def request_decided(services: Services) -> int:
-    """Request ingest of skills that are not published as their reviews say; returns how many.
+    """Request ingest of skills whose published content differs from their reviews; returns how
+    many.
 
-    These are approved ones whose approval was recorded without a request, as in a crash; those with
-    an update that waits under a seq below that of a revision that was published since, which ingest
-    numbers anew; and all whose sources are not reviewed any more.
+    These are: skills whose approval was recorded without a request, as in a crash; skills with a
+    waiting update whose seq is below that of a revision published since, which ingest numbers anew;
+    and all skills whose sources are not reviewed any more.
     """
     store, history, policy = services.review_store, services.history, services.settings.policy
     if store is None or history is None:
@@ -145,7 +146,8 @@ def _may_publish(entry: CatalogEntry, folder: SkillFolder, reviews: Reviews) -> 
 
 
 def _end_waiting(services: Services, skill_id: str, reviews: Reviews, but: str = "") -> None:
-    """Delete what says that other contents wait, which the source does not have any more."""
+    """Delete the records of waiting contents, except `but`, that the source does not have any
+    more."""
     slots = [
         one.slot
         for one in reviews.by_skill.get(skill_id, ())
@@ -156,7 +158,7 @@ def _end_waiting(services: Services, skill_id: str, reviews: Reviews, but: str =
 
 
 def _find_kept(services: Services, entry: CatalogEntry, reviews: Reviews) -> KeptRevision | None:
-    """The newest approved revision above the published one, else the published one."""
+    """Return the newest approved revision above the published one, else the published one."""
     history = services.history.list_revisions(entry.skill_id) if services.history else []
     for one in history:
         approval = reviews.find(entry.skill_id, one.content_hash, ReviewKind.APPROVAL)

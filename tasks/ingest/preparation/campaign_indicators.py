@@ -12,9 +12,9 @@ from skills.scanner.indicators import Indicators, parse_indicators, use_addition
 
 @lru_cache(maxsize=1)
 def load_indicators(path: str) -> Indicators:
-    """Have this process scan for the indicators of a file too; "" for none.
+    """Make this process also scan for the indicators in a file; "" for none.
 
-    Raises UsageError if it cannot be read or is no such list.
+    Raises UsageError if the file cannot be read or is not a list of indicators.
     """
     if not path:
         indicators = Indicators("", {}, {})

@@ -1,4 +1,4 @@
-"""A process that prepares skills for another one, from which it inherits a connection."""
+"""Child process that prepares skills for its parent over an inherited connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from tasks.ingest.preparation.prepare import prepare_skill
 
 IDLE_SECONDS = 30.0
-"""Without work for this long, the process ends: its memory is of use to others."""
+"""Seconds without work after which the process ends, to free its memory."""
 
 _NICENESS = 10
 
@@ -24,7 +24,7 @@ class BrokenPreparation:
 
 
 def main() -> None:
-    """Answer lists of requests, one message for each skill, until the other side is gone."""
+    """Answer lists of requests, one message for each skill, until the connection closes."""
     connection: Connection = Connection(int(sys.argv[1]))
     os.nice(_NICENESS)
     while connection.poll(IDLE_SECONDS):
@@ -33,7 +33,7 @@ def main() -> None:
             for request in requests:
                 try:
                     outcome: object = prepare_skill(request, settings)
-                except Exception:  # the other side decides what a broken skill means
+                except Exception:  # the parent decides how to handle a broken skill
                     outcome = BrokenPreparation(traceback.format_exc())
                 connection.send(outcome)
         except (EOFError, ConnectionError):

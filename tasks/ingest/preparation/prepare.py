@@ -23,7 +23,7 @@ from tasks.sources.protocol import SkillFolder
 
 @dataclass(frozen=True, slots=True)
 class PreparationRequest:
-    """A skill to prepare: its path and folder as read, and what a language model wrote about it."""
+    """A skill to prepare: its path and folder as read, and its completions by a language model."""
 
     path: str
     folder: SkillFolder
@@ -32,7 +32,7 @@ class PreparationRequest:
 
 @dataclass(frozen=True, slots=True)
 class PreparationSettings:
-    """What preparation depends on apart from the skill.
+    """Settings of preparation.
 
     role_weights: file of the role classifier, "" for the built-in one. indicators: file of further
     indicators of campaigns, "" for none.
@@ -56,7 +56,7 @@ class PreparedSkill:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableSkill:
-    """A skill that cannot be parsed, and why."""
+    """A skill that cannot be parsed, with the reason."""
 
     reason: str
 
@@ -78,12 +78,12 @@ class Preparer(Protocol):
         ...
 
     def close(self) -> None:
-        """End the processes that it started."""
+        """End the processes that this preparer started."""
         ...
 
 
 class LocalPreparer(Preparer):
-    """Prepares skills in the thread that asks."""
+    """Prepares skills in the calling thread."""
 
     @override
     def prepare(
@@ -98,7 +98,7 @@ class LocalPreparer(Preparer):
 
     @override
     def close(self) -> None:
-        """There are none."""
+        """Do nothing: there are no processes."""
 
 
 def prepare_skill(

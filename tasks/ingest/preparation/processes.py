@@ -26,14 +26,15 @@ from tasks.policies import Deadline, DeadlineExceededError
 
 _STOP_SECONDS = 5.0
 _MIN_BATCH = 4
-"""Smaller batches are edits, or skills that are tried alone since a batch with them failed."""
+"""Minimum batch for a child. Smaller batches are edits, or skills tried alone after their batch
+failed."""
 
 StartChild = Callable[[int], "subprocess.Popen[bytes]"]
 """Starts a process that runs `child.main` with the file descriptor of its connection."""
 
 
 class _ChildEndedError(Exception):
-    """The process of a child ended, by itself or killed, before it answered anything."""
+    """The process of a child ended, by itself or killed, before its first answer."""
 
 
 class _Child:
@@ -69,7 +70,7 @@ class _Child:
             yield outcome
 
     def end(self) -> None:
-        """Have the process end, by force if it is busy."""
+        """End the process, by force if it is busy."""
         self._connection.close()
         try:
             self._process.wait(0.0)
@@ -79,11 +80,11 @@ class _Child:
 
 
 class ProcessPreparer(Preparer):
-    """Prepares batches in processes that are started when they are needed and end when idle.
+    """Prepares batches in processes that start on demand and end when idle.
 
-    start_child: starts one. There are never more than the threads that prepare at once.
-    is_worth_it: whether so much waits that a process is started; otherwise the thread that asks
-    prepares, which for an edit is done before a process has started.
+    start_child: starts a process. There are never more processes than threads that prepare at once.
+    is_worth_it: returns whether enough work waits to start a process; otherwise the calling thread
+    prepares, which for an edit takes less time than the start of a process.
     """
 
     def __init__(self, start_child: StartChild, is_worth_it: Callable[[], bool]) -> None:
@@ -107,13 +108,13 @@ class ProcessPreparer(Preparer):
             with self._borrow() as child:
                 yield from child.prepare(requests, settings, deadline)
         except _ChildEndedError:
-            # It was idle for too long just now; a new one has not been.
+            # The child was idle for too long and has just ended; a new child has not.
             with self._borrow(new=True) as child:
                 yield from child.prepare(requests, settings, deadline)
 
     @contextmanager
     def _borrow(self, *, new: bool = False) -> Iterator[_Child]:
-        """Yield a child for the thread; one that fails is not used again."""
+        """Yield a child for the thread; a child that fails is not used again."""
         with self._lock:
             child = self._idle.pop() if self._idle and not new else None
         child = child or _Child(self._start_child)

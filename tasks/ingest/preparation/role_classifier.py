@@ -1,4 +1,4 @@
-"""Load the role classifier that the settings name."""
+"""Loader of the role classifier that the settings name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skills.roles.classifier import load_default_classifier, parse_weights
 
 @lru_cache(maxsize=4)
 def load_role_classifier(weights: str) -> RoleClassifier:
-    """The classifier of a weights file, read once; the built-in one if `weights` is empty.
+    """Return the classifier of a weights file, read once; the built-in one if `weights` is empty.
 
     Raises UsageError when the file cannot be read, PermanentError when it holds no weights.
     """

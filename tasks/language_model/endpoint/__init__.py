@@ -1,1 +1,1 @@
-"""An endpoint of a language model: HTTP, its completions and refusals, and what is known of it."""
+"""Endpoint of a language model: HTTP, completions, refusals, and its state in a process."""

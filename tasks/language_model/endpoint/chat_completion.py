@@ -1,4 +1,4 @@
-"""Reads the body of a chat completion, whatever a server leaves out or adds."""
+"""Parser of the body of a chat completion; tolerates fields that a server leaves out or adds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MAX_TOKENS = 100_000_000
 
 
 class NotACompletionError(Exception):
-    """The body is no JSON object, or one with an error in it.
+    """The body is not a JSON object, or it is an object with an error.
 
-    message: the server's; "" if the body is no JSON object.
+    message: the server's message; "" if the body is not a JSON object.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -26,10 +26,10 @@ class NotACompletionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model said.
+    """A reply of the model.
 
-    text: content of the first choice; "" without a choice or content. problem: why there is no
-    whole answer in the text; "" if there may be one. model: name of the model, as the server says.
+    text: content of the first choice; "" without a choice or content. problem: why the text has no
+    complete answer; "" if it may have one. model: name of the model, as reported by the server.
     """
 
     text: str
@@ -41,8 +41,8 @@ class Reply:
 def read_reply(body: bytes, prompt: str) -> Reply:
     """Return the reply in the body of a chat completion.
 
-    prompt: all that was sent, whose tokens are estimated where the server does not count them.
-    Thoughts in fields of their own count as tokens and are left out. Raises NotACompletionError.
+    prompt: the whole prompt; its tokens are estimated if the server does not count them. Thoughts
+    in separate fields count as tokens and are left out. Raises NotACompletionError.
     """
     completion = _parse(body)
     error = completion.get("error")
@@ -62,7 +62,7 @@ def read_reply(body: bytes, prompt: str) -> Reply:
 
 
 def error_message(body: object) -> str:
-    """The message of an error's body, as OpenAI and others write it; "" if there is none."""
+    """Return the message of an error's body, as OpenAI and others write it; "" if there is none."""
     content = _mapping(body)
     for found in (_mapping(content.get("error")).get("message"), content.get("message")):
         if isinstance(found, str):
@@ -113,7 +113,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(value: object) -> str:
-    """A text, or the joined texts of a list of parts."""
+    """Return a text, or the joined texts of a list of parts."""
     if isinstance(value, list):
         return "".join(_text(_mapping(part).get("text")) for part in value)
     return value if isinstance(value, str) else ""

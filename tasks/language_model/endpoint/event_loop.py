@@ -1,4 +1,4 @@
-"""An event loop in a thread: runs coroutines for the threads of a process."""
+"""Event loop in a thread, which runs coroutines for the other threads of a process."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class EventLoopThread:
             raise
 
     def stop(self) -> None:
-        """Stop the loop and the thread, after what was submitted before has begun."""
+        """Stop the loop and the thread, after the coroutines submitted before have started."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
 
 class SharedEventLoop:
-    """The one event loop thread of a process: started by its first user, stopped by its last.
+    """The single event loop thread of a process: its first user starts it, its last user stops it.
 
     A forked process starts its own.
     """
@@ -50,7 +50,7 @@ class SharedEventLoop:
         self._watches_forks = False
 
     def acquire(self) -> EventLoopThread:
-        """The running thread; every call needs one of `release`."""
+        """Return the running thread; every call needs a call of `release`."""
         with self._lock:
             if not self._watches_forks:
                 os.register_at_fork(after_in_child=self._forget)
@@ -61,7 +61,7 @@ class SharedEventLoop:
             return self._thread
 
     def release(self, thread: EventLoopThread) -> None:
-        """End the use of a thread; one of a parent process is ignored."""
+        """End the use of a thread; a thread of a parent process is ignored."""
         with self._lock:
             if thread is not self._thread:
                 return

@@ -1,4 +1,4 @@
-"""What an endpoint's refusals mean: which error a status, a header and a message stand for."""
+"""Errors for the refusals of an endpoint, by status, headers and message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class RefusedRequestError(Exception):
 
 
 class RateLimitError(Exception):
-    """The endpoint wants to be asked later. retry_after: seconds, if it says so."""
+    """The endpoint limits the rate of requests. retry_after: seconds to wait, None if it names
+    none."""
 
     def __init__(self, retry_after: float | None) -> None:
         super().__init__()
@@ -56,10 +57,10 @@ class RateLimitError(Exception):
 def translate_status(
     status: int, headers: Mapping[str, str], message: str, where: str, state: EndpointState
 ) -> Exception:
-    """The error of an answer with a status from 300 on.
+    """Return the error of an answer with a status from 300 on.
 
     headers: with names in lower case. message: the server's, by `quote_message`. where: names the
-    endpoint. state: a failure and a pause are noted in it.
+    endpoint. state: records a failure or a pause.
     """
     if status == 429:
         if "insufficient_quota" in message or "credit balance" in message:
@@ -84,16 +85,17 @@ def translate_status(
 
 
 def quote_message(message: str, key: SecretStr | None) -> str:
-    """A server's message on one line, shortened, and without the key if it repeats that."""
+    """Return a server's message on one line, shortened, and without the key if the message repeats
+    it."""
     if key is not None:
         message = message.replace(key.get_secret_value(), "…")
     return shorten(clean(message[:10_000]), _MESSAGE_TOKENS)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by `Retry-After` (RFC 9110, section 10.2.3), a number or a date.
+    """Return the seconds to wait by `Retry-After` (RFC 9110, section 10.2.3), a number or a date.
 
-    `retry-after-ms` of some servers comes first. None without a header that can be read.
+    `retry-after-ms` of some servers takes precedence. None without a readable header.
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")

@@ -1,4 +1,5 @@
-"""What a process has learned about a model at an endpoint: its form, limits and failures."""
+"""State of a model at an endpoint, as a process has learned it: form of answers, limits,
+failures."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _FAILURES_TO_OPEN = 2
 _FIRST_OPEN_SECONDS, _MAX_OPEN_SECONDS = 3.0, 60.0
 _FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 1.0, 3600.0
 _SLACK = 1.1
-"""Calls with a time limit up to this much above that of a call that timed out are alike."""
+"""Factor above the time limit of a timed out call up to which another time limit counts as
+equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +38,11 @@ class Dialect:
 class EndpointState:
     """The state of one model at one endpoint, shared by all clients of a process; thread-safe.
 
-    It holds the rung of the ladder, the dialect, the time before which the endpoint wants no
-    request, and a circuit breaker. The circuit opens after two failures in a row, for 3 seconds,
-    then twice as long each time up to 60; after that one call tries, and the others go on failing
-    at once until it succeeds. Calls that timed out stop only calls without more time than theirs.
+    It holds the rung of the ladder, the dialect, the time before which no request may be sent, and
+    a circuit breaker. The circuit opens after two failures in a row, for 3 seconds, then twice as
+    long each time up to 60; after that, one trial call is sent, and other calls fail at once until
+    it succeeds. A circuit that opened because of timeouts stops only calls whose time limit is not
+    longer.
     """
 
     def __init__(self, model: str) -> None:
@@ -65,7 +68,7 @@ class EndpointState:
 
     @property
     def dialect(self) -> Dialect:
-        """The fields that the endpoint understands, as far as known."""
+        """The known fields that the endpoint understands."""
         with self._lock:
             return self._dialect
 
@@ -76,7 +79,7 @@ class EndpointState:
             return self._answered
 
     def step_down(self, rung: Rung) -> None:
-        """Remember that a rung works and the ones above it do not."""
+        """Record that a rung works and higher rungs do not."""
         with self._lock:
             if rung <= self._rung:
                 return
@@ -84,13 +87,13 @@ class EndpointState:
         log.info("the language model's endpoint enforces less", model=self._model, form=rung.name)
 
     def learn(self, dialect: Dialect) -> None:
-        """Remember which fields the endpoint understands."""
+        """Record the fields that the endpoint understands."""
         with self._lock:
             self._dialect = dialect
         log.info("the language model's endpoint wants other fields", dialect=str(dialect))
 
     def note_name(self, name: str) -> None:
-        """Log a model's name in an answer that is not the one asked for, once."""
+        """Log, once per name, that an answer names another model than requested."""
         with self._lock:
             if name == self._model or name in self._named or len(self._named) >= 20:
                 return
@@ -100,7 +103,7 @@ class EndpointState:
     def admit(self, seconds: float, *, starts: bool) -> None:
         """Raise ModelUnavailableError if the circuit is open for calls with this time limit.
 
-        starts: the call starts now; if the circuit was open until now, it is the one that tries.
+        starts: the call starts now; if the circuit was open until now, it becomes the trial call.
         """
         with self._lock:
             if self._failures < _FAILURES_TO_OPEN or seconds > self._stopped_seconds * _SLACK:
@@ -115,7 +118,7 @@ class EndpointState:
                 self._is_trying = True
 
     def succeed(self) -> None:
-        """Note an answer: closes the circuit."""
+        """Record an answer; closes the circuit."""
         with self._lock:
             self._answered = True
             self._failures = self._limited = 0
@@ -123,12 +126,12 @@ class EndpointState:
             self._is_trying = False
 
     def fail(self, reason: str, seconds: float = float("inf")) -> None:
-        """Note a failure. seconds: the time limit of a call that timed out."""
+        """Record a failure. seconds: the time limit of a call that timed out."""
         with self._lock:
             self._stopped_seconds = max(self._stopped_seconds, seconds)
             now = time.monotonic()
             if now < self._open_until and not self._is_trying:
-                return  # one of several calls that failed together
+                return  # several calls failed together; the first one counted
             self._is_trying = False
             self._failures += 1
             self._reason = reason
@@ -136,7 +139,7 @@ class EndpointState:
                 self._open_until = now + self._open_seconds()
 
     def pause(self, retry_after: float | None) -> None:
-        """Keep all calls back for a time in seconds, growing where the endpoint names none."""
+        """Hold back all calls for `retry_after` seconds, or for a growing time if it is None."""
         with self._lock:
             seconds = retry_after
             if seconds is None:
@@ -146,7 +149,7 @@ class EndpointState:
             self._not_before = max(self._not_before, time.monotonic() + seconds)
 
     def seconds_to_wait(self) -> float:
-        """Seconds until the endpoint may be asked; 0 if it may be now."""
+        """Return the seconds until the endpoint may be called; 0 if it may be called now."""
         with self._lock:
             return max(0.0, self._not_before - time.monotonic())
 
@@ -159,5 +162,5 @@ _STATES: dict[tuple[int, str, str], EndpointState] = {}
 
 
 def state_of(base_url: str, model: str) -> EndpointState:
-    """The state of a model at an endpoint in this process."""
+    """Return the state of a model at an endpoint in this process."""
     return _STATES.setdefault((os.getpid(), base_url, model), EndpointState(model))

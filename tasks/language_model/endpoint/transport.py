@@ -22,7 +22,7 @@ _SENT_HEADERS = frozenset({"host", "accept", "content-type", "content-length"})
 
 
 class BodyTooLargeError(httpx2.TransportError):
-    """The body is larger than any answer."""
+    """The body is larger than MAX_BODY_BYTES."""
 
 
 class CompressedBodyError(httpx2.TransportError):
@@ -30,7 +30,7 @@ class CompressedBodyError(httpx2.TransportError):
 
 
 def make_http_client(key: SecretStr | None, connections: int) -> httpx2.AsyncClient:
-    """A client of one endpoint, whose only limit of time is that of connecting.
+    """Return a client of one endpoint; only connecting has a time limit.
 
     It follows no redirects: they would carry the key and the prompt to another address.
     """

@@ -1,1 +1,1 @@
-"""The store of what a language model said about pairs of skills: verdicts and rejections."""
+"""Store of a language model's statements about pairs of skills: verdicts and rejections."""

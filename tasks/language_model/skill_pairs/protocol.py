@@ -1,8 +1,8 @@
-"""The protocol of the store of pairs of skills: verdicts of a model, and rejections by queries.
+"""Protocol of the store of pairs of skills: verdicts of a model, and rejections by queries.
 
-A verdict is about two contents, and is kept as long as the store, as other answers are. Rejections
-say, for one query, which candidates were left out and why; what many different queries say of a
-pair makes it a candidate for a link.
+A verdict is about two contents and does not expire, like other answers. Rejections say, for one
+query, which candidates were left out and why; a pair that many different queries compare becomes a
+candidate for a link.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from skills.bundle.rejection import RejectionReason
 from tasks.language_model.answer_store import RefinementKind
 
 MAX_QUERIES = 20_000
-"""Queries whose rejections are kept; the oldest are deleted."""
+"""Maximum queries whose rejections are kept; the oldest are deleted."""
 
 MAX_REJECTIONS = 200
-"""Rejections of one query that are kept, the first."""
+"""Maximum rejections of one query that are kept, the first ones."""
 
 MAX_PAIRS = 100
-"""Pairs of one query that are counted, the first."""
+"""Maximum pairs of one query that are counted, the first ones."""
 
 PAIR_REASONS = (RejectionReason.REDUNDANT, RejectionReason.INCOMPATIBLE)
-"""Reasons that compare a candidate with another one."""
+"""Reasons that compare a candidate with another candidate."""
 
 ContentPair = tuple[str, str]
 """Two content hashes, in order."""
 
 ComparedPair = tuple[str, str, RejectionReason]
-"""Two skills, and what a query found between them."""
+"""Two skills, and the reason for which a query compared them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairVerdict:
-    """What a model said about two contents.
+    """Verdict of a model about two contents.
 
-    hashes, skill_ids: of both, in the order of the hashes; skill_ids as of when it was asked.
-    type: a `LinkType`, "" for no link. first: whether the link leads from the first to the second.
-    evidence: which lines say so, in words.
+    hashes, skill_ids: of both, in the order of the hashes; skill_ids as of the time of the
+    question. type: a `LinkType`, "" for no link. first: whether the link leads from the first to
+    the second. evidence: the lines that show it, in words.
     """
 
     hashes: ContentPair
@@ -58,7 +58,8 @@ class AskedPair(NamedTuple):
 
 
 class RejectedPair(NamedTuple):
-    """Two skills, in order of their ids, that queries compared: in how many, for this reason."""
+    """Two skills, in order of their ids, and the number of queries that compared them for a
+    reason."""
 
     skill_ids: tuple[str, str]
     reason: RejectionReason
@@ -73,36 +74,37 @@ class SkillPairStore(Protocol):
     """
 
     def save_verdicts(self, kind: RefinementKind, verdicts: Sequence[PairVerdict]) -> None:
-        """Store verdicts durably. The first one of a pair is kept."""
+        """Store verdicts durably. The first verdict of a pair is kept."""
         ...
 
     def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:
-        """Reserve pairs for the content `asker`, one of each, from whose side they are asked.
+        """Reserve pairs for the content `asker`, a member of each pair, from whose side they are
+        asked.
 
-        Durable and without end, so that a pair is asked from one side only, and what a crash cut
-        off is asked in the same words. A pair that was reserved before, or has a verdict, is left
-        as it is.
+        Reservations are durable and do not expire, so that a pair is asked from one side only, and
+        a question that a crash interrupted is asked again in the same words. Pairs that are
+        reserved already, or have a verdict, do not change.
         """
         ...
 
     def list_claimed(self, kind: RefinementKind, asker: str) -> list[AskedPair]:
-        """Return the pairs reserved for `asker` that have no verdict, in the order in which they
-        were given."""
+        """Return the pairs reserved for `asker` that have no verdict, in the order of their
+        reservation."""
         ...
 
     def find_known(self, kind: RefinementKind, pairs: Sequence[ContentPair]) -> set[ContentPair]:
-        """Return which of these pairs are reserved or have a verdict."""
+        """Return the given pairs that are reserved or have a verdict."""
         ...
 
     def find_links(
         self, kind: RefinementKind, hashes: Sequence[str]
     ) -> dict[str, list[PairVerdict]]:
-        """Return by content the verdicts that give a link, by the other content; every hash has a
-        list."""
+        """Return the verdicts that give a link, by content and in order of the other content; every
+        hash has a list."""
         ...
 
     def list_linked(self, kind: RefinementKind) -> Iterator[str]:
-        """Return the contents that have a verdict that gives a link, each once."""
+        """Yield the contents with a verdict that gives a link, each once."""
         ...
 
     def record(
@@ -111,10 +113,11 @@ class SkillPairStore(Protocol):
         rejections: Sequence[tuple[str, RejectionReason]],
         compared: Sequence[ComparedPair] = (),
     ) -> None:
-        """Store why a query left out candidates, and which pairs it compared.
+        """Store the candidates that a query left out, with reasons, and the pairs that it compared.
 
-        query_key: the same for the same query, which counts once. A skill counts once, for its
-        first reason. Skills that are rejected together for a reason that compares are a pair too.
+        query_key: identifies a query, so that a repeated query counts once. A skill counts once,
+        for its first reason. Skills that are rejected together for one of PAIR_REASONS are a pair
+        too.
         """
         ...
 
@@ -138,14 +141,14 @@ class SkillPairStore(Protocol):
 
 
 def order_pair(one: str, other: str) -> tuple[str, str]:
-    """Two ids or hashes in order."""
+    """Return two ids or hashes in order."""
     return (one, other) if one <= other else (other, one)
 
 
 def first_reasons(
     rejections: Sequence[tuple[str, RejectionReason]],
 ) -> dict[str, RejectionReason]:
-    """The first reason of each skill, of at most MAX_REJECTIONS."""
+    """Return the first reason of each skill, of at most MAX_REJECTIONS."""
     reasons: dict[str, RejectionReason] = {}
     for skill_id, reason in rejections:
         if len(reasons) < MAX_REJECTIONS:
@@ -156,8 +159,8 @@ def first_reasons(
 def find_compared_pairs(
     reasons: Mapping[str, RejectionReason], compared: Sequence[ComparedPair]
 ) -> set[ComparedPair]:
-    """The pairs that a query compared, each in order: those that it says, and the skills that it
-    rejected together for a reason that compares; at most MAX_PAIRS of each."""
+    """Return the pairs that a query compared, each in order: the stated ones, and skills that it
+    rejected together for one of PAIR_REASONS; at most MAX_PAIRS of each."""
     found = {
         (*order_pair(one, other), reason)
         for one, other, reason in compared[:MAX_PAIRS]

@@ -1,8 +1,8 @@
-"""The store of pairs of skills of the distributed deployment, in Redis.
+"""Store of pairs of skills of the distributed deployment, in Redis.
 
-Pairs are hashes by content: one field for each other content, in the hashes of both, so that those
-of a skill are read at once. Pairs that queries compared are counted in a sorted set;
-what each query added is kept with it, so that the counts go when the query is deleted.
+Pairs are hashes by content: one field for each other content, in the hashes of both, so that all
+pairs of a skill are read at once. Pairs that queries compared are counted in a sorted set; the
+additions of each query are stored with it, so that deleting the query takes them back.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ if ARGV[4] == '1' then redis.call('SADD', KEYS[3], ARGV[1], ARGV[2]) end
 
 
 class RedisSkillPairs(SkillPairStore):
-    """The store in Redis, which must persist its data (append-only file) and never evict it."""
+    """A `SkillPairStore` in Redis, which must persist its data (append-only file) and never evict
+    it."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         self._client: Any = client
@@ -103,7 +104,7 @@ class RedisSkillPairs(SkillPairStore):
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
-        """The client; its errors are raised as errors of skillbus."""
+        """Yield the client; translates its errors into errors of skillbus."""
         with translate_errors(self._settings):
             yield self._client
 

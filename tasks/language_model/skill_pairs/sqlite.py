@@ -1,4 +1,4 @@
-"""The store of pairs of skills of the embedded deployment, in the file of the answers."""
+"""Store of pairs of skills of the embedded deployment, in the file of the answers."""
 
 from __future__ import annotations
 
@@ -69,10 +69,11 @@ _INSERT_PAIR = (
 
 
 class SqliteSkillPairs(SkillPairStore):
-    """The store in one file, shared by the threads of this process and by other processes."""
+    """A `SkillPairStore` in one file, shared by the threads of this process and by other
+    processes."""
 
     def __init__(self, path: Path | str) -> None:
-        """Raises as `SharedFile.open` does."""
+        """Open the file; raises as `SharedFile.open` does."""
         self._file = ANSWERS_FILE.open(path, _TABLES)
 
     @override

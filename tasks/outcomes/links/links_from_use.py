@@ -1,7 +1,7 @@
-"""Links from use: which skills helped together, which conflict, and what that does to other links.
+"""Links from use: skills that helped together, conflicts, and changed weights of other links.
 
-All of it is a function of the stored outcomes, the contributors of sources and the settings: the
-order in which outcomes arrive changes nothing, and taking them away restores the links.
+All links are a function of the stored outcomes, the contributors of sources and the settings: the
+order of arrival of outcomes changes nothing, and deleting outcomes restores the links.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from tasks.outcomes.links.report_index import Refreshed, ReportIndex
 from tasks.outcomes.protocol import OutcomeStore
 
 MAX_COMPANIONS = 10
-"""Links of the type used_together that one skill owns at most to each audience."""
+"""Maximum links of the type used_together that one skill owns, per audience."""
 
 LEAST_COMPANION_WEIGHT = 0.1
 CONFLICT_WEIGHT = 0.9
-"""Below that of a declared conflict."""
+"""Weight of a learned conflict, below that of a declared one."""
 
 _CONFIRMED_DEPENDENCY_WEIGHT = 0.99
-"""What a dependency that outcomes confirm comes near to. From 0.999 on it would count as declared,
-and be added to bundles."""
+"""Weight that a dependency approaches when outcomes confirm it. From 0.999 on it would count as
+declared, and be added to bundles."""
 
 _DECLARED_WEIGHT = 0.999
 _KEPT_FACTOR = 0.5
@@ -62,7 +62,7 @@ class LinksFromUse(LearnedLinks):
         try:
             refreshed = self.index.refresh()
         except BaseException:
-            # Part of the changes may be in the index, and which skills they touch is not known.
+            # Some changes may be in the index, and the skills that they affect are unknown.
             self.index.clear()
             self._companions, self._totals, self._pairs = {}, {}, {}
             raise
@@ -81,8 +81,8 @@ class LinksFromUse(LearnedLinks):
         return refreshed
 
     def describe_origin(self) -> str:
-        """What links are learned from apart from outcomes, as text without spaces: two processes
-        with the same one learn the same links."""
+        """Return what links are learned from apart from outcomes, as text without spaces: two
+        processes with the same text learn the same links."""
         rules = self._read_rules()
         parts = [
             _VERSION,
@@ -109,8 +109,8 @@ class LinksFromUse(LearnedLinks):
     def find_links(self, skill_ids: Sequence[str]) -> Mapping[str, Sequence[Link]]:
         """See `LearnedLinks`.
 
-        A skill's companions are its MAX_COMPANIONS of each audience with the most weight, ties by
-        skill_id, whether they are published or not.
+        Companions of a skill are the MAX_COMPANIONS skills of each audience with the highest
+        weights, ties by skill_id, published or not.
         """
         found = {skill_id: self._find_all(skill_id) for skill_id in skill_ids}
         ends = sorted({end for links in found.values() for link in links for end in link.ends})
@@ -131,7 +131,7 @@ class LinksFromUse(LearnedLinks):
         return links
 
     def _get_companions(self, skill_id: str) -> dict[str, Link]:
-        """By skill, the links to the skills that help with this one most often."""
+        """Return links to the skills that most often help together with this skill, by skill."""
         if skill_id not in self._companions:
             found = [self._to_companion(skill_id, other) for other in self._get_partners(skill_id)]
             heavy = [link for link in found if link.weight >= LEAST_COMPANION_WEIGHT]
@@ -152,7 +152,7 @@ class LinksFromUse(LearnedLinks):
         return Link(skill_id, skill_id, other, LinkType.USED_TOGETHER, weight, evidence)
 
     def _get_conflict(self, skill_id: str, other: str) -> Link | None:
-        """The conflict of two skills, which the one owns whose id sorts first."""
+        """Return the conflict of two skills; its owner is the skill whose id sorts first."""
         one, two = sorted((skill_id, other))
         pair = self._weigh(one, two)
         if pair.is_incompatible:
@@ -170,7 +170,7 @@ class LinksFromUse(LearnedLinks):
         return Link(one, one, two, LinkType.CONFLICT, CONFLICT_WEIGHT, evidence)
 
     def _get_partners(self, skill_id: str) -> set[str]:
-        """The skills that some report names with this one."""
+        """Return the skills that some report names with this one."""
         found: set[str] = set()
         for report in self.index.get_reports(skill_id):
             found |= report.skill_ids

@@ -1,7 +1,7 @@
-"""Finds the skills whose links differ from what outcomes make of them, and marks them for linking.
+"""Functions that mark skills for linking if their links differ from those that outcomes imply.
 
-The catalog keeps up to which change of the outcomes that was done, so that nothing is missed after
-a crash, and nothing done twice by several workers.
+The catalog stores the last processed change of outcomes, so that a crash loses no change, and
+several workers process none twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _BATCH_SKILLS = 1_000
 
 
 def has_unread_outcomes(services: Services) -> bool:
-    """Whether outcomes, or the settings of learning, changed since links were last compared."""
+    """Return whether outcomes, or the settings of learning, changed since links were last
+    compared."""
     state, learned = services.graph.get_learned_state(), services.learned_links
     if learned is None:
         return state not in ("", _OFF)
@@ -32,13 +33,13 @@ def has_unread_outcomes(services: Services) -> bool:
     last = services.outcomes.get_epoch()
     if origin != learned.describe_origin():
         return bool(epoch or last)
-    # A lower one is that of another store: the one that links were compared with is gone.
+    # A lower epoch is that of another store: the store that links were compared with is gone.
     return last != epoch
 
 
 def mark_for_outcomes(services: Services) -> int:
-    """Read the outcomes that changed, and mark the skills whose links they change; returns how many
-    were marked. Call it before linking, in the task that links."""
+    """Read the changed outcomes, and mark the skills whose links they change; returns how many were
+    marked. Call it before linking, in the task that links."""
     graph, learned = services.graph, services.learned_links
     state = graph.get_learned_state()
     if learned is None:
@@ -52,7 +53,8 @@ def mark_for_outcomes(services: Services) -> int:
     if now == state or (state in ("", _OFF) and not learned.index.epoch):
         return 0
     origin, epoch = _split(state)
-    # What this process read in addition to before covers all changes since the others were done.
+    # The changes read just now cover all unprocessed ones if the stored epoch is not before
+    # `since`.
     is_known = origin == learned.describe_origin() and epoch <= learned.index.epoch
     is_covered = since and is_known and epoch >= since
     marked = _mark(graph, learned, touched if is_covered else _list_published(graph))
@@ -61,7 +63,7 @@ def mark_for_outcomes(services: Services) -> int:
 
 
 def _split(state: str) -> tuple[str, int]:
-    """The origin and the epoch of a stored state."""
+    """Return the origin and the epoch of a stored state."""
     origin, _, epoch = state.rpartition(" ")
     return origin, int(epoch) if epoch.isdigit() else 0
 
@@ -83,7 +85,7 @@ def _mark(graph: SkillGraph, learned: LearnedLinks | None, skill_ids: Iterable[s
 def find_outdated(
     graph: SkillGraph, learned: LearnedLinks | None, skill_ids: Sequence[str]
 ) -> set[str]:
-    """The owners of links with these skills that differ from what outcomes make of them."""
+    """Return the owners of links with these skills that differ from those that outcomes imply."""
     dismissed = DismissedLinks(graph.list_dismissed_links())
     stored = graph.get_links(skill_ids)
     wanted = learned.find_links(skill_ids) if learned else {}

@@ -1,4 +1,4 @@
-"""The reports about past tasks by skill, kept up with the store of outcomes."""
+"""Reports about past tasks by skill, which follow the store of outcomes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _SPARE_ENTRIES = 64
 
 
 class Refreshed(NamedTuple):
-    """What a read of the changes came to.
+    """Result of a read of changes.
 
-    skill_ids: whose reports changed after the epoch `since`; 0 if other skills' may have, too.
+    skill_ids: skills whose reports changed after the epoch `since`; `since` is 0 if reports of
+    other skills may have changed too.
     """
 
     skill_ids: set[str]
@@ -30,7 +31,7 @@ class ReportIndex:
     """Reports of the newest tasks: a function of the set of stored outcomes.
 
     At most `max_tasks`, the newest by the day of the last report, then by query_id. About 2 kB a
-    task. clock: as of `ChangeReader`.
+    task. clock: see `ChangeReader`.
     """
 
     def __init__(
@@ -43,11 +44,11 @@ class ReportIndex:
 
     @property
     def epoch(self) -> int:
-        """Up to which changes of the store are in the index."""
+        """Epoch of the last change of the store that is in the index."""
         return self._changes.epoch
 
     def clear(self) -> None:
-        """Forget everything; the next `refresh` reads all outcomes again."""
+        """Remove everything; the next `refresh` reads all outcomes again."""
         self._changes.start_anew()
         self._empty()
 
@@ -58,7 +59,7 @@ class ReportIndex:
         self._has_dropped = False
 
     def refresh(self) -> Refreshed:
-        """Read what changed. After an error, only `clear` makes the index whole again."""
+        """Read the changes. After an error, the index must be cleared by `clear`."""
         changes = self._changes.read()
         since, touched = changes.after, set[str]()
         if not self._apply(changes, touched):
@@ -70,7 +71,7 @@ class ReportIndex:
         return Refreshed(touched, since)
 
     def _apply(self, changes: ChangedQueries, touched: set[str]) -> bool:
-        """Whether the index holds the newest tasks after these changes."""
+        """Apply changes; return whether the index holds the newest tasks afterwards."""
         if not changes.after:
             touched.update(self._tasks)
             self._empty()
@@ -117,14 +118,14 @@ class ReportIndex:
 
     @property
     def skill_ids(self) -> set[str]:
-        """All skills that there are reports about."""
+        """Ids of all skills with reports."""
         return set(self._tasks)
 
     def __contains__(self, skill_id: str) -> bool:
         return skill_id in self._tasks
 
     def get_reports(self, skill_id: str) -> list[TaskReport]:
-        """The reports that are about a skill."""
+        """Return the reports that are about a skill."""
         return [
             report
             for query_id in sorted(self._tasks.get(skill_id, ()))
@@ -133,7 +134,7 @@ class ReportIndex:
         ]
 
     def get_shared(self, one: str, other: str) -> list[TaskReport]:
-        """The reports that are about both skills."""
+        """Return the reports that are about both skills."""
         shared = self._tasks.get(one, set()) & self._tasks.get(other, set())
         return [
             report

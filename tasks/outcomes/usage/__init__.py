@@ -1,1 +1,1 @@
-"""Usage: what was asked, sent and reported on each day, counted from the stored rows."""
+"""Usage: counts of queries, sent skills and outcomes per day, from the stored rows."""

@@ -1,4 +1,4 @@
-"""Groups answered queries by the likeness of their tasks."""
+"""Grouping of answered queries by the likeness of their tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.outcomes.usage.likeness import group_tasks
 def group_answers(
     outcomes: OutcomeStore, answers: Sequence[AnsweredQuery], model: str
 ) -> list[list[AnsweredQuery]]:
-    """Return groups of queries with alike tasks, largest first, the most typical query first.
+    """Return groups of queries with similar tasks, largest first, the most typical query first.
 
     At most `MAX_TASKS` are grouped at once. model: name of the encoder whose vectors the store has.
     """
@@ -28,8 +28,8 @@ def group_answers(
 def _read_vectors(
     outcomes: OutcomeStore, query_ids: Sequence[str], model: str
 ) -> npt.NDArray[np.float32] | None:
-    """The vectors of queries, zeros for one that has none; None for another encoder than the
-    default one, whose cosines are on another scale."""
+    """Return the vectors of queries, zeros for a query without one; None for any encoder but the
+    default one, since its cosines have another scale."""
     if not is_default_model(model):
         return None
     found = outcomes.get_vectors(model, query_ids)

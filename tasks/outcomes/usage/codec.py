@@ -1,4 +1,4 @@
-"""Serialises the usage of a period: compact JSON under zlib, skills by their place in a table."""
+"""Serialisation of the usage of a period: compact JSON under zlib, with a table of skills."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _dump_group(group: GroupUsage, places: Mapping[str, int]) -> list[Any]:
 
 
 def _trim(row: Sequence[int]) -> Sequence[int]:
-    """A row without the zeros at its end."""
+    """Return a row without trailing zeros."""
     end = len(row)
     while end and not row[end - 1]:
         end -= 1
@@ -51,7 +51,7 @@ def _trim(row: Sequence[int]) -> Sequence[int]:
 
 
 def load_usage(data: bytes) -> Usage:
-    """The usage of `dump_usage`. Counters that this version does not have are left out."""
+    """Return the usage from `dump_usage`. Counters that this version does not have are left out."""
     _, first, last, columns, skills, groups, unanswered = json.loads(zlib.decompress(data))
     return Usage(
         first,

@@ -1,4 +1,4 @@
-"""Forgets an owner: its rows, and its part of the usage of days whose rows are deleted."""
+"""Deletion of an owner's rows, and of its part of the usage of days whose rows are deleted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tasks.outcomes.usage.model import without_owner
 
 
 def forget_owner(outcomes: OutcomeStore, owner: str) -> int:
-    """Delete what an owner asked and reported, and what was reported of its queries; returns the
+    """Delete the queries and outcomes of an owner, and the outcomes of its queries; returns the
     number of deleted outcomes.
 
-    Days whose queries are stored are counted anew by the next roll-up; of older ones the owner's
-    part is taken out here, except where it is counted together with other owners. It may run again:
-    a month that is merged meanwhile keeps its part until then.
+    The next roll-up counts days with stored queries anew. From older days the owner's part is
+    subtracted here, unless it is counted together with other owners. It can be repeated: a month
+    that is merged meanwhile keeps the owner's part until then.
     """
     deleted = outcomes.forget_owner(owner)
     changed = outcomes.list_changed_days()

@@ -1,4 +1,4 @@
-"""Groups tasks by likeness: by shared words, and by vectors where they have some."""
+"""Grouping of tasks by likeness: by shared words, and by vectors if they have some."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from search.text.function_words import drop_function_words
 from search.text.tokens import term_ids, tokenize
 
 MAX_TASKS = 1_000
-"""Tasks that are grouped at once: the time grows with their square (1,000: 0.2 s)."""
+"""Maximum tasks that are grouped at once: the time grows with their square (1,000: 0.2 s)."""
 
 _LEAST_WORDS = 0.3
 _LEAST_MEAN = 0.35
-"""Least cosine of two tasks that are alike: of their words, or the mean of that and of the cosine
-of their vectors. With prompts of which it is known which skill they are for, .58 and .61 of the
-pairs that a group holds are for the same skill."""
+"""Minimum cosine of two similar tasks: of their words, or the mean of that and the cosine of their
+vectors. On prompts labelled with their skill, .58 and .61 of the pairs in a group are for the same
+skill."""
 
 _TERMS_AT_ONCE = 1_024
 
@@ -28,12 +28,13 @@ Matrix = npt.NDArray[np.float64]
 def group_tasks(
     tasks: Sequence[str], vectors: npt.NDArray[np.float32] | None = None
 ) -> list[list[int]]:
-    """Groups of tasks by their positions, largest first, the most typical task of each first.
+    """Return groups of tasks by their positions, largest first, the most typical task of each
+    first.
 
-    Each group is a task and all those that are alike to it and in no larger group (sphere
-    exclusion; Butina, 1999). The result depends only on the tasks and their order. vectors: unit
-    vectors of the default encoder, whose cosines of unrelated tasks are near 0, (len(tasks),
-    dimension); zeros for a task without one.
+    Each group is a task and all similar tasks that are in no larger group (sphere exclusion;
+    Butina, 1999). The result depends only on the tasks and their order. vectors: unit vectors of
+    the default encoder, whose cosines of unrelated tasks are near 0, (len(tasks), dimension); zeros
+    for a task without a vector.
     """
     if not tasks:
         return []
@@ -56,7 +57,7 @@ def group_tasks(
 
 
 def _word_cosines(tasks: Sequence[str]) -> Matrix:
-    """Cosines of the sets of terms, weighted by their rarity in general, (n, n)."""
+    """Return the cosines of the sets of terms, weighted by their rarity in general, (n, n)."""
     terms = [_distinct_terms(task) for task in tasks]
     places = {term: place for place, term in enumerate(sorted({t for one in terms for t in one}))}
     rows = np.repeat(np.arange(len(tasks)), [len(one) for one in terms])
@@ -74,6 +75,6 @@ def _word_cosines(tasks: Sequence[str]) -> Matrix:
 
 
 def _distinct_terms(task: str) -> list[str]:
-    """The terms of a task without function words, or with them if it has no others."""
+    """Return the terms of a task without function words, or with them if it has no other terms."""
     stream = tokenize(task)
     return sorted(set(drop_function_words(stream, task) or stream))

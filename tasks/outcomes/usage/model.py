@@ -1,4 +1,4 @@
-"""The usage of a period: counts by asker, reporter and skill."""
+"""Usage of a period: counts by asker, reporter and skill."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from skills.bundle.rejection import RejectionReason
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 
 REJECTED = {reason.value: f"rejected_{reason.value}" for reason in RejectionReason}
-"""Counter of the rejections for each reason."""
+"""Name of the counter of rejections, by reason."""
 
 SKILL_COUNTERS = (
     "chosen", "sent", "tokens", "used", "helped", "failed", "superseded", *REJECTED.values(),
 )  # fmt: skip
-"""Counters of a skill. chosen: queries whose answer names it; sent: those that it was sent to;
-tokens: sent of it; the others: reported outcomes."""
+"""Counters of a skill. chosen: queries whose answer names it; sent: queries that it was sent to;
+tokens: tokens of it that were sent; the other counters: reported outcomes."""
 
 QUERY_COUNTERS = ("queries", "hits", "no_hits", "unanswered", "missing")
 """Counters of queries. unanswered: see `is_unanswered`; missing: outcomes `missing`."""
 
 OTHERS = "*"
-"""Stands for several owners whose skills are counted together; no owner has this name."""
+"""Name for several owners whose skills are counted together; no owner has this name."""
 
 MAX_CELLS = 100_000
-"""Counts of one asker, reporter and skill that a period keeps apart, as long as it has more than
+"""Maximum cells (asker, reporter and skill) that a period keeps apart, as long as it has more than
 one asker."""
 
 MAX_UNANSWERED = 2_000
-"""Ids of unanswered queries that a period keeps: those with the smallest hashes, which are a
-uniform sample that does not depend on the order of arrival."""
+"""Maximum ids of unanswered queries that a period keeps: those with the smallest hashes, which are
+a uniform sample that does not depend on the order of arrival."""
 
 _FOLD_INTERVAL = 5_000
-"""Queries after which the counts of a day are bounded again, which bounds its memory."""
+"""Number of queries after which the counts of a day are folded again, which bounds its memory."""
 
 GroupKey = tuple[str, str]
-"""Asker and reporter. What was asked, chosen and sent is counted where both are the asker."""
+"""Asker and reporter. Queries, and chosen and sent skills, are counted where both are the asker."""
 
 _POSITIONS = {name: position for position, name in enumerate(SKILL_COUNTERS)}
 _CHOSEN, _SENT, _TOKENS = (_POSITIONS[name] for name in ("chosen", "sent", "tokens"))
@@ -56,7 +56,7 @@ _ZEROS = bytes(array("q").itemsize * len(SKILL_COUNTERS))
 
 
 class _Label(NamedTuple):
-    """What a kind of outcome says. position: of its counter, None if its reason decides that."""
+    """Meaning of a kind of outcome. position: of its counter, None if its reason decides that."""
 
     kind: OutcomeKind
     position: int | None
@@ -68,7 +68,7 @@ _LABELS = {
     for kind in OutcomeKind
     for reporter in Reporter
 }
-"""By `kind/reporter`. A plain text is looked up several times as fast as a member of an
+"""Labels by `kind/reporter`. A plain text is looked up several times as fast as a member of an
 enumeration, and a day may have a million outcomes."""
 
 
@@ -77,7 +77,7 @@ class GroupUsage:
     """Usage of one asker by one reporter.
 
     totals: QUERY_COUNTERS, and outcomes by `kind/reporter`. skills: SKILL_COUNTERS by skill_id.
-    lost: how often a skill was left out for another one that does the same, by (skill, other).
+    lost: how often a skill was left out for another skill that does the same, by (skill, other).
     """
 
     totals: Counter[str] = field(default_factory=Counter)
@@ -85,7 +85,7 @@ class GroupUsage:
     lost: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def get_row(self, skill_id: str) -> Row:
-        """The counters of a skill, to be added to."""
+        """Return the counters of a skill; the caller may add to them."""
         row = self.skills.get(skill_id)
         if row is None:
             row = self.skills[skill_id] = array("q", _ZEROS)
@@ -102,7 +102,7 @@ class GroupUsage:
 
 @dataclass(slots=True)
 class Usage:
-    """What was asked on the days from `first` to `last`, and what came of it.
+    """Queries of the days from `first` to `last`, and their outcomes, as counts.
 
     Outcomes count on the day on which their query was answered, however late they are reported.
     unanswered: a sample of the unanswered queries, ids by asker.
@@ -115,8 +115,9 @@ class Usage:
 
 
 def is_unanswered(answer: AnsweredQuery, outcomes: Iterable[Outcome]) -> bool:
-    """Whether the library had nothing for a query: no hit, or a skill that failed or was rejected,
-    or was reported as missing; and no skill was used, helped, or stood in for another."""
+    """Return whether the library had no useful skill for a query: no hit, or a skill that failed or
+    was rejected, or was reported as missing; and no skill was used, helped, or stood in for
+    another."""
     kinds = [one.kind for one in outcomes]
     if any(kind in _WORKED for kind in kinds):
         return False
@@ -124,8 +125,10 @@ def is_unanswered(answer: AnsweredQuery, outcomes: Iterable[Outcome]) -> bool:
 
 
 class UsageCollector:
-    """Counts answered queries of a day. The result depends only on the set of queries, as long as
-    they are added in order of a key of theirs."""
+    """Counter of the answered queries of a day.
+
+    The result depends only on the set of queries, as long as they are added in order of a key.
+    """
 
     def __init__(self, day: int, max_cells: int = MAX_CELLS) -> None:
         self._usage = Usage(day, day)
@@ -135,7 +138,8 @@ class UsageCollector:
         self._unanswered = _Sample(MAX_UNANSWERED)
 
     def add(self, answer: AnsweredQuery, outcomes: Sequence[Outcome]) -> None:
-        """Count a query with all its outcomes; of one that was only looked at, only these."""
+        """Count a query with all its outcomes; if the query was only looked at, count only the
+        outcomes."""
         worked = self._add_outcomes(answer.owner, outcomes)
         if answer.is_use:
             self._add_answer(answer)
@@ -148,7 +152,7 @@ class UsageCollector:
             self._fold()
 
     def _add_answer(self, answer: AnsweredQuery) -> None:
-        """Count what was asked, chosen and sent."""
+        """Count a query, and its chosen and sent skills."""
         key = (answer.owner, answer.owner)
         totals, skills = self._get_group(key).totals, self._get_skills(key)
         totals["queries"] += 1
@@ -163,7 +167,7 @@ class UsageCollector:
             skills.lost[lost.skill_id, lost.to] += 1
 
     def _add_outcomes(self, asker: str, outcomes: Sequence[Outcome]) -> bool:
-        """Count outcomes of a query; returns whether one says that a skill worked."""
+        """Count the outcomes of a query; returns whether one of them says that a skill worked."""
         worked = False
         reporter, group, skills = None, GroupUsage(), GroupUsage()
         for outcome in outcomes:
@@ -191,21 +195,21 @@ class UsageCollector:
         return group
 
     def _get_skills(self, key: GroupKey) -> GroupUsage:
-        """The group that counts the skills of this one."""
+        """Return the group under which the skills of this group are counted."""
         return self._get_group((OTHERS, OTHERS) if key in self._folded else key)
 
     def _fold(self) -> None:
         self._folded |= fold(self._usage, self._max_cells)
 
     def finish(self) -> Usage:
-        """The usage of the day."""
+        """Return the usage of the day."""
         self._fold()
         self._usage.unanswered = self._unanswered.get()
         return self._usage
 
 
 class _Sample:
-    """Those `size` query ids that have the smallest hashes."""
+    """Sample of the `size` query ids with the smallest hashes."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -220,7 +224,7 @@ class _Sample:
             heapq.heappushpop(self._kept, entry)
 
     def get(self) -> dict[str, tuple[str, ...]]:
-        """Ids by owner, both sorted."""
+        """Return the ids by owner, both sorted."""
         found: dict[str, list[str]] = {}
         for _, query_id, owner in self._kept:
             found.setdefault(owner, []).append(query_id)
@@ -228,8 +232,8 @@ class _Sample:
 
 
 def fold(usage: Usage, max_cells: int = MAX_CELLS) -> set[GroupKey]:
-    """Count the skills of the smallest groups together until a usage has `max_cells`; returns
-    these groups. Their totals stay apart, and so do skills."""
+    """Merge the skills of the smallest groups until a usage has at most `max_cells`; returns these
+    groups. Their totals stay separate, and so do the skills."""
     groups = usage.groups
     cells = sum(len(group.skills) for group in groups.values())
     folded: set[GroupKey] = set()
@@ -247,7 +251,7 @@ def fold(usage: Usage, max_cells: int = MAX_CELLS) -> set[GroupKey]:
 
 
 def merge_usage(parts: Sequence[Usage]) -> Usage:
-    """The sum of the usage of several periods, without the ids of queries."""
+    """Return the sum of the usage of several periods, without the ids of queries."""
     merged = Usage(min(part.first for part in parts), max(part.last for part in parts))
     for part in parts:
         for key, group in part.groups.items():
@@ -259,9 +263,10 @@ def merge_usage(parts: Sequence[Usage]) -> Usage:
 
 
 def without_owner(usage: Usage, owner: str) -> Usage:
-    """A usage without what an owner asked and reported, and what was reported of its queries.
+    """Return a usage without the queries and outcomes of an owner, and without outcomes of its
+    queries.
 
-    What is counted together with other owners stays.
+    Counts that include other owners stay.
     """
     return Usage(
         usage.first,
@@ -272,11 +277,11 @@ def without_owner(usage: Usage, owner: str) -> Usage:
 
 
 def count_by_name(row: Sequence[int]) -> dict[str, int]:
-    """The counters of a skill by name, with `rejected`: those of all reasons."""
+    """Return the counters of a skill by name, with `rejected`, the sum over all reasons."""
     named = dict(zip(SKILL_COUNTERS, row, strict=True))
     return {**named, "rejected": sum_rejected(named)}
 
 
 def sum_rejected(named: Mapping[str, int]) -> int:
-    """Rejections for any reason."""
+    """Return the number of rejections for any reason."""
     return sum(named[name] for name in REJECTED.values())

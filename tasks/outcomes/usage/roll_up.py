@@ -1,4 +1,4 @@
-"""The task `skillbus.roll_up`: counts the usage of the days that changed, and deletes old rows."""
+"""The task `skillbus.roll_up`: counts the usage of changed days, and deletes old rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tasks.policies import Deadline
 from tasks.services import Services
 
 LOCK = "roll_up"
-"""Of the coordinator: one process rolls up at a time."""
+"""Name of a lock of the coordinator: one process rolls up at a time."""
 
 _PRUNE, _MERGE = "prune_usage", "merge_usage"
 _PAGE = 250
-"""Queries that are in memory at once; with more of them, the garbage collector takes longer."""
+"""Number of queries in memory at once; with more of them, the garbage collector takes longer."""
 _MONTHS = 12
 
 
 def needs_roll_up(services: Services) -> bool:
-    """Whether the task has something to do, and was not sent within `learning.roll_up_seconds`.
+    """Return whether the task has work, and was not sent within `learning.roll_up_seconds`.
 
     The day that is still being written changes with every query: it is rolled up at intervals.
     """
@@ -39,12 +39,12 @@ def needs_roll_up(services: Services) -> bool:
 
 
 def roll_up(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
-    """Count the usage of all days that changed, then prune and merge what is older than
-    `learning.days`; one process at a time.
+    """Count the usage of all changed days, then prune and merge days older than `learning.days`;
+    one process at a time.
 
     Takes no ids. Each day is counted as a whole from its rows, so that duplicates, their order and
     a kill at any moment change nothing. Raises TransientError when the time is over or the process
-    stops; days that are done stay done.
+    stops; finished days stay finished.
     """
     del ids
     outcomes = services.outcomes
@@ -79,7 +79,7 @@ def roll_up_days(outcomes: OutcomeStore, pause: Callable[[], None]) -> int:
 
 
 def count_day(outcomes: OutcomeStore, day: int, pause: Callable[[], None]) -> Usage:
-    """The usage of a day, from its rows; pages of them are in memory at a time."""
+    """Return the usage of a day from its rows, of which only pages are in memory at a time."""
     collector = UsageCollector(day)
     for page in _read_pages(outcomes, day):
         for answer, reported in page:
@@ -89,7 +89,8 @@ def count_day(outcomes: OutcomeStore, day: int, pause: Callable[[], None]) -> Us
 
 
 def count_small_day(outcomes: OutcomeStore, day: int, most: int) -> tuple[Usage | None, int]:
-    """The usage of a day with at most `most` queries, None if it has more; and its queries."""
+    """Return the usage of a day, None if it has more than `most` queries; and the number of its
+    queries."""
     collector, queries = UsageCollector(day), 0
     for page in _read_pages(outcomes, day):
         queries += len(page)
@@ -103,7 +104,7 @@ def count_small_day(outcomes: OutcomeStore, day: int, most: int) -> tuple[Usage 
 def _read_pages(
     outcomes: OutcomeStore, day: int
 ) -> Iterator[list[tuple[AnsweredQuery, tuple[Outcome, ...]]]]:
-    """The queries of a day with their outcomes."""
+    """Yield the queries of a day with their outcomes."""
     answers = outcomes.list_answers_of(day)
     while page := list(islice(answers, _PAGE)):
         reported = outcomes.get_outcomes([answer.query_id for answer in page])
@@ -111,8 +112,8 @@ def _read_pages(
 
 
 def merge_months(outcomes: OutcomeStore, kept_from: int) -> int:
-    """Merge the days of each month before the one of the day `kept_from` into one period; returns
-    how many months were merged. Looks back a year: earlier months are merged already."""
+    """Merge the days of each month before that of the day `kept_from` into one period; returns how
+    many months were merged. Covers one year: earlier months are merged already."""
     merged = 0
     first = _first_of_month(kept_from)
     for _ in range(_MONTHS):

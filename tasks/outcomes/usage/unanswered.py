@@ -1,4 +1,4 @@
-"""What the library cannot do: queries without a skill that worked, grouped by likeness."""
+"""Unanswered queries: queries without a skill that worked, grouped by likeness."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True)
 class TaskGroup:
-    """Unanswered queries that are alike.
+    """Similar unanswered queries.
 
-    queries: how many; no_hits: those of them that got no skill at all; first, last: the days of the
-    earliest and the latest. examples: the most typical query, and the next ones.
+    queries: number of queries; no_hits: number of these that got no skill at all; first, last: days
+    of the earliest and the latest. examples: the most typical queries, best first.
     """
 
     queries: int
@@ -33,7 +33,7 @@ class TaskGroup:
 class UnansweredQueries:
     """Groups of unanswered queries, largest first.
 
-    total: number of unanswered queries, exact. grouped: those of them whose texts are stored and
+    total: number of unanswered queries, exact. grouped: number of these whose texts are stored and
     were compared: the newest MAX_TASKS of a sample.
     """
 
@@ -63,7 +63,7 @@ def find_unanswered(
 def _read_newest(
     outcomes: OutcomeStore, days: Sequence[Usage], owner: str | None
 ) -> list[AnsweredQuery]:
-    """Unanswered queries whose rows are stored, newest day first, of each day by id."""
+    """Return the unanswered queries whose rows are stored, newest day first, by id within a day."""
     found: list[AnsweredQuery] = []
     for usage in reversed(days):
         ids = sorted(

@@ -1,4 +1,4 @@
-"""Reads the usage of a range of days, as it is now."""
+"""Present usage of a range of days."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tasks.outcomes.usage.model import Usage
 from tasks.outcomes.usage.roll_up import count_small_day
 
 MAX_LIVE_QUERIES = 5_000
-"""Queries of days that are not rolled up yet which a reader counts itself."""
+"""Maximum queries of days without a roll-up that a reader counts itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageWindow:
     """The usage of days, oldest first.
 
-    first, last: the days that were asked for. behind: days that changed since they were rolled up
-    and are too large to be counted by a reader; their usage is that of the last roll-up, if any.
+    first, last: the requested days. behind: days that changed since their roll-up and are too large
+    for a reader to count; their usage is that of the last roll-up, if any.
     """
 
     first: int
@@ -30,10 +30,10 @@ class UsageWindow:
 def read_usage(
     outcomes: OutcomeStore, first: int, last: int, most: int = MAX_LIVE_QUERIES
 ) -> UsageWindow:
-    """The usage of the days from `first` to `last`.
+    """Return the usage of the days from `first` to `last`.
 
-    Days that changed since their roll-up are counted from their rows, newest first, as long as
-    they have at most `most` queries together: what was just asked is seen at once.
+    Days that changed since their roll-up are counted from their rows, newest first, as long as they
+    have at most `most` queries together, so that new queries are included at once.
     """
     changed = [day for day in outcomes.list_changed_days() if first <= day <= last]
     found: dict[int, Usage] = {}

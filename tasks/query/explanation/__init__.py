@@ -1,1 +1,1 @@
-"""Explanations: of a bundle, and of what became of single skills."""
+"""Explanations of a bundle, and of the outcome of single skills."""

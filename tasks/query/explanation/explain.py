@@ -1,4 +1,4 @@
-"""Explain: what each stage gave each candidate, and why it is in the bundle or not."""
+"""Explain: effect of each stage on each candidate, and why it is in the bundle or not."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ _MAX_CANDIDATES = 30
 
 
 def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> dict[str, Any]:
-    """The `explain` field of a bundle.
+    """Return the `explain` field of a bundle.
 
-    probability, least_probability: that the library has a skill for the task, and the least for
-    which a bundle holds skills. candidates: the best ones with a verdict, their probabilities and
-    the parts of their scores, which add up to `score`, and what past tasks say about them
-    (`memory`). withheld: skills that the policy keeps back, which are not candidates. diffusion:
-    the skills that mass flowed from, with their shares, and the epoch of the links; only where it
-    ran. language_model: by stage, what the model answered and what it took; only where a stage
-    asked it.
+    probability, least_probability: that the library has a skill for the task, and the minimum for a
+    bundle with skills. candidates: the best ones with a verdict, their probabilities, the parts of
+    their scores, which add up to `score`, and the evidence of past tasks (`memory`). withheld:
+    skills that the policy withholds, which are not candidates. diffusion: the skills that mass
+    flowed from, with their shares, and the epoch of the links; only if it ran. language_model: by
+    stage, the model's answer and its cost; only for stages that asked it.
     """
     ranking, settings = chosen.ranking, context.services.settings.choice
     memory = explain_memory(context, ranking, ranking.hits[:_MAX_CANDIDATES])
@@ -55,7 +54,8 @@ def explain(context: QueryContext, chosen: ChosenRevisions, bundle: Bundle) -> d
 def list_verdicts(
     context: QueryContext, chosen: ChosenRevisions, bundle: Bundle, limit: int | None = None
 ) -> list[tuple[str, str]]:
-    """Skill and `in: …` or `out: …` for each of the first `limit` candidates, by default all."""
+    """Return skill and `in: …` or `out: …` of each of the first `limit` candidates, by default
+    all."""
     least_further = context.services.settings.choice.least_further
     sent = {skill.skill_id: skill.why for skill in bundle.skills}
     reasons = {left.skill_id: left.reason for left in chosen.choice.left_out}

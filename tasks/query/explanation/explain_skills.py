@@ -1,4 +1,5 @@
-"""Explains single skills: in which stage one fell, and why, or that it is in the bundle."""
+"""Explanation of single skills: the stage in which a skill was dropped and why, or that it is in
+the bundle."""
 
 from __future__ import annotations
 
@@ -26,12 +27,13 @@ UNKNOWN = "the library has no such skill, or you may not see it"
 def explain_skills(
     context: QueryContext, chosen: ChosenRevisions, bundle: Bundle
 ) -> list[dict[str, Any]]:
-    """Return what became of each skill that the request asks about.
+    """Return the outcome of each skill that the request asks about.
 
-    stage: in which it fell, `bundle` where it is in it: `library`, `filters`, `policy`, `retrieve`,
-    `rank` (too many others score higher), `session` or `choose`. reason: in words. ranks: by stage,
-    0 where it was not among the hits. engine: for a skill that search did not find, its rank by
-    words and by meaning, and how many of each become candidates. scores: the parts of its score.
+    stage: the stage that dropped it, or `bundle` if it is in the bundle: `library`, `filters`,
+    `policy`, `retrieve`, `rank` (too many other skills score higher), `session` or `choose`.
+    reason: in words. ranks: by stage, 0 if it was not among the hits. engine: for a skill that
+    search did not find, its rank by words and by meaning, and the number of each that become
+    candidates. scores: the parts of its score.
     """
     watched = context.watched
     entries = {one.skill_id: one for one in context.services.graph.get_entries(watched.skill_ids)}
@@ -82,7 +84,7 @@ def _explain(
 
 
 def _find_filter(filters: Filters, entry: CatalogEntry) -> str:
-    """The filter of the request that leaves a skill out, as far as the catalog knows; "" for
+    """Return the filter of the request that excludes a skill, by the catalog's data; "" for
     none."""
     values = {"source": entry.source_id, "licence": entry.licence, "language": entry.language}
     for name, value in values.items():
@@ -93,7 +95,7 @@ def _find_filter(filters: Filters, entry: CatalogEntry) -> str:
 
 
 def _explain_search(context: QueryContext, key: RevisionKey) -> dict[str, Any]:
-    """Why search did not find a skill."""
+    """Return why search did not find a skill."""
     query = context.watched.query
     if query is None:
         return {"stage": "retrieve", "reason": "nothing was searched for"}
@@ -120,7 +122,7 @@ def _describe_ranks(ranks: EngineRanks) -> str:
 
 
 def _score(context: QueryContext, key: RevisionKey) -> dict[str, Any]:
-    """The score that a skill has, or would have as a candidate."""
+    """Return the score that a skill has, or would have as a candidate."""
     if context.watched.query is None:
         return {}
     hits = score(context, Candidates(context.watched.query, [key]), {}).hits

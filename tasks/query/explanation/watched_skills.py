@@ -1,4 +1,4 @@
-"""Skills that a query asks about: where each of them was after every stage."""
+"""Skills that a query asks about: the rank of each after every stage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tasks.query.ranking import Candidates, Ranking, TaskQuery
 
 @dataclass(slots=True)
 class WatchedSkills:
-    """Follows skills through the stages of a query; costs nothing without any.
+    """Records the ranks of skills through the stages of a query; costs nothing without such skills.
 
-    query: as it was searched for. candidates: those of the skills that search found. ranks: by
-    skill and stage, from 1; 0 where it was not among the hits of the stage.
+    query: the searched query. candidates: the skills that search found. ranks: by skill and stage,
+    from 1; 0 if the skill was not among the hits of the stage.
     """
 
     skill_ids: Sequence[str]
@@ -22,14 +22,14 @@ class WatchedSkills:
     ranks: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def see_candidates(self, candidates: Candidates) -> None:
-        """Note which of the skills search found."""
+        """Record which of the skills search found."""
         if self.skill_ids:
             self.query = candidates.query
             found = {key.skill_id for key in candidates.keys}
             self.candidates = frozenset(found.intersection(self.skill_ids))
 
     def see(self, stage: str, ranking: Ranking) -> Ranking:
-        """Note where the skills are after a stage; returns the ranking."""
+        """Record the ranks of the skills after a stage; returns the ranking."""
         if self.skill_ids:
             places = {hit.key.skill_id: rank for rank, hit in enumerate(ranking.hits, 1)}
             for skill_id in self.skill_ids:

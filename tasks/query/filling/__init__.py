@@ -1,1 +1,1 @@
-"""Fills bundles with passages within their budget."""
+"""Filling of bundles with passages within their budget."""

@@ -1,4 +1,4 @@
-"""Spends the budget of a bundle on the passages of its skills, exactly."""
+"""Allocation of a bundle's budget to the passages of its skills, with exact counts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _EXTRA_ROUNDS = 4
 def allocate(
     filler: BundleFiller, items: list[BudgetItem], budget: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """The passages to send by skill, and the bundle of them; none if not even one fits."""
-    # The most that the Markdown costs without any skill: all of them are named as left out.
+    """Return the passages to send by skill, and their bundle; no passages if not even one fits."""
+    # Maximum cost of the Markdown without any skill: all skills are named as left out.
     fixed = filler.fill([None] * len(items)).tokens
     allocated, filled = _spend_budget(filler, items, budget, fixed)
     while filled.tokens > budget or not filled.skills:
@@ -29,11 +29,11 @@ def allocate(
 def _spend_budget(
     filler: BundleFiller, items: Sequence[BudgetItem], budget: int, fixed: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """The passages to send by skill, and the bundle of them: the fullest found within the budget,
-    or the first if even that is above it.
+    """Return the passages to send by skill, and their bundle: the fullest found within the budget,
+    or the first if even that exceeds it.
 
-    Passages that are sent together share their headings, so their costs overstate what they take
-    (by a quarter over real skills): what is left over is spent again, a few times.
+    Passages that are sent together share their headings, so the sum of their costs is too high (by
+    a quarter over real skills): the remaining budget is allocated again, a few times.
     """
     room = budget - fixed
     allocated = allocate_tokens(items, room)
@@ -51,7 +51,8 @@ def _spend_budget(
 
 
 def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle:
-    """The best skill with its shortest passage; raises UsageError if even that is too much."""
+    """Return a bundle of the best skill with its shortest passage; raises UsageError if even that
+    exceeds the budget."""
     filled = filler.fill(allocate_smallest(best, len(filler.skills)))
     if filled.tokens <= budget:
         return filled
@@ -61,7 +62,8 @@ def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle
 
 
 def allocate_smallest(best: BudgetItem, count: int) -> list[list[int] | None]:
-    """Of `count` skills the first with its shortest passage."""
+    """Return an allocation to `count` skills of which only the first gets a passage, its
+    shortest."""
     shortest = min(best.passages, key=lambda passage: (passage[1], passage[0]), default=None)
     return [[shortest[0]] if shortest else [], *[None] * (count - 1)]
 
@@ -69,9 +71,11 @@ def allocate_smallest(best: BudgetItem, count: int) -> list[list[int] | None]:
 def drop_least_useful(
     items: Sequence[BudgetItem], allocated: list[list[int] | None], excess: int
 ) -> bool:
-    """Take back the least needed passages, of the skill of least worth first, until about `excess`
-    tokens are saved; if every skill has just one left, the last skill. False if one skill with one
-    passage is left."""
+    """Remove the least needed passages, of the skill of least worth first, until about `excess`
+    tokens are saved; if every skill has only one passage, remove the last skill.
+
+    Returns False if one skill with one passage is left.
+    """
     dropped = False
     for place in sorted(
         range(len(items)), key=lambda place: (items[place].first, items[place].worth)

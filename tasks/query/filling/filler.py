@@ -1,4 +1,4 @@
-"""Builds bundles of the same skills with more or fewer passages, and counts what they take."""
+"""Builds bundles of the same skills with different passages, and counts their tokens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tasks.query.bundle_parts import (
 from tasks.query.select_passages import SkillPassages
 
 _LEFT_OUT_LINE_TOKENS = 30
-"""About what a skill costs that is only named as left out."""
+"""Estimated tokens of a skill that is only named as left out."""
 
 _LEAST_WORTH = 1e-6
 
@@ -35,7 +35,7 @@ _NOTHING_NEW_FITS = (
 
 
 def make_budget_item(filler: BundleFiller, place: int) -> BudgetItem:
-    """The skill at a place as the budget sees it."""
+    """Return the skill at a place as a `BudgetItem`."""
     skill = filler.skills[place]
     costs = _passage_costs(skill.revision.parsed, skill.passages)
     return BudgetItem(
@@ -50,13 +50,14 @@ def make_budget_item(filler: BundleFiller, place: int) -> BudgetItem:
 
 
 def _find_owner(before: Sequence[SkillPassages], skill_id: str) -> int:
-    """The place of the skill with this id, -1 without."""
+    """Return the place of the skill with this id, -1 if it is missing."""
     places = {skill.chosen.skill_id: place for place, skill in enumerate(before)}
     return places.get(skill_id, -1)
 
 
 def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int]:
-    """Tokens of passages sent alone, with heading and lead-in: at least what they take merged.
+    """Return the tokens of passages sent alone, with heading and lead-in: an upper bound of their
+    tokens when merged.
 
     The tags around a passage are counted once per section; rendering each passage for its cost
     would take as long as the rest of the bundle.
@@ -76,7 +77,7 @@ def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int
 
 
 def _markup_tokens(path: tuple[str, ...]) -> int:
-    """Tokens of a passage's tags and its heading, with the widest line numbers and role."""
+    """Return the tokens of a passage's tags and heading, with the widest line numbers and role."""
     heading = escape_passage(f"###### {path[-1]}") if path else ""
     return _count_empty_passage() + count_tokens(render_path(path)) + count_tokens(heading)
 
@@ -92,9 +93,9 @@ def _count_empty_passage() -> int:
 
 
 class BundleFiller:
-    """Builds bundles of the same skills with more or fewer passages, and caches their parts.
+    """Builds bundles of the same skills with different passages, and caches their parts.
 
-    form: what `tokens` of the bundles and of their skills count.
+    form: the form whose tokens are counted in `tokens` of the bundles and of their skills.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class BundleFiller:
         self._tokens: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def skill(self, place: int, indexes: Sequence[int]) -> BundleSkill:
-        """The skill at a place with these passages; its tokens are not counted."""
+        """Return the skill at a place with these passages; its tokens are not counted."""
         key = place, tuple(indexes)
         if key not in self._sent:
             skill = self.skills[place]
@@ -128,7 +129,7 @@ class BundleFiller:
         return skill.model_copy(update={"tokens": self._tokens[key]})
 
     def fill(self, allocated: Sequence[list[int] | None]) -> Bundle:
-        """The bundle with these passages of each skill; None leaves a skill out."""
+        """Return the bundle with these passages of each skill; None leaves a skill out."""
         sent: list[BundleSkill] = []
         left_out = list(self._shell.left_out)
         for place, indexes in enumerate(allocated):

@@ -1,4 +1,4 @@
-"""Fills the bundles of queries of a session: what was sent before is not sent again."""
+"""Filling of bundles of a session: passages that were sent before are not sent again."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def fill_following(
     *,
     brief: bool,
 ) -> Bundle:
-    """Fill the bundle of a query with what its session has not sent before.
+    """Fill the bundle of a query with passages that its session has not sent before.
 
-    brief: of each skill its portion, see `plan_portions`. Otherwise whatever the same query would
-    send without a session, and for the tokens that this leaves what else is enough of each skill.
-    In both cases every skill that would be sent without a session is sent, or was before.
+    brief: send of each skill its portion, see `plan_portions`. Otherwise send what the same query
+    would send without a session, and with the remaining tokens further passages that are enough. In
+    both cases every skill that would be sent without a session is sent, or was sent before.
     """
     unsent = plan_portions(skills) if brief else [drop_sent(skill) for skill in skills]
     offered = [place for place, one in enumerate(unsent) if one.passages or not one.sent]
@@ -54,7 +54,8 @@ def fill_following(
         if not brief or _lacks(allocated, owed, filler.skills):
             allocated, filled = _fill_owed(filler, items, owed, budget)
         if brief and (filled.tokens > budget or _lacks(allocated, owed, filler.skills)):
-            # A passage with the note of what it leaves out may take more than all of a short skill.
+            # A passage with the note about its omitted parts may take more tokens than all of a
+            # short skill.
             return fill_following(shell, skills, links, form, brief=False)
     if filled.skills and filled.tokens <= budget:
         return filled
@@ -71,7 +72,8 @@ def fill_following(
 def _allocate_without_session(
     shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...], form: BudgetForm
 ) -> Allocation:
-    """What the same query would send without a session, by skill; of none if nothing fits."""
+    """Return what the same query would send without a session, by skill; nothing if nothing
+    fits."""
     alone = shell.model_copy(update={"already_sent": (), "brief": False})
     offered = [replace(skill, sent=frozenset()) for skill in skills]
     filler = BundleFiller(alone, offered, links, form)
@@ -85,8 +87,8 @@ def _allocate_without_session(
 
 
 def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | None:
-    """The passages of `whole` that may be sent; of a skill without any that was not sent before,
-    the first of `whole`. None for a skill of which nothing is to be sent."""
+    """Return the passages of `whole` that may be sent; if there are none and the skill was not sent
+    before, the first of `whole`. None for a skill of which nothing is to be sent."""
     if whole is None:
         return None
     owed = sorted(set(unsent.passages).intersection(whole))
@@ -96,7 +98,7 @@ def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | No
 
 
 def _lacks(allocated: Allocation, owed: Allocation, skills: Sequence[SkillPassages]) -> bool:
-    """Whether a skill that was not sent before is owed and not allocated."""
+    """Return whether a skill that was not sent before is owed and not allocated."""
     return any(
         indexes is None and wanted is not None and not skill.sent
         for indexes, wanted, skill in zip(allocated, owed, skills, strict=True)
@@ -106,7 +108,7 @@ def _lacks(allocated: Allocation, owed: Allocation, skills: Sequence[SkillPassag
 def _fill_owed(
     filler: BundleFiller, items: Sequence[BudgetItem], owed: Allocation, budget: int
 ) -> tuple[Allocation, Bundle]:
-    """What is owed, and with the tokens that are left what else is enough."""
+    """Return the owed passages, and with the remaining tokens further passages that are enough."""
     filled = filler.fill(owed)
     more = _add_enough(items, owed, budget - filled.tokens)
     if more != owed and (fuller := filler.fill(more)).tokens <= budget:
@@ -118,7 +120,7 @@ def _fill_owed(
 
 
 def _add_enough(items: Sequence[BudgetItem], allocated: Allocation, room: int) -> Allocation:
-    """The allocation with further passages that are among the enough ones of their skill."""
+    """Return the allocation with further passages from the enough ones of each skill."""
     missing = []
     for item, indexes in zip(items, allocated, strict=True):
         wanted = [one for one in item.passages[: item.enough] if one[0] not in (indexes or ())]

@@ -1,4 +1,4 @@
-"""Ask the language model in a query: within its time, and never at the price of the answer."""
+"""Requests to the language model in a query: within its time, and without risk for the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tasks.language_model.protocol import (
 from tasks.query.context import QueryContext
 
 _MIN_SECONDS = 0.05
-"""Below this no call is begun: it could not be answered."""
+"""Minimum seconds for a call: with less time left, no call is started."""
 
 
 def ask_model(
@@ -28,10 +28,10 @@ def ask_model(
     check: Callable[[AnswerT], None] | None = None,
     began: float | None = None,
 ) -> AnswerT | None:
-    """The model's answer for a stage of this query; None if there is none in the time that the
-    query has left for the model.
+    """Return the model's answer for a stage of this query; None without an answer in the time that
+    the query has left for the model.
 
-    began: when the stage began to prepare the request, by `time.monotonic`: that counts too.
+    began: start of the preparation of the request, by `time.monotonic`, since that time counts too.
     Without an answer the degradations name the stage and the cause.
     """
     calls = context.model_calls

@@ -1,4 +1,4 @@
-"""The calls of one query to the language model: their common time limit, and what they did."""
+"""Calls of one query to the language model: their common time limit, and reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from config.language_model_settings import ModelStage
 class ModelCalls:
     """Time and reports of the model's calls in one query.
 
-    seconds: left for further calls. reports: by stage, for `explain`.
+    seconds: time left for further calls. reports: by stage, for `explain`.
     """
 
     seconds: float

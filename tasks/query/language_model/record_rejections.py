@@ -1,4 +1,4 @@
-"""Keeps what the language model rejected for a query, so that links can be learned from it."""
+"""Records of the rejections by the language model in a query, from which links can be learned."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def record_rejections(
     """Store the rejections of a query, under the hash of its task.
 
     rejected: skill_id -> reason. alternatives: skill_id -> the needed skill that does the same.
-    conflicts: pairs that must not go together. The answer does not depend on it, so that a store
-    that does not answer is only logged.
+    conflicts: pairs that must not go together. The answer does not depend on this record, so an
+    error of the store is only logged.
     """
     pairs = context.services.skill_pairs
     if pairs is None:

@@ -1,8 +1,8 @@
 """Rewrite: further queries for a task, by the language model, and the candidates they find.
 
-SkillFlow (§3.1) has a model write up to M queries for retrieval only, where more queries find more;
-in its rerankers they cost precision. Graph of Skills (§3.3) has it name goal, operations, artifacts
-and constraints.
+In SkillFlow (§3.1) a model writes up to M queries, for retrieval only: there more queries find more
+skills, in rerankers they cost precision. In Graph of Skills (§3.3) the model names goal,
+operations, artifacts and constraints.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _RANK_OFFSET = 60
 """k of reciprocal rank fusion."""
 
 _ORIGINAL_WEIGHT = 2.0
-"""Weight of the task's own ranking; each further query has 1."""
+"""Weight of the task's own ranking; each further query has weight 1."""
 
 _POOL = 50
-"""Places of each ranking that are fused."""
+"""Number of places of each ranking that are fused."""
 
 _KEPT_PLACES = 10
-"""Places of the task's own ranking that stay as they are."""
+"""Number of first places of the task's own ranking that do not change."""
 
 _REASON = "a rewritten query finds it"
 
@@ -74,7 +74,7 @@ class RewriteAnswer(BaseModel):
 
 
 def rewrite_request(task: str, queries: int) -> ModelRequest:
-    """The request for up to `queries` queries."""
+    """Return the request for up to `queries` queries."""
     return ModelRequest(
         "rewrite",
         VERSION,
@@ -85,11 +85,11 @@ def rewrite_request(task: str, queries: int) -> ModelRequest:
 
 
 def rewrite(context: QueryContext, original: TaskQuery, ranking: Ranking) -> Ranking:
-    """The ranking with what further queries find among the first candidates.
+    """Return the ranking with the finds of further queries among the first candidates.
 
     The rankings of all queries are fused by reciprocal rank. The first places of the task's own
-    ranking stay. Without a usable answer the ranking is returned as it is, and the degradations
-    say why.
+    ranking stay. Without a usable answer the ranking is returned unchanged, and the degradations
+    name the reason.
     """
     count = context.services.settings.language_model.rewrite_queries
     request = rewrite_request(context.text, count)
@@ -110,7 +110,7 @@ def rewrite(context: QueryContext, original: TaskQuery, ranking: Ranking) -> Ran
 
 
 def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[RevisionKey]:
-    """The best candidates of a query by their exact scores, without withheld skills."""
+    """Return the best candidates of a query by their exact scores, without withheld skills."""
     context.deadline.check("rewrite")
     services = context.services
     understanding = understand(text)
@@ -123,7 +123,7 @@ def _rank(context: QueryContext, original: TaskQuery, text: str) -> list[Revisio
 
 
 def fuse_rankings(ranking: Ranking, rankings: Sequence[Sequence[RevisionKey]]) -> Ranking:
-    """The hits with the fused order behind the first places.
+    """Return the hits with the fused order behind the first places.
 
     The scores of the places stay, so that their spread keeps its meaning.
     """

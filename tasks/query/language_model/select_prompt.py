@@ -1,7 +1,7 @@
 """The prompt of `select`: a task, numbered candidates, and the answer's form.
 
 SkillFlow (eq. 6 and §5) filters candidates by relevancy and by specificity with two calls; R3-Skill
-keeps the reasons of rejections. Here one call gives all of it.
+keeps the reasons of rejections. This prompt gets all of it with one call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.language_model.selection_orders import find_selection_order
 VERSION = 1
 MAX_ANSWER_TOKENS = 900
 PROMPT_TOKENS = 5_000
-"""Tokens of a prompt at most, by the estimate of `skills.token_count`."""
+"""Maximum tokens of a prompt, by the estimate of `skills.token_count`."""
 
 _TASK_TOKENS = 800
 _NAME_TOKENS = 16
@@ -104,7 +104,7 @@ class SelectAnswer(_Answer):
 
 @dataclass(frozen=True, slots=True)
 class SelectEntry:
-    """What the model sees of a candidate. links: `needs 3`, by candidate number."""
+    """Data of a candidate for the model. links: `needs 3`, by candidate number."""
 
     name: str
     description: str
@@ -113,16 +113,16 @@ class SelectEntry:
 
 
 def find_order(text: str) -> str:
-    """What kind of order to the model is in a name, description or heading, "" if none is seen.
+    """Return the kind of order to the model in a name, description or heading, "" if none is found.
 
-    Read are the beginning of the text, and what of it a prompt may show.
+    The beginning of the text is checked, and the part that a prompt may show.
     """
     shown = shorten(clean(text), _MOST_DESCRIPTION_TOKENS)
     return find_selection_order(*dict.fromkeys((text[:_READ_CHARACTERS], shown)))
 
 
 def select_request(task: str, entries: Sequence[SelectEntry]) -> ModelRequest:
-    """The request for candidates numbered from 1; descriptions are cut so that all fit."""
+    """Return the request for candidates numbered from 1; descriptions are cut so that all fit."""
     heads, tails = [], []
     for number, entry in enumerate(entries, 1):
         heads.append(f"[{number}] {quote(entry.name, _NAME_TOKENS)}")
@@ -144,12 +144,13 @@ def select_request(task: str, entries: Sequence[SelectEntry]) -> ModelRequest:
 
 
 def quote_links(links: str) -> str:
-    """Links are our own words and numbers; they need no frame, only a limit."""
+    """Return the links, shortened to their limit. They are skillbus's own words and numbers, so
+    they need no frame."""
     return links if count_tokens(links) <= _LINKS_TOKENS else links.rpartition("; ")[0]
 
 
 def _description_limit(descriptions: Sequence[str], room: int) -> int:
-    """The most tokens that each description may have, so that together they take `room`."""
+    """Return the maximum tokens per description with which all descriptions take at most `room`."""
     counts = [count_tokens(text) + 3 for text in descriptions]  # two quotes and a colon
     low, high = _LEAST_DESCRIPTION_TOKENS, _MOST_DESCRIPTION_TOKENS
     while low < high:
@@ -162,7 +163,7 @@ def _description_limit(descriptions: Sequence[str], room: int) -> int:
 
 
 def check_answer(answer: SelectAnswer, count: int) -> None:
-    """Raise InvalidAnswerError for a number that was not given or stands in two lists."""
+    """Raise InvalidAnswerError for a number that was not given or is in two lists."""
     placed = [pick.id for pick in [*answer.needed, *answer.useful]]
     placed += [pick.id for pick in answer.alternatives]
     placed += [number for group in answer.rejected for number in group.ids]

@@ -1,4 +1,4 @@
-"""Select: which of the first candidates a task needs, by the language model (SkillFlow eq. 6)."""
+"""Select: choice among the first candidates by the language model (SkillFlow eq. 6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tasks.query.language_model.select_prompt import (
 from tasks.query.ranking import RankedSkill, Ranking, Selection
 
 _TIED_PICKS = 4
-"""From so many picks on, equal grades for all of them say nothing."""
+"""Number of picks from which on equal grades for all of them say nothing."""
 
 _REASON = "the language model selected it"
 _NOT_SHOWN = "not shown to the language model, since its text speaks to it"
@@ -50,12 +50,13 @@ _LINK_WORDS = {
 
 
 def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
-    """The ranking with what the model selected first, and the selection.
+    """Return the ranking with the skills that the model selected first, and the selection.
 
-    Needed skills come first, then useful ones and alternatives by their relevancy, then those that
-    the model left open, then those that it rejected. Within the last two the order stays. A skill
-    whose name or description gives orders to the model is not shown to it, and keeps its place.
-    Without a usable answer the ranking is returned as it is, and the degradations say why.
+    Needed skills come first, then useful ones and alternatives by their relevancy, then skills that
+    the model did not mention, then rejected ones. Within the last two groups the order stays. A
+    skill whose name or description gives orders to the model is not shown to it, and keeps its
+    place. Without a usable answer the ranking is returned unchanged, and the degradations name the
+    reason.
     """
     settings = context.services.settings.language_model
     hits = ranking.hits[: settings.select_candidates]
@@ -95,13 +96,14 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
 
 
 def _is_certain(hits: Sequence[RankedSkill], margin: float) -> bool:
-    """Whether the first candidate leads so clearly that the model need not be asked."""
+    """Return whether the first candidate leads so clearly that no question to the model is
+    needed."""
     return margin > 0 and hits[0].score - hits[1].score >= margin * hits[0].score
 
 
 def _number(task: str, hits: Sequence[RankedSkill]) -> list[RankedSkill]:
-    """The candidates in the order of their numbers: one that says nothing of their rank, which a
-    model would repeat, and that stays when two of them change places."""
+    """Return the candidates in the order of their numbers. It is independent of their rank, which a
+    model would repeat, and does not change when two candidates swap ranks."""
 
     def shuffled(hit: RankedSkill) -> bytes:
         return hashlib.sha256(f"{hit.key.skill_id}\n{task}".encode("utf-8", "replace")).digest()
@@ -112,7 +114,8 @@ def _number(task: str, hits: Sequence[RankedSkill]) -> list[RankedSkill]:
 def _find_orders(
     hits: Sequence[RankedSkill], revisions: Mapping[RevisionKey, StoredRevision]
 ) -> dict[str, str]:
-    """The candidates whose name or description gives orders to the model, with what kind."""
+    """Return the candidates whose name or description gives orders to the model, with the kind of
+    order."""
     found: dict[str, str] = {}
     for hit in hits:
         revision = revisions.get(hit.key)
@@ -149,7 +152,7 @@ def _describe(
 
 
 def _find_best_section(task: Understanding, revision: StoredRevision) -> str:
-    """The heading of the section that shares most with the task, "" if none does."""
+    """Return the heading of the section that shares most with the task, "" if no section does."""
     terms, parsed = revision.passage_terms, revision.parsed
     order = np.argsort(task.ids)
     ids, weights = task.ids[order], task.weights[order]
@@ -170,7 +173,7 @@ def _find_best_section(task: Understanding, revision: StoredRevision) -> str:
 
 
 def _describe_links(row: Adjacency | None, numbers: Mapping[str, int]) -> tuple[str, ...]:
-    """The links of a candidate to other candidates: `needs 3`."""
+    """Return the links of a candidate to other candidates: `needs 3`."""
     found: dict[str, set[int]] = {}
     for neighbour in row.neighbours if row else ():
         word = _LINK_WORDS.get((neighbour.type, neighbour.forward))
@@ -180,7 +183,7 @@ def _describe_links(row: Adjacency | None, numbers: Mapping[str, int]) -> tuple[
 
 
 def _find_doubt(answer: SelectAnswer, count: int) -> str:
-    """Why an answer that fits its form tells nothing, "" if it does tell something."""
+    """Return why a well-formed answer has no information, "" if it has some."""
     picks = [*answer.needed, *answer.useful]
     if not answer.needed:
         return "the language model found none of the candidates needed"
@@ -249,13 +252,13 @@ def _apply(
 
 
 def _weigh_useful(answer: SelectAnswer, ids: Sequence[str]) -> dict[str, float]:
-    """The relevancy of the useful skills as a share of that of the best needed one."""
+    """Return the relevancy of the useful skills as a share of that of the best needed one."""
     best = max([1, *(pick.relevancy for pick in answer.needed)])
     return {ids[pick.id - 1]: pick.relevancy / best for pick in answer.useful}
 
 
 def _list_helpful(answer: SelectAnswer) -> list[Pick | AlternativePick]:
-    """Useful skills and alternatives, best first."""
+    """Return useful skills and alternatives, best first."""
     helpful: list[Pick | AlternativePick] = [*answer.useful, *answer.alternatives]
     return sorted(helpful, key=lambda pick: -pick.relevancy)
 
@@ -266,11 +269,12 @@ def _reorder(
     needed: AbstractSet[str],
     hidden: Collection[str],
 ) -> list[RankedSkill]:
-    """The hits by their places; those without a place come between, and ties stay in order. Hidden
-    ones stay where they are: an answer that is not about them neither raises nor lowers them.
+    """Return the hits by their places; hits without a place come in between, and ties stay in
+    order. Hidden hits stay at their places: an answer that is not about them neither raises nor
+    lowers them.
 
-    The scores of the places stay, so that their spread keeps its meaning; what a hit gains or
-    loses is its part `select`.
+    The scores of the places stay, so that their spread keeps its meaning; the gain or loss of a hit
+    is its part `select`.
     """
     shown = [hit for hit in hits if hit.key.skill_id not in hidden]
     order = iter(sorted(shown, key=lambda hit: places.get(hit.key.skill_id, (1, 0))))

@@ -1,4 +1,4 @@
-"""Give the chosen skills the roles that a language model found, where the settings say so."""
+"""Function that gives the chosen skills the roles of a language model, if the settings say so."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tasks.refine.roles.role_overlay import overlay_roles
 
 
 def show_model_roles(context: QueryContext, chosen: ChosenRevisions) -> ChosenRevisions:
-    """The chosen skills with the roles of stored refinements; none if the store does not answer,
-    which is noted in the degradations."""
+    """Return the chosen skills with the roles of stored refinements; if the store does not answer,
+    return them unchanged and record a degradation."""
     services = context.services
     settings = services.settings.language_model
     if services.answers is None or not settings.uses("roles"):

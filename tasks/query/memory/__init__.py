@@ -1,1 +1,1 @@
-"""Memory in a query: recall what helped with similar tasks, apply it, and explain it."""
+"""Memory in a query: recalls skills that helped with similar tasks, applies it, and explains it."""

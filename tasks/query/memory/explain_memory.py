@@ -1,4 +1,4 @@
-"""Explain: which past tasks moved a candidate, and how much."""
+"""Explain: the past tasks that moved a candidate, and how much."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _TASK_CHARACTERS = 200
 def explain_memory(
     context: QueryContext, ranking: Ranking, hits: Sequence[RankedSkill]
 ) -> dict[str, dict[str, Any]]:
-    """What past tasks say about each of these hits, by skill_id; hits without any are left out.
+    """Return the evidence of past tasks about each of these hits, by skill_id; hits without
+    evidence are left out.
 
-    effect: what they add to the score. tasks: the nearest ones whose text the asker may see, with
-    their weights by nearness and day. other_tasks: number of the others that counted.
+    effect: amount that they add to the score. tasks: the nearest tasks whose text the asker may
+    see, with their weights by nearness and day. other_tasks: number of other tasks that counted.
     """
     found = [
         ranking.remembered[hit.key.skill_id]

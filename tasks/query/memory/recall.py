@@ -1,4 +1,4 @@
-"""Recall: what past tasks near this one say about skills, as evidence for the exact score."""
+"""Recall: evidence about skills from past tasks near this one, for the exact score."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from tasks.query.context import QueryContext
 from tasks.query.ranking import Candidates, RankedSkill, Ranking, TaskQuery
 
 _REASON_EFFECT = 0.5
-"""Score from which on the memory is named as a reason; differences below it decide little."""
+"""Minimum effect on the score at which the memory is named as a reason; smaller differences decide
+little."""
 
 
 def recall(context: QueryContext, query: TaskQuery) -> TaskQuery:
-    """The query with what is remembered of near past tasks.
+    """Return the query with the evidence of near past tasks.
 
-    Where the store of outcomes does not answer, nothing is remembered, and the bundle says so;
-    raises TransientError if the query must not degrade.
+    If the store of outcomes does not answer, there is no evidence, and the bundle says so; raises
+    TransientError if the query must not degrade.
     """
     try:
         found = context.services.past_tasks.recall(
@@ -36,9 +37,9 @@ def recall(context: QueryContext, query: TaskQuery) -> TaskQuery:
 
 
 def add_remembered(context: QueryContext, candidates: Candidates) -> Candidates:
-    """The candidates with skills that helped near tasks and that search did not find.
+    """Return the candidates with skills that helped near tasks and that search did not find.
 
-    Only sources can be compared here; with other filters, only what the engine finds counts.
+    Only filters by source can be compared here; with other filters, no skill is added.
     """
     query, filters = candidates.query, context.filters
     if filters != Filters(source=filters.source):
@@ -57,7 +58,7 @@ def add_remembered(context: QueryContext, candidates: Candidates) -> Candidates:
 
 
 def add_reasons(ranking: Ranking) -> Ranking:
-    """The ranking with the memory among the reasons of the hits that it moves."""
+    """Return the ranking with the memory among the reasons of the hits that it moves."""
     if not ranking.remembered:
         return ranking
     return replace(ranking, hits=tuple(_with_reason(hit, ranking) for hit in ranking.hits))
@@ -71,7 +72,7 @@ def _with_reason(hit: RankedSkill, ranking: Ranking) -> RankedSkill:
 
 
 def describe(evidence: SkillEvidence) -> str:
-    """What the evidence says, as a reason."""
+    """Return the evidence in words, as a reason."""
     if evidence.effect > 0:
         return f"helped with {_count(evidence.helped_tasks)}"
     return f"rejected for {_count(evidence.rejected_tasks)}"
@@ -82,10 +83,10 @@ def _count(tasks: int) -> str:
 
 
 def nudge(ranking: Ranking) -> Ranking:
-    """Swap neighbours where owners that do not count alone would put them in the other order.
+    """Swap neighbours if owners that do not count alone would put them in the other order.
 
     Each skill takes part in one swap at most, so that such owners move none by more than one place.
-    Those that own a format that the task names stay.
+    Owners of a format that the task names stay in place.
     """
     nudges = {name: one.nudge for name, one in ranking.remembered.items() if one.nudge}
     if not nudges:
@@ -108,7 +109,7 @@ def nudge(ranking: Ranking) -> Ranking:
 def _swap(
     upper: RankedSkill, lower: RankedSkill, remembered: Mapping[str, SkillEvidence]
 ) -> tuple[RankedSkill, RankedSkill]:
-    """Both in the other order; the first has the higher of their scores then."""
+    """Return both skills in the other order; the first gets the higher of their scores."""
     most, least = max(upper.score, lower.score), min(upper.score, lower.score)
     return (
         _with_nudge(lower, most, remembered.get(lower.key.skill_id), is_up=True),

@@ -16,9 +16,9 @@ _OPEN_SECONDS = 3.0
 
 
 class CircuitBreaker:
-    """Guards the calls to one server; thread-safe.
+    """Guards calls to one server; thread-safe.
 
-    A failed call opens it for 3 seconds, in which every other call fails without trying. So only
+    A failed call opens the breaker for 3 seconds, in which every other call fails at once. So only
     one query at a time waits for a server that hangs.
     """
 
@@ -28,9 +28,10 @@ class CircuitBreaker:
         self._reason = ""
 
     def call(self, work: Callable[[], T]) -> T:
-        """The result of `work`.
+        """Return the result of `work`.
 
-        Raises TransientError when `work` does, and without calling it while the breaker is open.
+        Raises TransientError if `work` does, and, without calling `work`, while the breaker is
+        open.
         """
         with self._lock:
             if time.monotonic() < self._open_until:

@@ -1,4 +1,4 @@
-"""Which groups sources have, as this process read it last."""
+"""Groups of sources, as this process read them last."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ from graph.records import SourceAccess
 
 
 class LastAccess:
-    """Sources and their groups for queries while the catalog does not answer: those of the moment
-    from which the pointers are that are used then. Threads may share it."""
+    """Sources and their groups for queries while the catalog does not answer.
+
+    They are from the same moment as the pointers that are used then. Threads may share it.
+    """
 
     def __init__(self) -> None:
         self._access: SourceAccess | None = None
 
     def remember(self, access: SourceAccess) -> SourceAccess:
-        """The same, which is used until another is remembered."""
+        """Store the access for later calls of `get`; returns it."""
         self._access = access
         return access
 
     def get(self) -> SourceAccess | None:
-        """What was remembered last, None if nothing was."""
+        """Return the stored access, None if there is none."""
         return self._access

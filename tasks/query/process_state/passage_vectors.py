@@ -9,7 +9,7 @@ from search.protocol import Vector
 from skills.record import RevisionKey
 
 _MAX_NUMBERS = 8_000_000
-"""Numbers kept: 32 MB, about 400 skills."""
+"""Maximum numbers that are kept: 32 MB, about 400 skills."""
 
 
 class PassageVectorCache:
@@ -25,7 +25,8 @@ class PassageVectorCache:
         self._kept: OrderedDict[tuple[str, RevisionKey], Vector] = OrderedDict()
 
     def get(self, model: str, key: RevisionKey) -> Vector | None:
-        """The vectors of a revision by this encoder (passages, dimension), None if not kept."""
+        """Return the vectors of a revision by this encoder (passages, dimension), None if not
+        kept."""
         with self._lock:
             vectors = self._kept.get((model, key))
             if vectors is not None:

@@ -20,14 +20,14 @@ from tasks.outcomes.protocol import OutcomeStore
 
 _BATCH_QUERIES = 10_000
 _CHECK_SECONDS = 60.0
-"""How often a recall asks at most whether the store is still the one that it knows."""
+"""Minimum seconds between checks of whether the store was replaced."""
 
 
 class PastTasks:
-    """The newest past tasks that have outcomes; thread-safe.
+    """The newest past tasks with outcomes; thread-safe.
 
-    What is recalled is a function of what the store holds: each recall first reads what changed.
-    get_encoder: asked once there are past tasks, since loading a model takes time. clock: as of
+    Recalled evidence is a function of the store's content: each recall first reads its changes.
+    get_encoder: called only if there are past tasks, since loading a model takes time. clock: see
     `ChangeReader`.
     """
 
@@ -58,11 +58,11 @@ class PastTasks:
         vector: Vector | None,
         sources: frozenset[str] | None = None,
     ) -> Mapping[str, SkillEvidence]:
-        """What past tasks near this one say about skills, by skill.
+        """Return the evidence of past tasks near this one about skills, by skill.
 
-        sources: only what is said about their skills counts; None for all.
-        Costs a read of the changes, and one of the number of contributors if there are past tasks.
-        Raises TransientError if the store does not answer.
+        sources: only evidence about their skills counts; None for all. Costs a read of the changes,
+        and one of the number of contributors if there are past tasks. Raises TransientError if the
+        store does not answer.
         """
         settings = self._settings
         if not settings.memory or not settings.past_tasks:
@@ -81,8 +81,9 @@ class PastTasks:
             return self._memory.recall(weigh_words(understanding), vector, rules)
 
     def leave_out(self, query_ids: Collection[str]) -> None:
-        """Remember nothing of these queries until others are left out, so that an evaluation does
-        not measure what it was taught. Raises TransientError if the store does not answer."""
+        """Exclude these queries until other queries are excluded, so that an evaluation does not
+        measure skillbus on its own training data. Raises TransientError if the store does not
+        answer."""
         with self._lock:
             self._follow()
             left_out = frozenset(query_ids)
@@ -93,7 +94,7 @@ class PastTasks:
                 self._follow()
 
     def load(self) -> None:
-        """Read the past tasks now, so that the first query need not; as `recall` does.
+        """Read the past tasks now, as `recall` does, so that the first query need not.
 
         About 80 µs a task. Raises TransientError if the store does not answer.
         """
@@ -102,8 +103,8 @@ class PastTasks:
                 self._follow()
 
     def _read_contributors(self) -> Mapping[str, frozenset[str]]:
-        """Owners by the source that they contributed to. They are only ever added, so that their
-        number says whether they are those of before."""
+        """Return owners by the source that they contributed to. Owners are never removed, so that
+        an unchanged number means an unchanged content."""
         count = self._store.count_contributors()
         if count != self._contributions:
             self._contributors = self._store.list_contributors()
@@ -114,20 +115,20 @@ class PastTasks:
         """Apply the changes of the store since the last time."""
         changes = self._changes.read()
         if not self._apply(changes):
-            # Older tasks come back for those that are gone; which, only the store knows.
+            # Older tasks take the places of removed ones; only the store knows which.
             self._changes.start_anew()
             changes = self._changes.read()
             self._apply(changes)
         self._changes.finish(changes)
 
     def _apply(self, changes: ChangedQueries) -> bool:
-        """Whether the memory holds the newest tasks after these changes."""
+        """Apply changes; return whether the memory holds the newest tasks afterwards."""
         if not changes.after:
             self._empty()
         return all(self._replace(batch) for batch in batches(changes.query_ids, _BATCH_QUERIES))
 
     def _replace(self, query_ids: Sequence[str]) -> bool:
-        """Read these tasks again; whether the memory then holds the newest tasks."""
+        """Read these tasks again; return whether the memory holds the newest tasks afterwards."""
         encoder = self._get_encoder()
         tasks = list(self._read_tasks(query_ids, encoder.model))
         if self._memory is None:
@@ -148,7 +149,8 @@ class PastTasks:
         return True
 
     def _read_tasks(self, query_ids: Sequence[str], model: str) -> Iterator[PastTask]:
-        """The tasks that have labels; those without a vector of this model by their words."""
+        """Yield the tasks that have labels; tasks without a vector of this model have their
+        words."""
         read = [one for one in query_ids if one not in self._left_out]
         outcomes = self._store.get_outcomes(read)
         vectors = self._store.get_vectors(model, list(outcomes))
@@ -165,5 +167,5 @@ class PastTasks:
 
 
 def _is_older(day: int | None, before: int | None) -> bool:
-    """Whether a task that was in memory is gone, or of an earlier day."""
+    """Return whether a task that was in memory is gone, or of an earlier day."""
     return before is not None and (day is None or day < before)

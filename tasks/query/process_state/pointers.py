@@ -1,4 +1,4 @@
-"""The published revision of each skill, as a mapping that is changed without copying all of it."""
+"""Published revision of each skill, as a mapping whose changes do not copy all of it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing_extensions import override
 
 _MIN_MERGED = 1_000
 _MERGED_SHARE = 0.02
-"""Changes beyond this share of the skills are merged into a new mapping."""
+"""Share of the skills above which changes are merged into a new mapping."""
 
 
 class Pointers(Mapping[str, int]):
     """skill_id -> published seq; never changes.
 
-    changes: what differs from `base`, 0 for a skill that was withdrawn.
+    changes: differences from `base`, 0 for a withdrawn skill.
     """
 
     def __init__(self, base: Mapping[str, int], changes: Mapping[str, int] | None = None) -> None:
@@ -26,9 +26,9 @@ class Pointers(Mapping[str, int]):
         self._size = len(base) + added - removed
 
     def with_changes(self, changes: Mapping[str, int]) -> Pointers:
-        """Return the pointers after these changes, 0 for a skill that was withdrawn.
+        """Return the pointers after these changes, 0 for a withdrawn skill.
 
-        It takes as long as the recent changes are many, not as the library is large.
+        The time depends on the number of recent changes, not on the size of the library.
         """
         together = {**self._changes, **changes}
         if len(together) <= max(_MIN_MERGED, _MERGED_SHARE * len(self._base)):
@@ -47,7 +47,8 @@ class Pointers(Mapping[str, int]):
 
     @override
     def get(self, skill_id: str, default: Any = None) -> Any:
-        """Return a skill's seq. Queries ask for a thousand: not by way of an exception."""
+        """Return a skill's seq. Defined for speed: a query calls it a thousand times, and the
+        inherited method works by exceptions."""
         seq = self._changes.get(skill_id)
         if seq is None:
             return self._base.get(skill_id, default)

@@ -1,4 +1,4 @@
-"""The published library as queries see it: pointers, and statistics over their revisions."""
+"""Published library for queries: pointers, and statistics over their revisions."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ log = structlog.get_logger()
 _FULL_RELOAD_SECONDS = 86_400.0
 _MIN_UNSAVED = 100
 _MIN_UNSAVED_SHARE = 0.01
-"""Changes since the statistics were saved, from which on they are saved again: each process
-applies them at its start."""
+"""Share of changes since the statistics were saved at which they are saved again: each process
+applies these changes at its start."""
 
 _MANY_CHANGES = 1_000
 _MANY_CHANGES_SHARE = 0.1
-"""Changes at once, from which on the library is counted anew, which takes less memory."""
+"""Share of simultaneous changes at which the library is counted anew, which takes less memory."""
 
 _MAX_RESTRICTED = 32
-"""Sets of sources whose library is kept: about 100 bytes a skill and 12 a term, each."""
+"""Maximum sets of sources whose library is kept; each takes about 100 bytes a skill and 12 a
+term."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class LibrarySnapshot:
     error: TransientError | None = None
 
     def get_keys(self, skill_ids: Iterable[str]) -> list[RevisionKey]:
-        """The published revisions of these skills; unpublished skills are left out."""
+        """Return the published revisions of these skills; unpublished skills are left out."""
         found = ((skill_id, self.pointers.get(skill_id)) for skill_id in skill_ids)
         return [RevisionKey(skill_id, seq) for skill_id, seq in found if seq]
 
@@ -68,8 +69,8 @@ class PublishedLibrary:
     With `circuit_breakers`, a library that was read once stays usable while the stores do not
     answer: the last snapshot is used. Thread-safe.
 
-    records: of the revisions, with the completions in use. facts: forgets what it knows of skills
-    that the change feed names. saved: statistics that an earlier process counted.
+    records: records of the revisions, with the completions in use. facts: drops its facts about
+    skills that the change feed names. saved: statistics that an earlier process counted.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class PublishedLibrary:
         self._unsaved = 0
 
     def refresh(self) -> LibrarySnapshot:
-        """The present library: one round trip to the catalog, and one to the index for changes.
+        """Return the present library, with one round trip to the catalog, and one to the index for
+        changes.
 
         The pointers of a snapshot never change; its statistics follow the newest snapshot.
         """
@@ -123,12 +125,12 @@ class PublishedLibrary:
         return self._epoch
 
     def restricted_to(self, sources: frozenset[str]) -> PublishedLibrary:
-        """The library of these sources alone, as if there were no others: its own pointers and
-        statistics, which are counted when it is first read, and kept for the sets used last."""
+        """Return the library limited to these sources: with its own pointers and statistics, which
+        are counted when it is first read, and kept for the most recently used sets of sources."""
         with self._restricted_lock:
             library = self._restricted.pop(sources, None)
             if library is None:
-                # It has the methods that a library reads.
+                # It has the methods that a library calls.
                 graph = cast(Catalog, VisibleGraph(cast(SkillGraph, self._graph), sources))
                 library = PublishedLibrary(graph, self.records, self._circuit_breakers, self._facts)
             self._restricted[sources] = library
@@ -149,7 +151,7 @@ class PublishedLibrary:
             self._follow()
             pointers = self._snapshot.pointers
             least = max(_MIN_UNSAVED, _MIN_UNSAVED_SHARE * len(pointers))
-            # Statistics that lack revisions would never get them.
+            # Saved statistics that lack revisions would never be completed.
             if self._unsaved >= least and not self._absent:
                 self._saved.save(SavedLibrary(self._epoch, pointers, self._snapshot.statistics))
                 self._unsaved = 0
@@ -163,7 +165,10 @@ class PublishedLibrary:
 
     def drop_newer_saved(self) -> None:
         """Delete saved statistics that are newer than the catalog, which was then restored from a
-        backup. Called by the writing process before the catalog grows beyond them."""
+        backup.
+
+        The writing process calls it before the catalog grows beyond them.
+        """
         if self._saved is None or (saved := self._saved.load()) is None:
             return
         if self._graph.get_changes_since(saved.epoch).epoch < saved.epoch:
@@ -171,7 +176,7 @@ class PublishedLibrary:
             self._saved.delete()
 
     def _restore(self) -> bool:
-        """Start from the saved statistics; whether they are of this library.
+        """Start from the saved statistics; return whether they are of this library.
 
         The catalog forgets removed skills after a time, which the number of skills shows.
         """
@@ -239,7 +244,7 @@ class PublishedLibrary:
         return LibrarySnapshot(pointers, statistics)
 
     def _count(self, pointers: Mapping[str, int]) -> LibraryStatistics:
-        """The statistics over these revisions, of which few are in memory at a time."""
+        """Return the statistics over these revisions, reading a few of them at a time."""
         keys = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items()]
         statistics, found = LibraryStatistics(), set[RevisionKey]()
         for some in self.records.read(keys):
@@ -249,7 +254,7 @@ class PublishedLibrary:
         return statistics
 
     def _recount(self, before: Mapping[str, int], moved: Mapping[str, int]) -> None:
-        """Change the statistics by what was published and superseded."""
+        """Update the statistics by the published and superseded revisions."""
         fresh = [RevisionKey(name, seq) for name, seq in moved.items() if seq]
         superseded = [RevisionKey(name, before[name]) for name in moved if name in before]
         counted = [key for key in superseded if key not in self._absent]

@@ -1,4 +1,4 @@
-"""Cache of the reviews of this process, which asks the store whether they have changed."""
+"""Cache of the reviews in this process, with checks of the store for changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from skills.review import NO_REVIEWS, POLICY_KINDS, ReviewRecord, Reviews
 log = structlog.get_logger()
 
 CHECK_SECONDS = 0.5
-"""How long the reviews of a server may be old; those of a file are asked for each time."""
+"""Maximum age in seconds of reviews from a server; reviews in a file are checked each time."""
 _PAUSE_SECONDS = 3.0
 
 
 class ReviewCache:
-    """The reviews that the policy asks for: waivers and confirmations; thread-safe.
+    """Cache of the reviews that policy needs: waivers and confirmations; thread-safe.
 
-    store: None where there are none. check_seconds: how long the version is not asked for.
+    store: None if there are no reviews. check_seconds: minimum time between checks of the version.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class ReviewCache:
         self._ask_at = float("-inf")
 
     def get(self) -> Reviews:
-        """The present reviews. While another thread asks the store, those that were read last.
+        """Return the present reviews; those read last while another thread reads the store.
 
-        While the store does not answer, those that were read last, and it is not asked for 3
-        seconds. Raises TransientError if none were: without them, what a person confirmed as
+        If the store does not answer, return those read last, and do not call it for 3 seconds.
+        Raises TransientError if none were read: without reviews, skills that a person confirmed as
         harmful would be sent.
         """
         known = self._reviews
@@ -72,13 +72,14 @@ class ReviewCache:
         return known
 
     def expire(self) -> None:
-        """Have the next call ask the store, whatever it asked before."""
+        """Make the next call read the store in any case."""
         with self._lock:
             self._ask_at = float("-inf")
 
 
 def _keep_for_policy(reviews: Reviews) -> Reviews:
-    """Without those about updates, of which there may be one for each skill of a source."""
+    """Return the reviews without those about updates, of which each skill of a source may have
+    one."""
 
     def keep(records: tuple[ReviewRecord, ...]) -> tuple[ReviewRecord, ...]:
         return tuple(one for one in records if one.kind in POLICY_KINDS)

@@ -1,4 +1,4 @@
-"""Cache of what the policy asks about revisions: safety level, licence and judgements."""
+"""Cache of the facts about revisions that policy checks: safety level, licence and judgements."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from skills.scanner import SCANNER_VERSION
 class RevisionFact(NamedTuple):
     """Safety level and licence of a skill's revision, and the scanner version behind the level.
 
-    judgements: second opinions. is_of_catalog: whether the catalog said so, which alone knows the
-    judgements.
+    judgements: second opinions. is_of_catalog: whether the facts are from the catalog, which alone
+    has the judgements.
     """
 
     seq: int
@@ -28,7 +28,8 @@ class RevisionFact(NamedTuple):
 
 
 class ContestedRevision(NamedTuple):
-    """A revision of which more than its level decides, by the findings of the present scanner."""
+    """A revision whose findings decide too, not only its level; with the findings of the present
+    scanner."""
 
     seq: int
     content_hash: str
@@ -38,9 +39,9 @@ class ContestedRevision(NamedTuple):
 class RevisionFactCache:
     """Facts of revisions that were candidates of a query; thread-safe.
 
-    The facts of a revision that the present scanner has read change with its judgements only, which
-    the change feed names. Those of an older scanner count as missing, so that they are asked for
-    again. version: of the cache; it changes with every `forget`.
+    The facts of a revision by the present scanner change only with its judgements, and the change
+    feed names these changes. Facts by an older scanner count as missing, so that they are read
+    again. version: version of the cache; it changes with every `forget`.
     """
 
     def __init__(self) -> None:
@@ -51,11 +52,11 @@ class RevisionFactCache:
         self._contested: dict[str, ContestedRevision] = {}
 
     def get(self, skill_id: str) -> RevisionFact | None:
-        """The facts of a skill, of whichever revision was cached last."""
+        """Return the facts of the revision of a skill that was cached last."""
         return self._facts.get(skill_id)
 
     def find_missing(self, keys: Iterable[RevisionKey]) -> list[str]:
-        """Ids of the skills without facts of this revision by the present scanner."""
+        """Return the ids of the skills without facts of this revision by the present scanner."""
         facts = self._facts
         return [
             skill_id
@@ -71,8 +72,8 @@ class RevisionFactCache:
     ) -> bool:
         """Cache the facts that the catalog has of published skills.
 
-        version: of the cache before they were read. False, and nothing is cached, if facts were
-        forgotten since: the records may be older than that.
+        version: version of the cache before the records were read. If facts were dropped since,
+        nothing is cached and False is returned, since the records may be outdated.
         """
         facts = {
             skill_id: RevisionFact(seq, level, licence, scanner, judgements)
@@ -96,12 +97,12 @@ class RevisionFactCache:
             self._facts[key.skill_id] = fact
 
     def get_contested(self, key: RevisionKey) -> ContestedRevision | None:
-        """A contested revision that was read before, None if it was not."""
+        """Return a cached contested revision, None if it is not cached."""
         found = self._contested.get(key.skill_id)
         return found if found is not None and found.seq == key.seq else None
 
     def add_contested(self, key: RevisionKey, content_hash: str, record: SkillRecord) -> None:
-        """Keep what the policy asks of a contested revision."""
+        """Cache a contested revision."""
         kept = SkillRecord(
             *(record.name, "", ""),
             licence=record.licence,
@@ -120,9 +121,10 @@ class RevisionFactCache:
                     self._facts.pop(skill_id, None)
 
     def licences_by_source(self, sources: Iterable[Source]) -> Mapping[str, tuple[str, ...]]:
-        """The licences that sources allow, by source id.
+        """Return the licences that sources allow, by source id.
 
-        Without sources, as while the catalog does not answer, those of the last call that had some.
+        Without sources, as while the catalog does not answer, the licences of the last call with
+        sources.
         """
         allowed = {source.source_id: source.licences for source in sources}
         if allowed:

@@ -1,7 +1,7 @@
-"""The statistics of the published library in a file, so that processes need not count it.
+"""Statistics of the published library in a file, so that processes need not count it.
 
 The file is mapped copy-on-write: nothing is read at start, pages are shared by all processes, and
-each copies only those whose counts change. It is replaced as a whole.
+each process copies only pages whose counts change. The file is replaced as a whole.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class SavedLibrary:
 class SavedLibraryFile:
     """One file with a saved library.
 
-    identity: of all that its content follows from, besides the epoch: another one's is not used.
+    identity: of everything that determines the content, besides the epoch; a file with another
+    identity is not used.
     """
 
     def __init__(self, path: Path, identity: str) -> None:
@@ -45,7 +46,7 @@ class SavedLibraryFile:
         self._identity = identity
 
     def load(self) -> SavedLibrary | None:
-        """Map the file; None if there is none, of this identity, that can be read."""
+        """Map the file; None if it is missing, unreadable or has another identity."""
         try:
             facts, arrays = _map_arrays(self._path)
             if (facts["format"], facts["identity"]) != (_FORMAT, self._identity):
@@ -63,7 +64,8 @@ class SavedLibraryFile:
             pointers = dict(zip(ids, arrays["seqs"].tolist(), strict=True))
             return SavedLibrary(facts["epoch"], pointers, statistics)
         except (OSError, ValueError, KeyError, TypeError):
-            # Counted anew, and written again: what it holds follows from catalog and index.
+            # The library is then counted anew and written again: the file derives from catalog and
+            # index.
             return None
 
     def save(self, library: SavedLibrary) -> None:
@@ -96,8 +98,8 @@ class SavedLibraryFile:
 
 
 def _write_arrays(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, _Array]) -> None:
-    """Write arrays behind a header in JSON, each aligned, to a new file that takes the place of
-    the old one once it is on disk."""
+    """Write a JSON header and arrays, each aligned, to a new file that replaces the old one once it
+    is on disk."""
     entries, offset = {}, 0
     for name, array in arrays.items():
         entries[name] = (array.dtype.str, len(array), offset)
@@ -116,7 +118,7 @@ def _write_arrays(path: Path, facts: Mapping[str, Any], arrays: Mapping[str, _Ar
 
 
 def _map_arrays(path: Path) -> tuple[dict[str, Any], dict[str, _Array]]:
-    """Map what `_write_arrays` wrote; raises OSError, ValueError or KeyError where it cannot."""
+    """Map a file of `_write_arrays`; raises OSError, ValueError or KeyError for any other file."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(_HEADER_BYTES), "little")
         header = json.loads(file.read(size))

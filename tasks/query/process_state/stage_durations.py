@@ -1,4 +1,4 @@
-"""How long the stages of queries take in this process."""
+"""Durations of the stages of queries in this process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class StageDurations:
             self._measured.setdefault(stage, Throughput()).record(1.0, duration / 1000)
 
     def estimate_seconds(self, stages: Iterable[str]) -> float:
-        """Seconds that these stages take together; a stage that was not measured counts nothing."""
+        """Return the seconds that these stages take together; a stage that was not measured counts
+        0."""
         measured = (self._measured.get(stage) for stage in stages)
         return sum(one.estimate_seconds(1.0) or 0.0 for one in measured if one is not None)
 

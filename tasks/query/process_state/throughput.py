@@ -1,4 +1,4 @@
-"""Measured speed of a stage, and time budgets that stop it before it would run over."""
+"""Measured speed of a stage, and time budgets that stop it before it would exceed them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SAMPLES = 9
 
 
 class TimeBudgetExceededError(Exception):
-    """The rest of a stage would take longer than its time budget; the message says how long."""
+    """The rest of a stage would exceed its time budget; the message says how long it would take."""
 
 
 class Throughput:
-    """Seconds per unit of work, measured while the work is done; thread-safe.
+    """Seconds per unit of work, measured during the work; thread-safe.
 
     The median of the last 9 measurements, so that one batch that waited for the processor does
     not change it.
@@ -31,7 +31,7 @@ class Throughput:
         self._samples: deque[float] = deque(maxlen=_SAMPLES)
 
     def estimate_seconds(self, units: float) -> float | None:
-        """Seconds for this many units; None before the first measurement."""
+        """Return the seconds for this many units; None before the first measurement."""
         with self._lock:
             return median(self._samples) * units if self._samples else None
 
@@ -63,11 +63,11 @@ class TimeBudget:
     def iter_batches(
         self, items: Sequence[T], units: Sequence[float], size: int, trial_size: int
     ) -> Iterator[Sequence[T]]:
-        """Batches of `size` items, each timed while the caller works on it.
+        """Yield batches of `size` items, each timed while the caller works on it.
 
-        units: the work in each item, (len(items),). trial_size: size of the first batch when no
-        speed is known yet. Raises TimeBudgetExceededError before a batch when the remaining items
-        would take longer than the remaining time.
+        units: the work in each item, (len(items),). trial_size: size of the first batch while no
+        speed is known. Raises TimeBudgetExceededError before a batch when the remaining items would
+        take longer than the remaining time.
         """
         start = 0
         while start < len(items):

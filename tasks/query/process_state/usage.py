@@ -1,4 +1,4 @@
-"""Counts how often bundles contain a skill, written to the catalog in batches."""
+"""Counts of the bundles that contain a skill, written to the catalog in batches."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _MAX_PENDING = 10_000
 
 
 class UsageCounter:
-    """Use counts on their way to the catalog.
+    """Collects use counts and writes them to the catalog.
 
-    seconds: how long counts are collected. A thread writes them: a query does not wait for the
-    writers of the catalog. Counts that are not yet written when the process dies are lost; they
-    only decide the order in which skills are embedded.
+    seconds: time for which counts are collected. A thread writes them, so that a query does not
+    wait for other writers of the catalog. Counts that are not yet written when the process dies are
+    lost; they only decide the order in which skills are embedded.
     """
 
     def __init__(self, graph: Catalog, seconds: float = 5.0) -> None:
@@ -45,7 +45,7 @@ class UsageCounter:
         ).start()
 
     def flush(self) -> None:
-        """Write what was collected, in this thread."""
+        """Write the collected counts, in this thread."""
         with self._lock:
             due, self._pending = self._pending, []
         if due:

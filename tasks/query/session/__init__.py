@@ -1,1 +1,1 @@
-"""Sessions: what an agent was sent before is not sent again, and its obstacles are answered."""
+"""Sessions: passages that were sent before are not sent again, and obstacles are answered."""

@@ -1,4 +1,4 @@
-"""For an obstacle: what skills in use say about errors like it comes first."""
+"""Answers to an obstacle: passages on similar errors in skills in use come first."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tasks.query.context import QueryContext
 from tasks.query.select_passages import SkillPassages, make_passage_query
 
 _LEAST_MATCH = 0.5
-"""Least share of the obstacle's words in a passage on errors, relative to the skill's best."""
+"""Minimum share of the obstacle's words in a passage on errors, relative to the skill's best."""
 
 
 def put_error_handling_first(
     context: QueryContext, skills: Sequence[SkillPassages]
 ) -> list[SkillPassages]:
-    """The skills in use that have something to say about the obstacle, then the others.
+    """Return first the skills in use with passages about the obstacle, then the other skills.
 
-    skills: with what was sent of them. The passages on errors that match the obstacle come before
-    the other passages of their skill and are bought before those of any other skill. A skill that
-    was chosen only for being in use is left out if it has none.
+    skills: with the lines that were sent of them. Passages on errors that match the obstacle come
+    before other passages of their skill, and get budget before the passages of any other skill. A
+    skill that was chosen only for being in use is left out if it has no such passage.
     """
     query = make_passage_query(understand(context.request.obstacle), None)
     in_use = set(context.session.in_use)
@@ -39,14 +39,14 @@ def put_error_handling_first(
 
 
 def _begin_with(skill: SkillPassages, matched: Sequence[int]) -> SkillPassages:
-    """The skill with these passages first; alone, if it was chosen only for being in use."""
+    """Return the skill with these passages first; alone, if it was chosen only for being in use."""
     rest = [index for index in skill.passages if index not in matched] if skill.chosen.score else []
     enough = sum(index in rest for index in skill.passages[: skill.enough])
     return replace(skill, passages=(*matched, *rest), enough=len(matched) + enough, first=True)
 
 
 def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:
-    """Indexes of the passages on errors that match an obstacle, best first.
+    """Return the indexes of the passages on errors that match an obstacle, best first.
 
     query: the words of the obstacle. Words count by how rare they are in the skill.
     """

@@ -1,8 +1,8 @@
-"""How much of each chosen skill a query of a session sends.
+"""Portion of each chosen skill that a query of a session sends.
 
-An agent that asks brief questions asks again: a skill that is probably not right is introduced by
-the passage that the task needs most, and more of it follows when a later query makes it likelier.
-Passages beyond what is enough wait for a query that needs them. What was sent is not sent again.
+An agent that sends brief queries sends more of them: an unlikely skill is introduced by its most
+needed passage, and more of it follows when a later query makes it likelier. Passages beyond the
+enough ones wait for a query that needs them. Sent passages are not sent again.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from tasks.query.session.state import SessionState
 from tasks.query.session.unsent import find_sent_passages, to_ranges
 
 _LIKELY = 0.5
-"""Share of the best probability from which on all that is enough of a skill is sent."""
+"""Share of the best probability from which on all enough passages of a skill are sent."""
 
 _CONTINUED_WORTH = 1e-3
-"""Further passages of a skill that was sent before come behind every new skill."""
+"""Worth of further passages of a skill that was sent before, so that they come behind every new
+skill."""
 
 
 def mark_sent(session: SessionState, skills: Sequence[SkillPassages]) -> list[SkillPassages]:
-    """The skills with the lines that the session has sent of the same revision."""
+    """Return the skills with the lines that the session has sent of the same revision."""
     return [
         replace(skill, sent=session.sent[skill.revision.key].lines)
         if skill.revision.key in session.sent
@@ -35,7 +36,7 @@ def mark_sent(session: SessionState, skills: Sequence[SkillPassages]) -> list[Sk
 def list_already_sent(
     session: SessionState, skills: Sequence[SkillPassages]
 ) -> Iterator[AlreadySent]:
-    """What was sent earlier of those that `mark_sent` has marked."""
+    """Yield the skills marked by `mark_sent`, with the lines that were sent earlier."""
     for skill in skills:
         if skill.sent:
             key = skill.revision.key
@@ -49,7 +50,7 @@ def list_already_sent(
 
 
 def drop_sent(skill: SkillPassages) -> SkillPassages:
-    """The skill with the passages that were not sent before."""
+    """Return the skill without the passages that were sent before."""
     if not skill.sent:
         return skill
     gone = set(find_sent_passages(skill.revision.parsed, skill.sent))
@@ -59,11 +60,12 @@ def drop_sent(skill: SkillPassages) -> SkillPassages:
 
 
 def plan_portions(skills: Sequence[SkillPassages]) -> list[SkillPassages]:
-    """Each skill with the passages that a query of a session may send of it.
+    """Return each skill with the passages that a query of a session may send of it.
 
-    Of a likely skill those that are enough, of another the one most needed; of one that was sent
-    before those of the enough ones that were not, if it is likely, after all new skills. A skill is
-    likely if its probability is at least half of the best one's, or was not estimated.
+    These are the enough passages of a likely skill and the most needed passage of any other. Of a
+    skill that was sent before, they are its unsent enough passages, if it is likely, and come after
+    all new skills. A skill is likely if its probability is at least half of the best one's, or was
+    not estimated.
     """
     best = max((skill.chosen.probability or 0.0 for skill in skills), default=0.0)
     return [_plan_portion(skill, _LIKELY * best) for skill in skills]

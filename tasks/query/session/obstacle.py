@@ -1,4 +1,4 @@
-"""An obstacle, searched for in the light of its task, and answered by error handling first."""
+"""Search for an obstacle together with its task, and answers with error handling first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tasks.query.context import QueryContext
 
 
 def understand_query(context: QueryContext) -> Understanding:
-    """What is searched for: the task, or an obstacle and the task that it came up in.
+    """Return the analysed text to search for: the task, or an obstacle and the task in which it
+    arose.
 
     Raises UsageError for an empty task.
     """
@@ -22,16 +23,16 @@ def understand_query(context: QueryContext) -> Understanding:
 
 
 def blend_words(obstacle: str, task: str) -> Understanding:
-    """The terms of both texts, each with the sum of its weights in them.
+    """Return the terms of both texts, each with the sum of its weights in them.
 
-    The weights of a task that has more words are scaled down to the sum of the obstacle's: a long
-    task would hide it. Over 52 pairs of a task and an obstacle of the same skill among 12,000, the
-    skill is among the first ten for .85 with both alike and the mean of their vectors, .81 for
-    both as one text, .77 with half the weight, and .48 for the obstacle alone.
+    The weights of a task with more words are scaled down to the sum of the obstacle's, since a long
+    task would hide the obstacle. Over 52 pairs of a task and an obstacle of the same skill among
+    12,000, the skill is among the first ten for .85 with equal weights and the mean of their
+    vectors, .81 for both as one text, .77 with half the weight, and .48 for the obstacle alone.
     """
     both = understand(f"{obstacle}\n\n{task}")
     asked, about = understand(obstacle), understand(task)
-    whole = float(about.weights.sum())  # 0 where the task has function words alone
+    whole = float(about.weights.sum())  # 0 if the task has only function words
     share = min(float(asked.weights.sum()) / whole, 1.0) if whole else 1.0
     first, second = _weights(asked), _weights(about)
     weights = [first.get(term, 0.0) + share * second.get(term, 0.0) for term in both.terms]
@@ -43,8 +44,8 @@ def _weights(understanding: Understanding) -> Mapping[str, float]:
 
 
 def encode_query(context: QueryContext, understanding: Understanding) -> Vector:
-    """The unit vector of what is searched for: for an obstacle, the mean of its own and the task's
-    direction."""
+    """Return the unit vector to search for; for an obstacle, the mean of its direction and the
+    task's."""
     encoder = context.services.encoder.get()
     obstacle = context.request.obstacle.strip()
     if not obstacle:

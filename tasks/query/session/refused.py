@@ -1,4 +1,4 @@
-"""Skills that did not serve in a session stay out of its further answers, with the reason."""
+"""Exclusion of skills that did not serve in a session from its further answers, with the reason."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from tasks.query.ranking import Ranking
 from tasks.query.session.state import SessionState
 
 _NAMED = 20
-"""Refused skills are named if they would rank among so many."""
+"""Number of first places within which a refused skill is named."""
 
 
 def drop_refused(ranking: Ranking, session: SessionState) -> Ranking:
-    """The ranking without the skills that failed, or were rejected or superseded, in the session.
+    """Return the ranking without the skills that failed, or were rejected or superseded, in the
+    session.
 
-    To be called before probabilities are estimated, so that the others are judged by themselves.
+    Must be called before probabilities are estimated, so that those of other skills do not depend
+    on refused ones.
     """
     if not session.refused:
         return ranking

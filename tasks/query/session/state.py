@@ -1,4 +1,4 @@
-"""The state of a session: a function of its answered queries and their outcomes in the store."""
+"""State of a session: a function of its answered queries and their outcomes in the store."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class SentSkill:
-    """What was sent of one revision of a skill.
+    """Parts of one revision of a skill that were sent.
 
-    lines: their numbers. tokens: what its parts of the bundles took.
+    lines: numbers of the sent lines. tokens: tokens of its parts of the bundles.
     """
 
     lines: frozenset[int] = frozenset()
@@ -42,11 +42,11 @@ class SentSkill:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What is known of a session when one of its queries is answered.
+    """State of a session when one of its queries is answered.
 
-    answers: how many queries came before. task: of the last one, "" without. sent: what the agent
-    still has, by revision; nothing of what was sent before it lost its context. in_use: ids of
-    skills that were sent, the latest first. refused: skill_id -> why it stays out.
+    answers: number of earlier queries. task: task of the last query, "" without. sent: parts of
+    skills that the agent still has, by revision; without parts that were sent before it lost its
+    context. in_use: ids of sent skills, the latest first. refused: skill_id -> why it is excluded.
     """
 
     answers: int = 0
@@ -56,7 +56,7 @@ class SessionState:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def restrict_to(self, visible: frozenset[str] | None) -> SessionState:
-        """The state without skills in use that the agent may not see any more.
+        """Return the state without skills in use that the agent may not see any more.
 
         visible: sources, None for all.
         """
@@ -71,7 +71,8 @@ NO_SESSION = SessionState()
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """By which owner a query was asked, when, in seconds since the epoch, and what they may see."""
+    """The owner that asks a query, the time in seconds since the epoch, and what the owner may
+    see."""
 
     owner: str
     asked: float
@@ -85,18 +86,18 @@ def load_session(
     query_id: str,
     degradations: Degradations,
 ) -> SessionState:
-    """The state of the session of a query, an empty one without a session.
+    """Return the state of the session of a query, an empty one without a session.
 
-    Where the store does not answer, the query is answered as one without a session, which is noted.
-    One whose task is the session's cannot be; raises TransientError then, and UsageError where the
-    session has none.
+    If the store does not answer, the query is answered without a session, which is recorded as a
+    degradation. A query without a task of its own needs the session's task: it raises
+    TransientError then, and UsageError if the session has no task.
     """
     if not request.session:
         return NO_SESSION
     settings = services.settings.sessions
     try:
         answers = services.outcomes.list_session(asker.owner, request.session, settings.queries + 1)
-        # The query itself is among them if a crash cut short its first attempt.
+        # The query itself is among the answers if a crash interrupted its first attempt.
         earlier = [one for one in answers if one.query_id != query_id][-settings.queries :]
         recent = select_recent(earlier, asker.asked, settings)
         outcomes = services.outcomes.get_outcomes([one.query_id for one in recent])
@@ -117,10 +118,10 @@ def load_session(
 def select_recent(
     answers: Sequence[AnsweredQuery], asked: float, settings: SessionSettings
 ) -> list[AnsweredQuery]:
-    """The queries of the session that is open at a time, oldest first: no two of them in sequence
-    are further apart than `sessions.hours`.
+    """Return the queries of the session that is open at a time, oldest first: no two of them in
+    sequence are further apart than `sessions.hours`.
 
-    answers: those with its id, oldest first.
+    answers: queries with the id of the session, oldest first.
     """
     recent: list[AnsweredQuery] = []
     following = asked
@@ -138,9 +139,9 @@ def build_state(
     *,
     resend: bool = False,
 ) -> SessionState:
-    """The state after these answered queries, oldest first.
+    """Return the state after these answered queries, oldest first.
 
-    outcomes: by query. resend: the agent has lost what was sent so far.
+    outcomes: by query. resend: the agent has lost everything that was sent so far.
     """
     sent: dict[RevisionKey, SentSkill] = {}
     in_use: dict[str, None] = {}
@@ -167,7 +168,7 @@ def build_state(
 
 
 def _list_refused(outcomes: Iterable[Outcome]) -> dict[str, str]:
-    """The skills whose last word was that they did not serve, with the reason."""
+    """Return the skills whose last outcome says that they did not serve, with the reason."""
     last: dict[str, Outcome] = {}
     for outcome in sorted(outcomes, key=lambda one: (one.reported, one.key)):
         if outcome.skill_id:

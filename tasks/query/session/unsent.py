@@ -1,4 +1,4 @@
-"""What of a skill is still to be sent: lines that a session has sent before are left out."""
+"""Unsent parts of a skill: lines that a session has sent before are left out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LineRange = tuple[int, int]
 
 
 def find_sent_passages(parsed: ParsedSkill, sent: frozenset[int]) -> list[int]:
-    """Indexes of the passages of which every line with text was sent, ascending."""
+    """Return the indexes of the passages whose lines with text were all sent, ascending."""
     if not sent:
         return []
     return [
@@ -27,7 +27,7 @@ def find_sent_passages(parsed: ParsedSkill, sent: frozenset[int]) -> list[int]:
 def subtract_lines(
     parsed: ParsedSkill, ranges: Iterable[LineRange], sent: frozenset[int]
 ) -> list[LineRange]:
-    """The ranges without these lines, each from a line with text to a line with text."""
+    """Return the ranges without the sent lines, each from a line with text to a line with text."""
     kept = [
         number
         for first, last in ranges
@@ -38,7 +38,7 @@ def subtract_lines(
 
 
 def _split_runs(numbers: Sequence[int], sent: frozenset[int]) -> list[list[int]]:
-    """The numbers that were not sent, in runs without a gap."""
+    """Return the numbers that were not sent, in runs without a gap."""
     runs: list[list[int]] = [[]]
     for number in numbers:
         if number in sent:
@@ -49,13 +49,13 @@ def _split_runs(numbers: Sequence[int], sent: frozenset[int]) -> list[list[int]]
 
 
 def _strip_blank(parsed: ParsedSkill, run: Sequence[int]) -> Sequence[int]:
-    """The run without blank lines at its ends."""
+    """Return the run without blank lines at its ends."""
     filled = [place for place, number in enumerate(run) if parsed.lines[number - 1].strip()]
     return run[filled[0] : filled[-1] + 1] if filled else []
 
 
 def to_ranges(numbers: Iterable[int]) -> list[LineRange]:
-    """Line numbers as the fewest ranges, ascending."""
+    """Return line numbers as the fewest ranges, ascending."""
     ranges: list[LineRange] = []
     for number in sorted(numbers):
         if ranges and number == ranges[-1][1] + 1:

@@ -1,6 +1,6 @@
-"""Has a completion take effect: the skill is ingested again, with the completion in its document.
+"""Application of a completion: the skill is ingested again, with the completion in its document.
 
-Documents are written once, so that a completion comes with a new revision of the same content.
+Documents are write-once, so a completion needs a new revision of the same content.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def apply_completion(
     revision: StoredRevision,
     refinement: dict[str, Any],
 ) -> None:
-    """Store the refinement and request ingest of the skill, unless it has the completion.
+    """Store the refinement and request ingest of the skill, unless its document has the completion.
 
-    Ingest reads the store, so the refinement is stored here. Ingest is requested before and after:
-    so no crash leaves it stored without a request.
+    The refinement is stored here because ingest reads the store. Ingest is requested before and
+    after, so that no crash leaves a stored refinement without a request.
     """
     services, kind = context.services, context.kind(stage)
     if kind not in completion_kinds(services.settings.language_model):

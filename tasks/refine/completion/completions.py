@@ -1,9 +1,9 @@
-"""Completions of skills: which are in use, and those that the store has for a content.
+"""Completions of skills: the origins in use, and the stored completions of a content.
 
-A completion is what a stage of the language model wrote about a skill and the search may use.
-Documents have those of the settings' model, whichever stages are on: a stage that is switched off
-or on has effect at once, and no document is built again. Those of another model have no effect, and
-are replaced at the next ingest.
+A completion is text about a skill that a stage of the language model wrote and search may use.
+Documents have the completions of the settings' model for all stages: switching a stage on or off
+takes effect at once, and no document is built again. Completions of another model have no effect,
+and are replaced at the next ingest.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROMPTS_VERSION = 1
 
 
 def completion_kinds(settings: LanguageModelSettings) -> tuple[RefinementKind, ...]:
-    """The kinds of refinements that documents have under these settings."""
+    """Return the kinds of refinements that documents have under these settings."""
     if not settings.base_url:
         return ()
     kinds = [RefinementKind("record", settings.model, RECORD_VERSION)]
@@ -34,7 +34,7 @@ def completion_kinds(settings: LanguageModelSettings) -> tuple[RefinementKind, .
 
 
 def completion_origins(settings: LanguageModelSettings) -> tuple[str, ...]:
-    """The origins of the completions that searches use under these settings."""
+    """Return the origins of the completions that searches use under these settings."""
     return tuple(
         completion_origin(kind.stage, kind.version, kind.model)
         for kind in completion_kinds(settings)
@@ -43,7 +43,7 @@ def completion_origins(settings: LanguageModelSettings) -> tuple[str, ...]:
 
 
 def to_completion(kind: RefinementKind, refinement: Mapping[str, Any]) -> Completion | None:
-    """The completion in a refinement, None if it found nothing for the index."""
+    """Return the completion in a refinement, None if it found nothing for the index."""
     if kind.stage == "prompts":
         fields = {"prompts": tuple(refinement.get("prompts", ()))}
     else:
@@ -55,7 +55,7 @@ def to_completion(kind: RefinementKind, refinement: Mapping[str, Any]) -> Comple
 def read_completions(
     services: Services, content_hashes: Sequence[str]
 ) -> dict[str, tuple[Completion, ...]]:
-    """The completions of each content that has any stored, by content hash."""
+    """Return the completions of each content that has stored ones, by content hash."""
     found: dict[str, tuple[Completion, ...]] = {}
     if services.answers is None or not content_hashes:
         return found
@@ -68,7 +68,7 @@ def read_completions(
 
 
 def find_outdated(services: Services, published: Mapping[RevisionKey, str]) -> set[RevisionKey]:
-    """Those of the revisions whose completions are not the ones that are stored.
+    """Return the given revisions whose completions differ from the stored ones.
 
     published: content hash by revision.
     """
@@ -78,7 +78,7 @@ def find_outdated(services: Services, published: Mapping[RevisionKey, str]) -> s
 
 
 def find_lacking(services: Services, published: Mapping[RevisionKey, str]) -> set[RevisionKey]:
-    """Those of the revisions that lack a completion that is stored; see `find_outdated`."""
+    """Return the given revisions that lack a stored completion; see `find_outdated`."""
     wanted = {key: one for key, one in _stored_origins(services, published).items() if one}
     present = _present_origins(services, list(wanted))
     return {key for key, origins in present.items() if wanted[key] - origins}
@@ -102,7 +102,7 @@ def _present_origins(
 
 
 def keep_used(parsed: ParsedSkill, settings: LanguageModelSettings) -> ParsedSkill:
-    """The skill with those of its completions that are in use under these settings."""
+    """Return the skill with only the completions that are in use under these settings."""
     completions = parsed.record.completions
     if not completions:
         return parsed

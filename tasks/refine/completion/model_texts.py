@@ -1,7 +1,7 @@
 """Short texts that a language model wrote about a skill: cleaned, bounded, and checked.
 
-The model read text of strangers. What it wrote is shown and searched, so a text that carries
-markup, an address, an order to a model, or what the scanner finds suspicious is dropped.
+The model read untrusted text. Its own texts are shown and searched, so a text is dropped if it has
+markup, an address, an order to a model, or a suspicious finding of the scanner.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tasks.language_model.frame import clean
 from tasks.language_model.selection_orders import find_selection_order
 
 SUSPICIOUS_LEVEL = 2
-"""Level of a finding of the scanner from which a text is dropped."""
+"""Minimum level of a finding of the scanner for which a text is dropped."""
 
 _MARKUP = re.compile(r"https?:|www\.|```|~~~|\]\(|<[a-zA-Z/!|]|[{}]{2}", re.IGNORECASE)
 _ENDS = " \t-*•·\"'“”「」,;，；、"
 
 
 def clean_text(text: str, max_characters: int) -> str:
-    """A text on one line without list marks and quotes; "" for one that must not be kept."""
+    """Return a text on one line without list marks and quotes; "" if it must not be kept."""
     shown = clean(text)
     if _MARKUP.search(shown):
         return ""
@@ -37,7 +37,7 @@ def clean_text(text: str, max_characters: int) -> str:
 
 
 def clean_texts(texts: Iterable[str], max_texts: int, max_characters: int) -> tuple[str, ...]:
-    """The texts that may be kept, each once, at most `max_texts`."""
+    """Return the texts that may be kept, each once, at most `max_texts`."""
     kept: dict[tuple[str, ...], str] = {}
     for text in texts:
         plain = clean_text(text, max_characters)
@@ -47,7 +47,8 @@ def clean_texts(texts: Iterable[str], max_texts: int, max_characters: int) -> tu
 
 
 def are_alike(left: Iterable[str], right: Iterable[str], share: float) -> bool:
-    """Whether two texts, as index terms, have at least this share of their terms in common."""
+    """Return whether two texts, as index terms, have at least this share of their terms in
+    common."""
     first, second = set(left), set(right)
     both = len(first | second)
     return bool(both) and len(first & second) / both >= share

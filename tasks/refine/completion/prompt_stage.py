@@ -1,8 +1,9 @@
-"""The prompts stage: what users would ask when they need a skill, and near misses.
+"""The prompts stage: prompts of users who need a skill, and near misses.
 
 SkillRouter (§4.2, table 2) trains on tasks that a language model wrote from a skill's name,
 description and body, without the skill's name. The refinement holds `prompts`, which the skill
-should take, `near_misses`, which it should not, and `dropped`, how many texts the filters removed.
+should take, `near_misses`, which it should not, and `dropped`, the number of texts that the filters
+removed.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from tasks.refine.completion.record_stage import describe_skill
 from tasks.refine.stage import RefineContext, RefineStage
 
 PROMPTS, NEAR_MISSES = 6, 4
-"""How many are asked for, and kept at most."""
+"""Numbers of prompts and near misses to request, and maximum numbers to keep."""
 
 MIN_TERMS = 3
-"""Index terms that a prompt has at least."""
+"""Minimum index terms of a prompt."""
 
 SAME_SHARE = 0.7
-"""Share of common terms from which two prompts count as the same."""
+"""Minimum share of common terms of two prompts that count as the same."""
 
 _BODY_TOKENS = 1_500
 _MAX_CHARACTERS = 1_200
 _ANSWER_TOKENS = 1_400
 _COPIED_TERMS = {"zh": 12, "mixed": 12}
-"""Length of a run of index terms that is a copy, by language; Chinese terms overlap."""
+"""Number of consecutive index terms that count as a copy, by language; Chinese terms overlap."""
 
 _COPIED_TERMS_DEFAULT = 6
 _WORDS = re.compile(r"\w+")
@@ -109,12 +110,12 @@ class PromptStage(RefineStage):
     def apply(
         self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
     ) -> None:
-        """With `language_model.search_terms` the prompts become terms of the index."""
+        """Make the prompts terms of the index, if `language_model.search_terms` is set."""
         apply_completion(context, self, revision, refinement)
 
 
 def build_request(parsed: ParsedSkill) -> ModelRequest:
-    """The request for the prompts of a skill."""
+    """Return the request for the prompts of a skill."""
     return ModelRequest(
         stage="prompts",
         version=PROMPTS_VERSION,
@@ -127,11 +128,11 @@ def build_request(parsed: ParsedSkill) -> ModelRequest:
 def filter_prompts(
     parsed: ParsedSkill, texts: Iterable[str], others: Iterable[str] = ()
 ) -> list[str]:
-    """The texts that may be kept, in order.
+    """Return the texts that may be kept, in order.
 
-    Dropped are texts that are too short or long, carry markup or what the scanner suspects, name
-    the skill, are in another language, copy the description, or are like an earlier one or one of
-    `others`.
+    Drops texts that are too short or long, have markup or suspicious content by the scanner, name
+    the skill, are in another language, copy the description, or are similar to an earlier text or
+    one of `others`.
     """
     record = parsed.record
     run = _COPIED_TERMS.get(record.language, _COPIED_TERMS_DEFAULT)
@@ -155,7 +156,7 @@ def filter_prompts(
 
 
 def names_skill(text: str, name: str, description: str) -> bool:
-    """Whether a text has the words of a skill's name, one after the other.
+    """Return whether a text has the words of a skill's name in sequence.
 
     A name of one word that the description uses in a sentence is an ordinary word, such as `pdf`.
     """

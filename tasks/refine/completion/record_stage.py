@@ -1,8 +1,8 @@
 """The record stage: completes the fields of a skill's record that its author left out.
 
 Graph of Skills (appendix B and prompt A of appendix C) has a language model normalise one skill
-document into the fields that retrieval needs, with what the parser found kept as it is. The
-refinement holds `fields`, lists of texts by field, only of those that the parser did not find.
+document into the fields that retrieval needs, and keep the fields that the parser found. The
+refinement holds `fields`, lists of texts by field, only for fields that the parser did not find.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIMITS = {
     "domain_tags": (6, 30),
     "example_tasks": (4, 200),
 }
-"""By field, how many texts are kept, and of how many characters at most."""
+"""Maximum number of texts, and of characters per text, by field."""
 
 _NAME_TOKENS, _DESCRIPTION_TOKENS, _BODY_TOKENS = 40, 300, 2_000
 _BODY_CHARACTERS = 20_000
@@ -84,7 +84,7 @@ class RecordAnswer(BaseModel):
 
 
 class RecordStage(RefineStage):
-    """Asks once per skill, and not at all where nothing is lacking."""
+    """Asks once per skill, and not at all if no field is missing."""
 
     name: ModelStage = "record"
     version = RECORD_VERSION
@@ -112,10 +112,10 @@ class RecordStage(RefineStage):
 
 
 def find_missing_fields(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The fields that the parser did not find.
+    """Return the fields that the parser did not find.
 
-    It takes the capability from the description; that is lacking where there is no description, or
-    its first sentence is cut or says nothing.
+    The parser takes the capability from the description; it counts as missing without a
+    description, or if the first sentence is cut or says nothing.
     """
     record = parsed.record
     words = (
@@ -132,7 +132,7 @@ def find_missing_fields(parsed: ParsedSkill) -> tuple[str, ...]:
 
 
 def build_request(parsed: ParsedSkill, lacking: Sequence[str]) -> ModelRequest:
-    """The request for the lacking fields of a skill."""
+    """Return the request for the missing fields of a skill."""
     data = [*describe_skill(parsed, _BODY_TOKENS)]
     data.insert(2, f"lacking: {', '.join(lacking)}")
     return ModelRequest(
@@ -145,7 +145,7 @@ def build_request(parsed: ParsedSkill, lacking: Sequence[str]) -> ModelRequest:
 
 
 def describe_skill(parsed: ParsedSkill, body_tokens: int) -> list[str]:
-    """Lines with the framed name, description and beginning of a skill's text."""
+    """Return lines with the framed name, description and beginning of a skill's text."""
     body = parsed.text(max(parsed.body_line, 1), len(parsed.lines))[:_BODY_CHARACTERS]
     return [
         f"name: {quote(parsed.record.name, _NAME_TOKENS)}",
@@ -157,9 +157,9 @@ def describe_skill(parsed: ParsedSkill, body_tokens: int) -> list[str]:
 def select_fields(
     parsed: ParsedSkill, lacking: Sequence[str], answer: RecordAnswer
 ) -> dict[str, list[str]]:
-    """The texts of the answer that are kept, of the lacking fields alone.
+    """Return the texts of the answer to keep, only for the missing fields.
 
-    Inputs and outputs without any word of the skill are dropped: the model made them up.
+    Inputs and outputs without any word of the skill are dropped as invented.
     """
     known = set(tokenize(parsed.text(1, len(parsed.lines)))) if parsed.lines else set()
     fields = {}

@@ -1,4 +1,4 @@
-"""The prompt of the second opinion: what is harmful, and the numbered lines of one skill."""
+"""Prompt of the second opinion: a definition of harm, and the numbered lines of one skill."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class JudgePrompt:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A line, or a part of a long one, as the prompt shows it."""
+    """A line, or a part of a long line, as the prompt shows it."""
 
     line: int
     place: int
@@ -146,7 +146,7 @@ class _Piece:
 
 
 def build_judge_prompt(parsed: ParsedSkill, weights: Mapping[int, int]) -> JudgePrompt:
-    """The data of the prompt about a skill: its lines as far as they fit, those first in which an
+    """Return the data of the prompt about a skill: the lines that fit, first those in which an
     order is likely, then prose, then code.
 
     weights: of `tasks.refine.judging.order_lines.weigh_lines`.
@@ -176,8 +176,8 @@ def build_judge_prompt(parsed: ParsedSkill, weights: Mapping[int, int]) -> Judge
 
 
 def _split(parsed: ParsedSkill, weights: Mapping[int, int]) -> Iterator[_Piece]:
-    """The pieces of all lines, in order; empty lines and the marks around the front matter are left
-    out. A lower rank is shown rather."""
+    """Yield the pieces of all lines, in order, without empty lines and the marks around the front
+    matter. Pieces of lower rank are preferred."""
     in_code = False
     for number, line in enumerate(parsed.lines, start=1):
         fence = number >= parsed.body_line and _FENCE.match(line) is not None
@@ -195,7 +195,7 @@ def _split(parsed: ParsedSkill, weights: Mapping[int, int]) -> Iterator[_Piece]:
 
 
 def _cut(line: str) -> Iterator[str]:
-    """A long line in parts, so that nothing at its end is cut off."""
+    """Yield a long line in parts, so that nothing at its end is cut off."""
     line = line.strip()
     while len(line) > _PIECE_CHARACTERS:
         end = line.rfind(" ", _PIECE_CHARACTERS // 2, _PIECE_CHARACTERS)
@@ -206,7 +206,7 @@ def _cut(line: str) -> Iterator[str]:
 
 
 def _fit(pieces: Sequence[_Piece]) -> set[tuple[int, int]]:
-    """Line and place of the pieces that fit."""
+    """Return the line and place of the pieces that fit."""
     kept: set[tuple[int, int]] = set()
     spent = head = 0
     for piece in sorted(pieces, key=lambda one: (one.rank, one.line, one.place)):
@@ -221,7 +221,7 @@ def _fit(pieces: Sequence[_Piece]) -> set[tuple[int, int]]:
 
 
 def _decoded(parsed: ParsedSkill) -> Iterator[str]:
-    """Encoded text of the skill, decoded."""
+    """Yield encoded text of the skill, decoded."""
     text = "\n".join(parsed.lines)
     for found, (_, decoded) in enumerate(find_encoded_payloads(text)):
         if found == _MAX_DECODED:

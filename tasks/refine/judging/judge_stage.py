@@ -1,8 +1,8 @@
 """The second opinion of the scanner: a language model judges a skill and may raise its level.
 
-The rules of the scanner find known forms, few subtle attacks in plain words. The model reads the
-lines of a skill and says what an agent that follows them would do against its user. Its verdict
-raises the safety level or asks for review, and never lowers what the rules found.
+The rules of the scanner find known forms, but few subtle attacks in plain words. The model reads
+the lines of a skill and says what an agent that follows them would do against its user. Its verdict
+raises the safety level or asks for review, and never lowers the level of the rules.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _KEPT_LINES = 5
 class JudgeStage(RefineStage):
     """Asks about skills with scripts, findings or standing orders.
 
-    A refinement has `asked`; where it is true also `verdict`, `kind`, `lines` and `reason`, or
-    `invalid`, why there is no verdict.
+    A refinement has `asked`; if it is true, also `verdict`, `kind`, `lines` and `reason`, or
+    `invalid`, the reason for no verdict.
     """
 
     name: ModelStage = "judge"
@@ -70,20 +70,20 @@ class JudgeStage(RefineStage):
     def apply(
         self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
     ) -> None:
-        """Write the verdict to the catalog, for whichever revision has this content now."""
+        """Write the verdict to the catalog, for any revision that has this content now."""
         model, skill_id = context.model.model, revision.key.skill_id
         judged = {skill_id: (revision.content_hash, to_judgement(model, refinement))}
         context.services.graph.save_judgements(model, judged)
 
 
 def make_request(prompt: JudgePrompt) -> ModelRequest:
-    """The request about one skill."""
+    """Return the request about one skill."""
     return ModelRequest("judge", JUDGE_VERSION, INSTRUCTIONS, prompt.data, _MAX_ANSWER_TOKENS)
 
 
 def check_answer(answer: JudgeAnswer, prompt: JudgePrompt) -> None:
     """Raise InvalidAnswerError for a verdict without a kind or a line, or about lines that were not
-    shown; what else a clean answer says does not count."""
+    shown. The other fields of a clean answer are ignored."""
     if answer.verdict == "clean":
         return
     if answer.kind == "none":
@@ -96,7 +96,7 @@ def check_answer(answer: JudgeAnswer, prompt: JudgePrompt) -> None:
 
 
 def to_judgement(model: str, refinement: dict[str, Any]) -> Judgement | None:
-    """The judgement that a refinement says; None where it raises nothing."""
+    """Return the judgement of a refinement; None if it raises nothing."""
     level = JUDGED_LEVELS.get(refinement.get("verdict", ""), 0)
     if not level:
         return None

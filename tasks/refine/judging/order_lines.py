@@ -1,7 +1,7 @@
-"""Finds the lines of a skill in which an order beyond its task is likely to be.
+"""Detection of the lines of a skill that probably hold an order beyond its task.
 
-For a second opinion, which reads a bounded part of a skill. This is no finding: honest skills have
-such lines too, and subtle attacks in plain words may have none.
+They are for a second opinion, which reads a bounded part of a skill. They are not findings: honest
+skills have such lines too, and subtle attacks in plain words may have none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from skills.record import ParsedSkill
 from skills.scanner.normalised_text import NormalisedText
 
 SHORT_TOKENS = 600
-"""A skill up to this size may hold an attack without any of these words, and is cheap to read."""
+"""Maximum tokens of a skill that is always read: it may hold an attack without any of these words,
+and is cheap to read."""
 
 _PEOPLE = r"(?:users?|humans?|operators?|customers?|owners?|reviewers?|people|anyone|anybody|them)"
 _STRONG = (
@@ -71,10 +72,10 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def weigh_lines(lines: Sequence[str], body_line: int) -> dict[int, int]:
-    """How likely an order is in each line, by line number: 3 for each sign of one beyond the task,
-    1 for each word that orders often have; lines without either are left out.
+    """Return the likelihood of an order in each line, by line number: 3 for each sign of an order
+    beyond the task, 1 for each word that orders often have; lines without either are left out.
 
-    A paragraph counts by the lines in which its words are.
+    The words of a paragraph count for the lines in which they are.
     """
     text = NormalisedText(lines, body_line)
     weights: dict[int, int] = {}
@@ -86,10 +87,10 @@ def weigh_lines(lines: Sequence[str], body_line: int) -> dict[int, int]:
 
 
 def needs_second_opinion(parsed: ParsedSkill, weights: dict[int, int]) -> bool:
-    """Whether a skill may harm beyond what the rules of the scanner see: it has scripts, findings
-    or words of orders, or is so short that an order needs none of these words.
+    """Return whether a skill may harm beyond what the rules of the scanner see: it has scripts,
+    findings or words of orders, or is so short that an order needs none of these words.
 
-    weights: of `weigh_lines`. In doubt true.
+    weights: from `weigh_lines`. True in doubt.
     """
     record = parsed.record
     return bool(record.entrypoints or record.safety or weights or record.tokens <= SHORT_TOKENS)

@@ -1,8 +1,8 @@
-"""Which skills a skill is compared with: a bounded pool, never all pairs.
+"""Candidates that a skill is compared with: a bounded pool, never all pairs.
 
 Graph of Skills §3.2 forms the pool from lexical overlap, neighbours by similarity, and compatible
-inputs and outputs. Here it is, in this order of preference: skills that the text names, and by
-turns skills that share what they make and take, and skills with alike texts. It depends on the
+inputs and outputs. This pool has, in order of preference, skills that the text names, and then in
+turns skills with compatible inputs and outputs, and skills with similar texts. It depends on the
 library alone; ties are broken by skill_id.
 """
 
@@ -36,9 +36,9 @@ _PUNCTUATION = re.compile(r"[.,;:!?()|\[\]{}/\\<>=+]|--|→|->")
 def find_candidates(
     services: Services, revision: StoredRevision, limit: int
 ) -> list[StoredRevision]:
-    """The published skills that a skill is compared with, at most `limit`, best first.
+    """Return the published skills that a skill is compared with, at most `limit`, best first.
 
-    Skills of the same content, and those that it declares, are left out.
+    Skills of the same content, and skills in declared links, are left out.
     """
     skill = read_skill_text(revision)
     named = _find_named(services, skill)
@@ -58,21 +58,22 @@ def find_candidates(
 
 
 def read_skill_text(revision: StoredRevision) -> SkillText:
-    """What is compared of a stored revision."""
+    """Return the parts of a stored revision that are compared."""
     return SkillText.from_parsed(revision.key.skill_id, revision.content_hash, revision.parsed)
 
 
 def _find_named(services: Services, skill: SkillText) -> list[str]:
-    """Skills of the same source whose names are in the text, in the order of their names there."""
+    """Return skills of the same source whose names are in the text, in the order of their names
+    there."""
     names = list(dict.fromkeys(_possible_names(skill)))[:_MAX_NAMES]
     source_id = skill.skill_id.partition(":")[0]
     by_name = services.graph.find_by_name(source_id, names)
-    # A name that several skills have is too common to say which one is meant.
+    # A name of several skills does not say which of them is meant.
     return [by_name[name][0] for name in names if len(by_name.get(name, ())) == 1]
 
 
 def _possible_names(skill: SkillText) -> Iterator[str]:
-    """What may be the name of a skill: marked text, compounds, and runs of words in prose."""
+    """Yield possible names of skills: marked text, compounds, and runs of words in prose."""
     texts = [skill.description, *(line.text for line in skill.lines)]
     for text in texts:
         for match in _MARKED.finditer(text):
@@ -88,7 +89,8 @@ def _possible_names(skill: SkillText) -> Iterator[str]:
 
 
 def _find_compatible(services: Services, skill: SkillText) -> list[str]:
-    """Skills that make what this one takes, take what it makes, or work on the same named files."""
+    """Return skills whose outputs are inputs of this skill or the reverse, or that work on the same
+    named files."""
     wanted = (*sorted(skill.files), *skill.inputs, *skill.outputs)
     terms = dict.fromkeys((term for text in wanted for term in tokenize(text)), 1.0)
     if not terms:
@@ -105,7 +107,8 @@ def _find_compatible(services: Services, skill: SkillText) -> list[str]:
 
 
 def _compatibility(skill: SkillText, other: SkillText) -> int:
-    """How many whole terms one makes and the other takes; names of files count in both."""
+    """Return how many whole terms are outputs of one and inputs of the other; names of files count
+    in both."""
     return (
         len(skill.files & other.files)
         + len(skill.outputs & other.inputs)
@@ -114,14 +117,14 @@ def _compatibility(skill: SkillText, other: SkillText) -> int:
 
 
 def _declared(services: Services, skill_id: str) -> Iterable[str]:
-    """The other ends of links that front matter declares, in either direction."""
+    """Yield the other ends of links that front matter declares, in either direction."""
     for link in services.graph.get_links([skill_id])[skill_id]:
         if link.evidence.startswith(("depends, ", "conflicts, ")):
             yield link.target if link.source == skill_id else link.source
 
 
 def read_published(services: Services, skill_ids: Sequence[str]) -> list[StoredRevision]:
-    """The published revisions of these skills, in this order."""
+    """Return the published revisions of these skills, in this order."""
     entries = {
         entry.skill_id: RevisionKey(entry.skill_id, entry.seq)
         for entry in (services.graph.get_entries(skill_ids) if skill_ids else ())

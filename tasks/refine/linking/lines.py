@@ -1,4 +1,4 @@
-"""Which lines of two skills show how they relate: the ones that a model is shown."""
+"""Selection of the lines of two skills that show how they relate, for a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMMON_STEMS = frozenset(
         "book paper notes table example sample test temp tmp",
     )
 )
-"""Names of files that say nothing about what is in them."""
+"""Names of files that say nothing about their content."""
 
 _CUE = re.compile(
     r"\b(?:needs?|needed|requires?d?|prerequisites?|depend\w*|inputs?|outputs?|produc\w+|"
@@ -47,7 +47,7 @@ _FENCE = re.compile(r"^\s*(?:[-*+]\s+|\d+[.)]\s+)?(?:```|~~~)")
 
 
 class TextLine(NamedTuple):
-    """A line of a file; `code` inside a fence."""
+    """A line of a file. code: whether it is inside a fence."""
 
     number: int
     text: str
@@ -56,12 +56,12 @@ class TextLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SkillText:
-    """What the comparison of a skill with another one uses.
+    """Data of a skill for the comparison with another skill.
 
-    description_line: where the description begins in the file. terms: index terms of name,
-    description, declared inputs and outputs, and of the names of files that its text has.
-    name_terms: those of the name. files: names of files in its text, in lower case.
-    inputs, outputs: each declared one as its index terms, joined by spaces.
+    description_line: line of the file at which the description begins. terms: index terms of name,
+    description, declared inputs and outputs, and of the names of files in its text. name_terms:
+    index terms of the name. files: names of files in its text, in lower case. inputs, outputs: the
+    index terms of each declared input or output, joined by spaces.
     """
 
     skill_id: str
@@ -78,7 +78,7 @@ class SkillText:
 
     @classmethod
     def from_parsed(cls, skill_id: str, content_hash: str, parsed: ParsedSkill) -> SkillText:
-        """Read what is compared of a parsed skill."""
+        """Read the compared data from a parsed skill."""
         record = parsed.record
         body = tuple(_read_lines(parsed))
         files = frozenset(name for line in body for name in find_files(line.text))
@@ -103,7 +103,8 @@ def _whole_term(text: str) -> str:
 
 
 def find_files(text: str) -> set[str]:
-    """The names of data files in a text, in lower case, without those that any skill might have."""
+    """Return the names of data files in a text, in lower case, without names that any skill might
+    have."""
     found = {name.lower() for name in _FILE.findall(text)}
     return {name for name in found if name.partition(".")[0] not in _COMMON_STEMS}
 
@@ -111,10 +112,11 @@ def find_files(text: str) -> set[str]:
 def select_lines(
     skill: SkillText, others: Sequence[SkillText], max_tokens: int, line_tokens: int
 ) -> dict[int, str]:
-    """The lines that say most about how a skill relates to some others: text by line number.
+    """Return the lines that say most about how a skill relates to other skills: text by line
+    number.
 
-    The description is always among them. max_tokens: of all lines but the description;
-    line_tokens: at most this much of a line counts, because more is not shown.
+    The description is always among them. max_tokens: maximum of all lines except the description;
+    line_tokens: maximum that counts of one line, because more is not shown.
     """
     chosen = {skill.description_line: skill.description}
     scored = [
@@ -135,7 +137,7 @@ def select_lines(
 
 
 def _score(line: TextLine, place: int, skill: SkillText, others: Sequence[SkillText]) -> float:
-    """How much a line may say about the relation to one of these skills."""
+    """Return how much a line may say about the relation to one of these skills."""
     terms = set(tokenize(line.text))
     files = find_files(line.text)
     best = 0.0
@@ -151,7 +153,7 @@ def _score(line: TextLine, place: int, skill: SkillText, others: Sequence[SkillT
 
 
 def _read_lines(parsed: ParsedSkill) -> Iterator[TextLine]:
-    """The lines of the body that have words, without the fences of code."""
+    """Yield the lines of the body that have words, without the fences of code."""
     fenced = False
     for number, text in enumerate(parsed.lines[:_MAX_LINES], 1):
         if number < parsed.body_line:

@@ -1,7 +1,7 @@
-"""What links are made from in addition to the library, and linking again where that has changed.
+"""Origin of links apart from the library, and new linking when it has changed.
 
-Links are a function of the library, the settings and the stored verdicts. A setting that takes
-verdicts back, or another model, changes links of skills that have not changed.
+Links are a function of the library, the settings and the stored verdicts. A setting that disables
+verdicts, or another model, changes links of skills that have not changed.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from tasks.services import Services
 log = structlog.get_logger()
 
 LINKS_VERSION = 1
-"""Version of the prompt of the stage `links`. Here, so that a process without a model imports no
-prompt."""
+"""Version of the prompt of the stage `links`. Defined here, so that a process without a model
+imports no prompt."""
 
 _BATCH_SKILLS = 1_000
 _AUDIENCES = " audiences "
 
 
 def link_kind(settings: Settings) -> RefinementKind | None:
-    """Which verdicts give links; None if the stage `links` is off."""
+    """Return the kind of verdicts that give links; None if the stage `links` is off."""
     model = settings.language_model
     return RefinementKind("links", model.model, LINKS_VERSION) if model.uses("links") else None
 
 
 def rejection_kind(kind: RefinementKind) -> RefinementKind:
-    """The verdicts about pairs that queries compared, apart from those of the stage `links`."""
+    """Return the kind of verdicts about pairs that queries compared, which differs from that of the
+    stage `links`."""
     return replace(kind, version=-kind.version)
 
 
 def mark_for_changed_origin(services: Services) -> int:
-    """Mark the skills whose links differ by now because the settings or the groups of sources
-    changed; returns how many.
+    """Mark the skills whose links changed because the settings or the groups of sources changed;
+    returns how many.
 
-    Does nothing but two reads if they have not changed since the last call.
+    Costs only two reads if they have not changed since the last call.
     """
     kind, graph = link_kind(services.settings), services.graph
     verdicts = f"{kind.model} {kind.version}" if kind else ""
@@ -69,7 +70,7 @@ def mark_for_changed_origin(services: Services) -> int:
 
 
 def _mark_all(services: Services, origin: str) -> int:
-    """Mark every skill: each may have other links once its audiences are others."""
+    """Mark every skill: each may have other links when audiences change."""
     graph = services.graph
     published = [entry.skill_id for entry in graph.get_entries() if entry.seq]
     graph.mark_for_linking(published)

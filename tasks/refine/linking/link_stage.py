@@ -1,8 +1,8 @@
 """The links stage: a language model confirms typed links inside a bounded pool (Graph of Skills
 §3.2, App. B).
 
-Verdicts are stored by pair of contents, so that a pair is asked about once, from one side, and an
-edit asks again only about what it changed. They become links when skills are linked
+Verdicts are stored by pair of contents, so that the model is asked about a pair once, from one
+side, and after an edit only about changed contents. They become links when skills are linked
 (`tasks.refine.linking.verdict_links`).
 """
 
@@ -41,15 +41,15 @@ class LinkStage(RefineStage):
 
     @override
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
-        """The refinement counts the pairs that were asked about, by the type of their links;
-        `void` has the reasons of void verdicts."""
+        """Return a refinement that counts the pairs in question by the type of their links; `void`
+        has the reasons of void verdicts."""
         prompt = self._claim_prompt(context, revision)
         if prompt is None:
             return {"asked": 0}
         try:
             answer = context.model.complete(prompt.request, LinksAnswer, prompt.check).answer
         except InvalidAnswerError as error:
-            # Stored as pairs without a link: this model was asked, and would answer so again.
+            # Stored as pairs without a link: this model would give the same answer again.
             answer, reason = LinksAnswer(relations=[]), str(error)
         else:
             reason = ""
@@ -65,7 +65,7 @@ class LinkStage(RefineStage):
     def apply(
         self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
     ) -> None:
-        """Mark the skills for linking whose links the verdicts about this one change."""
+        """Mark for linking the skills whose links change by the verdicts about this skill."""
         services = context.services
         found = get_pairs(services).find_links(context.kind(self), [revision.content_hash])
         verdicts = found[revision.content_hash]
@@ -75,9 +75,10 @@ class LinkStage(RefineStage):
             send_link(services)
 
     def _claim_prompt(self, context: RefineContext, revision: StoredRevision) -> LinkPrompt | None:
-        """The prompt about the pairs that are reserved for this skill; None if there is none.
+        """Return the prompt about the pairs that are reserved for this skill; None if there is
+        none.
 
-        What an earlier run reserved, and did not get a verdict for, comes first and alone: its
+        Pairs that an earlier run reserved without getting a verdict come first and alone: the
         answer may be stored already.
         """
         services, kind = context.services, context.kind(self)
@@ -99,7 +100,7 @@ class LinkStage(RefineStage):
         return build_prompt(read_skill_text(revision), others) if others else None
 
     def _find_unknown(self, context: RefineContext, revision: StoredRevision) -> list[SkillText]:
-        """The candidates of a skill with which it has not been compared."""
+        """Return the candidates of a skill with which it has not been compared."""
         services, skill = context.services, read_skill_text(revision)
         limit = services.settings.language_model.link_candidates
         found = find_candidates(services, revision, limit)
@@ -109,7 +110,7 @@ class LinkStage(RefineStage):
 
 
 def get_pairs(services: Services) -> SkillPairStore:
-    """The store of pairs; raises MisconfiguredError where none is open."""
+    """Return the store of pairs; raises MisconfiguredError without one."""
     if services.skill_pairs is None:
         raise MisconfiguredError(NO_MODEL)
     return services.skill_pairs

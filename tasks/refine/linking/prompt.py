@@ -1,8 +1,8 @@
-"""The prompt of the links stage: one skill, its candidates, and the checks of each verdict.
+"""Prompt of the links stage: one skill, its candidates, and the checks of each verdict.
 
-Graph of Skills App. B has a model confirm the relations of a bounded candidate pool, and be silent
-when unsure. Here it also names the numbered lines that say so. A verdict whose lines were not
-shown, or do not speak of either skill, is void; the others stay.
+In Graph of Skills App. B a model confirms the relations of a bounded candidate pool, and says
+nothing when unsure. This prompt also asks for the numbered lines that show the relation. A verdict
+whose lines were not shown, or are not about either skill, is void; other verdicts stay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tasks.refine.linking.lines import SkillText, select_lines
 from tasks.refine.linking.link_origin import LINKS_VERSION
 
 VERSION = LINKS_VERSION
-"""Raised with every change of `INSTRUCTIONS` or of how the data is built."""
+"""Version of the prompt, raised with every change of `INSTRUCTIONS` or of the construction of the
+data."""
 
 MAX_CANDIDATES = 50
 
@@ -158,7 +159,7 @@ class LinksAnswer(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class LinkPrompt:
-    """A request, and what was shown of the skill and of each candidate: text by line number."""
+    """A request, and the shown lines of the skill and of each candidate: text by line number."""
 
     request: ModelRequest
     skill: SkillText
@@ -167,7 +168,7 @@ class LinkPrompt:
     candidate_lines: tuple[Mapping[int, str], ...]
 
     def check(self, answer: LinksAnswer) -> None:
-        """Raise InvalidAnswerError if a candidate was not given, or is named twice."""
+        """Raise InvalidAnswerError if a candidate was not given, or appears twice."""
         numbers = [one.candidate for one in answer.relations]
         if unknown := sorted(set(numbers) - set(range(1, len(self.candidates) + 1))):
             raise InvalidAnswerError(f"relations of candidates that were not given: {unknown}")
@@ -176,7 +177,7 @@ class LinkPrompt:
             raise InvalidAnswerError(f"more than one relation of candidates {twice}")
 
     def find_fault(self, one: CandidateRelation) -> str:
-        """Why a verdict is void, "" if it holds."""
+        """Return why a verdict is void, "" if it is valid."""
         other = self.candidates[one.candidate - 1]
         shown = self.candidate_lines[one.candidate - 1]
         if not one.skill_lines and not one.candidate_lines:
@@ -194,14 +195,15 @@ class LinkPrompt:
 
 
 def build_prompt(skill: SkillText, candidates: Sequence[SkillText]) -> LinkPrompt:
-    """The prompt for all candidates of a skill; at most MAX_CANDIDATES."""
+    """Return the prompt for all candidates of a skill; at most MAX_CANDIDATES."""
     return _build(INSTRUCTIONS, skill, tuple(candidates[:MAX_CANDIDATES]))
 
 
 def build_rejection_prompt(
     skill: SkillText, other: SkillText, queries: Mapping[RejectionReason, int]
 ) -> LinkPrompt:
-    """The prompt about two skills that queries compared, so many for each reason."""
+    """Return the prompt about two skills that queries compared. queries: number of queries by
+    reason."""
     counts = (f"{reason} {_round(count)}" for reason, count in sorted(queries.items()))
     return _build(REJECTION_INSTRUCTIONS, skill, (other,), [f"tasks: {', '.join(counts)}"])
 
@@ -229,7 +231,8 @@ def _build(
 
 
 def _round(count: int) -> str:
-    """A count in words that change seldom, so that a repeated question has the same answer."""
+    """Return a count in words that seldom change, so that a repeated question has the same
+    answer."""
     return next((f"{least} or more" for least in (30, 10, 3) if count >= least), str(count))
 
 

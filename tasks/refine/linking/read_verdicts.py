@@ -1,4 +1,4 @@
-"""From the model's answer to verdicts about pairs."""
+"""Conversion of the model's answer to verdicts about pairs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _QUOTED_CHARACTERS = 160
 def read_verdicts(
     prompt: LinkPrompt, answer: LinksAnswer
 ) -> tuple[list[PairVerdict], dict[str, int]]:
-    """A verdict for every candidate of a prompt, without a link where the model was silent or its
-    verdict is void; and how often each fault made one void."""
+    """Return a verdict for every candidate of a prompt, without a link if the model named none or
+    its verdict is void; and how often each fault made a verdict void."""
     said = {one.candidate: one for one in answer.relations}
     verdicts, faults = [], Counter[str]()
     for number, other in enumerate(prompt.candidates, 1):
@@ -43,8 +43,8 @@ def read_verdicts(
 
 
 def _find_order(prompt: LinkPrompt, relation: CandidateRelation) -> str:
-    """Why a conflict is void: it would keep a rival out of bundles, and a text that gives orders to
-    its reader may have asked for it."""
+    """Return why a conflict is void, "" if it is valid. A conflict would keep a rival out of
+    bundles, and a text that gives orders to its reader may have asked for it."""
     if relation.relation != "conflict":
         return ""
     shown = (prompt.skill_lines, prompt.candidate_lines[relation.candidate - 1])
@@ -70,13 +70,13 @@ def _to_verdict(
 
 
 def to_pair(skill: SkillText, other: SkillText) -> AskedPair:
-    """Two skills in the order of their contents."""
+    """Return two skills in the order of their contents."""
     first, second = sorted([skill, other], key=lambda one: one.content_hash)
     return AskedPair((first.content_hash, second.content_hash), (first.skill_id, second.skill_id))
 
 
 def _cite(skill: SkillText, lines: Iterable[int], shown: Mapping[int, str]) -> str:
-    """Name, numbers, and the beginning of the first line of text, "" without lines."""
+    """Return name, numbers, and the beginning of the first line of text, "" without lines."""
     numbers = sorted(set(lines))
     if not numbers:
         return ""

@@ -1,8 +1,8 @@
-"""Conflicts and alternatives that queries point to: pairs that they compare again and again.
+"""Conflicts and alternatives from queries: pairs of skills that queries compare often.
 
-R3-Skill keeps the rejections of a model as a signal of which skills do not go together. One query
-says little: a pair is asked about when several different ones compared it for one reason, and it
-is linked when the model confirms it from the texts of both.
+R3-Skill keeps the rejections of a model as a signal of skills that do not go together. One query
+says little: the model is asked about a pair when several different queries compared it for one
+reason, and the pair is linked if the model confirms it from the texts of both.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ from tasks.refine.stage import RefineContext
 from tasks.services import Services
 
 MIN_QUERIES = 3
-"""Different queries that compared a pair for one reason, before the model is asked about it."""
+"""Minimum different queries that compared a pair for one reason, before the model is asked about
+it."""
 
 _MAX_PAIRS = 200
 _PAIRS_PER_RUN = 8
 
 
 class ComparedSkills(NamedTuple):
-    """Two published skills, and how many queries compared them by reason."""
+    """Two published skills, and the number of queries that compared them, by reason."""
 
     texts: tuple[SkillText, SkillText]
     queries: Mapping[RejectionReason, int]
 
 
 def find_unasked_pairs(services: Services, limit: int = _PAIRS_PER_RUN) -> list[ComparedSkills]:
-    """Pairs that enough queries compared, and about whose contents the model was not asked."""
+    """Return pairs that enough queries compared, and about whose contents the model was not
+    asked."""
     kind, pairs = link_kind(services.settings), services.skill_pairs
     if kind is None or pairs is None:
         return []
@@ -69,7 +71,7 @@ def find_unasked_pairs(services: Services, limit: int = _PAIRS_PER_RUN) -> list[
 
 
 def confirm_rejected_pairs(context: RefineContext) -> None:
-    """Ask the model about some unasked pairs, and mark the skills for linking that it confirms."""
+    """Ask the model about some unasked pairs, and mark confirmed skills for linking."""
     services, kind = context.services, link_kind(context.services.settings)
     if kind is None or services.skill_pairs is None:
         return

@@ -1,6 +1,6 @@
 """Links from the verdicts of a language model: a function of the library and the stored verdicts.
 
-A verdict holds for two contents. It gives a link while both are published, in the skills that had
+A verdict holds for two contents. It gives a link while both are published in the skills that had
 them when the model was asked.
 """
 
@@ -22,8 +22,9 @@ WEIGHTS = {
     LinkType.ALTERNATIVE: 0.7,
     LinkType.SEMANTIC: 0.3,
 }
-"""Below those of declared links: only declared dependencies are added to bundles. Alternatives are
-below the copies of which a bundle takes one (`tasks.query.choose`)."""
+"""Weights of links by verdicts, below those of declared links: only declared dependencies are added
+to bundles. Alternatives are below the weight of copies, of which a bundle takes one
+(`tasks.query.choose`)."""
 
 _OWNED_BY_SOURCE = (LinkType.DEPENDENCY, LinkType.WORKFLOW)
 
@@ -37,7 +38,7 @@ class StoredVerdictLinks:
         self._kind = kind
 
     def __call__(self, skill_ids: Sequence[str]) -> Mapping[str, Sequence[Link]]:
-        """By skill, the links that start or end at it."""
+        """Return, by skill, the links that start or end at it."""
         asked = self._read_hashes(skill_ids)
         verdicts = self._find_verdicts(sorted(set(asked.values())))
         ends = {end for found in verdicts.values() for one in found for end in one.skill_ids}
@@ -55,16 +56,16 @@ class StoredVerdictLinks:
         return {one: [*by_texts[one], *by_queries[one]] for one in hashes}
 
     def _read_hashes(self, skill_ids: Sequence[str]) -> dict[str, str]:
-        """The content hashes of those of the skills that are published."""
+        """Return the content hashes of the given skills that are published."""
         entries = self._catalog.get_entries(skill_ids) if skill_ids else []
         return {entry.skill_id: entry.content_hash for entry in entries if entry.seq}
 
 
 def build_link(verdict: PairVerdict, model: str) -> Link:
-    """The link of a verdict that gives one.
+    """Return the link of a verdict with a link.
 
-    A dependency or a workflow is owned by the skill where it starts. Others have no direction: the
-    skill whose id sorts first owns them, and they end there.
+    A dependency or a workflow is owned by the skill where it starts. Other types have no direction:
+    the skill whose id sorts first owns the link, and the link ends there.
     """
     kind = LinkType(verdict.type)
     ends = verdict.skill_ids if verdict.first else verdict.skill_ids[::-1]
@@ -83,7 +84,7 @@ def _is_present(verdict: PairVerdict, hashes: Mapping[str, str]) -> bool:
 
 
 def _heaviest(links: Iterable[Link]) -> list[Link]:
-    """One link for each owner, source, target and type, as the link store keeps them."""
+    """Return one link for each owner, source, target and type, as the link store keeps them."""
     ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
     found = {(link.owner, *link.ends, link.type): link for link in ordered}
     return [found[place] for place in sorted(found)]

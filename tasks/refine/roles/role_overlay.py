@@ -1,4 +1,4 @@
-"""Shows the roles that a language model gave, in place of those of the local classifier."""
+"""Functions that replace the roles of the local classifier by those of a language model."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def overlay_roles(
     settings: LanguageModelSettings,
     revisions: Mapping[KeyT, StoredRevision],
 ) -> dict[KeyT, StoredRevision]:
-    """These revisions with the roles that the settings' model gave their passages.
+    """Return these revisions with the roles that the settings' model gave their passages.
 
-    Without the stage `roles`, or where there is no refinement, they are as given. One read of the
+    Without the stage `roles`, or without a refinement, they are unchanged. Costs one read of the
     store. Raises TransientError if it does not answer.
     """
     if answers is None or not revisions or not settings.uses("roles"):
         return dict(revisions)
-    from tasks.refine.roles.role_prompt import VERSION  # only where a model is configured
+    from tasks.refine.roles.role_prompt import VERSION  # only if a model is configured
 
     kind = RefinementKind("roles", settings.model, VERSION)
     hashes = dict.fromkeys(revision.content_hash for revision in revisions.values())
@@ -42,7 +42,7 @@ def overlay_roles(
 
 
 def replace_roles(parsed: ParsedSkill, refinement: Mapping[str, Any]) -> ParsedSkill:
-    """The skill with the roles of a refinement, for passages whose lines are the same."""
+    """Return the skill with the roles of a refinement, for passages with the same lines."""
     roles = {(first, last): role for first, last, role in refinement.get("passages", ())}
     passages = tuple(
         passage.with_role(Role(role), _CERTAIN)

@@ -1,8 +1,8 @@
-"""The prompt of the roles stage: passages of a skill in batches, and the answer's checks.
+"""Prompt of the roles stage: passages of a skill in batches, and the answer's checks.
 
-SkillPager §3.1 has a language model give each passage one of six roles. Here the passages come in
-document order under their heading paths. The chunks of one fenced code block are one passage of
-the prompt: a block has one role, and costs its tokens once.
+In SkillPager §3.1 a language model gives each passage one of six roles. In this prompt the passages
+are in document order under their heading paths. The chunks of one fenced code block are one passage
+of the prompt: a block has one role, and costs its tokens once.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from tasks.language_model.frame import quote
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
 
 VERSION = 2
-"""Raised with every change of `INSTRUCTIONS` or of how the data is built."""
+"""Version of the prompt, raised with every change of `INSTRUCTIONS` or of the construction of the
+data."""
 
 BATCH_PASSAGES = 20
-"""Passages of one request, as in SkillPager §3.1."""
+"""Maximum passages of one request, as in SkillPager §3.1."""
 
 _PASSAGE_TOKENS = 60
 _LONG_PASSAGE_TOKENS = 70
-"""For code and tables: their syntax takes more tokens than words."""
+"""Maximum tokens of code and tables, whose syntax takes more tokens than words."""
 
 _NEIGHBOUR_TOKENS = 20
 _NAME_TOKENS = 20
@@ -127,7 +128,8 @@ class RoleBatch:
     members: tuple[tuple[int, ...], ...]
 
     def check(self, answer: RolesAnswer) -> None:
-        """Raise InvalidAnswerError unless every number has one role and no other is named."""
+        """Raise InvalidAnswerError unless every number has one role and no other number is
+        named."""
         numbers = [one.n for one in answer.roles]
         given = range(1, len(self.members) + 1)
         if unknown := sorted(set(numbers) - set(given)):
@@ -140,7 +142,7 @@ class RoleBatch:
 
 
 def build_batches(parsed: ParsedSkill) -> list[RoleBatch]:
-    """The requests for the roles of a skill, each of at most BATCH_PASSAGES passages."""
+    """Return the requests for the roles of a skill, each of at most BATCH_PASSAGES passages."""
     blocks = _join_code_chunks(parsed)
     if not blocks:
         return []
@@ -186,7 +188,8 @@ def _build_batch(
 
 
 def _describe(parsed: ParsedSkill, members: Sequence[int], max_tokens: int = 0) -> str:
-    """A passage as `form, lines: "text"`; max_tokens 0 takes the usual length of its kind."""
+    """Return a passage as `form, lines: "text"`. max_tokens: 0 takes the usual length of its
+    kind."""
     first, last = parsed.passages[members[0]], parsed.passages[members[-1]]
     is_block = first.kind in (PassageKind.CODE, PassageKind.TABLE)
     limit = max_tokens or (_LONG_PASSAGE_TOKENS if is_block else _PASSAGE_TOKENS)
@@ -198,7 +201,7 @@ def _describe(parsed: ParsedSkill, members: Sequence[int], max_tokens: int = 0) 
 
 
 def _join_code_chunks(parsed: ParsedSkill) -> list[tuple[int, ...]]:
-    """The indexes of all passages, those of one fenced code block together."""
+    """Return the indexes of all passages, with the passages of one fenced code block together."""
     blocks: list[tuple[int, ...]] = []
     for passage in parsed.passages:
         previous = parsed.passages[blocks[-1][-1]] if blocks else None
@@ -210,7 +213,7 @@ def _join_code_chunks(parsed: ParsedSkill) -> list[tuple[int, ...]]:
 
 
 def _continues(parsed: ParsedSkill, previous: Passage, passage: Passage) -> bool:
-    """Whether a passage is a further chunk of the fenced code block of the previous one."""
+    """Return whether a passage is a further chunk of the fenced code block of the previous one."""
     if not previous.kind is passage.kind is PassageKind.CODE:
         return False
     if previous.section != passage.section:

@@ -1,8 +1,7 @@
 """The roles stage: a language model gives each passage of a skill its role (SkillPager §3.1).
 
 The refinement holds `passages`, ranges of lines with the role that the model gave, and `invalid`,
-the reasons of answers that were not valid. A passage without a role keeps that of the local
-classifier.
+the reasons of invalid answers. A passage without a role keeps the role of the local classifier.
 """
 
 from __future__ import annotations
@@ -32,7 +31,8 @@ class RoleStage(RefineStage):
 
     @override
     def refine(self, context: RefineContext, revision: StoredRevision) -> dict[str, Any]:
-        """Each batch by itself: an invalid answer leaves only its own passages without a role."""
+        """Ask about each batch separately: an invalid answer leaves only its own passages without a
+        role."""
         passages: list[tuple[int, int, str]] = []
         invalid: list[str] = []
         for batch in build_batches(revision.parsed):
@@ -52,4 +52,4 @@ class RoleStage(RefineStage):
     def apply(
         self, context: RefineContext, revision: StoredRevision, refinement: dict[str, Any]
     ) -> None:
-        """Nothing: `role_overlay` reads refinements where roles are shown."""
+        """Do nothing: `role_overlay` reads refinements when roles are shown."""

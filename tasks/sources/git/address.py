@@ -1,4 +1,4 @@
-"""Checks addresses of git repositories, and pins their host names to checked IP addresses."""
+"""Checks of addresses of git repositories, which pin host names to checked IP addresses."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ _LOCAL = ("file", "git")
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 _SSH_URL = re.compile(r"(?i:(?:git\+)?ssh(?:\+git)?://|git@).*|[\w.-]+@[\w.-]+:(?!//).*")
 _HOST_NAME = re.compile(r"(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
-"""git and the resolver may read any other form of name differently."""
+"""Allowed form of a host name; git and the resolver may read other forms differently."""
 _NUMERIC_HOST = re.compile(r"(?:.*\.)?(?:0x[0-9a-f]*|[0-9]+)")
 _BRANCH = re.compile(r"(?![-/.])(?!.*(?:\.\.|@\{|//|/\.|\.lock(?:/|$)))[^\x00-\x20\x7f~^:?*\[\\]+")
 
 _UNICAST = ipaddress.IPv6Network("2000::/3")
-"""Contains all public IPv6 addresses; older Pythons take some others for public."""
+"""Network of all public IPv6 addresses; older Python versions treat some others as public."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
 class GitRemote:
-    """A checked address. git_options: pin the host name to the checked IP addresses."""
+    """A checked address. git_options: options that pin the host name to the checked IP
+    addresses."""
 
     url: str
     protocol: str
@@ -36,7 +37,7 @@ class GitRemote:
 
 
 def check_url(url: str, settings: GitSettings) -> str:
-    """The protocol of an address; raises UsageError if fetching from it is not allowed.
+    """Return the protocol of an address; raises UsageError if fetching from it is not allowed.
 
     Checks the text only: `resolve_remote` checks the IP addresses of the host.
     """
@@ -99,9 +100,10 @@ def check_subfolder(path: str) -> None:
 
 
 def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
-    """Resolve the host of an address, check it and pin it, so that git connects to no other.
+    """Resolve the host of an address, check it and pin it, so that git connects to no other host.
 
-    Raises UsageError if fetching from it is not allowed, TransientError for an unknown host.
+    Raises UsageError if fetching from the address is not allowed, TransientError for an unknown
+    host.
     """
     protocol = check_url(url, settings)
     if protocol == "file":
@@ -140,7 +142,7 @@ def _is_address(host: str) -> bool:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and any IPv4 address embedded in it, is public."""
+    """Return whether an address, and any IPv4 address embedded in it, is public."""
     inner: Address | None = None
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
@@ -156,6 +158,6 @@ def is_public(address: Address) -> bool:
 
 
 def _redact(url: str) -> str:
-    """An address for messages: quoted, cut, and without anything before an @."""
+    """Return an address for messages: quoted, cut, and without anything before an @."""
     _, found, rest = url.rpartition("@")
     return repr(("…@" if found else "") + rest[:200])

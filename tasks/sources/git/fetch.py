@@ -1,7 +1,7 @@
-"""Fetches a ref from a remote repository, within limits of time, size and memory.
+"""Fetch of a ref from a remote repository, within limits of time, size and memory.
 
-A fetch is ended with all its child processes once it takes too long or brings too much, and when
-the process that started it dies.
+A fetch is killed with all its child processes when it takes too long or transfers too much, and
+when the process that started it dies.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tasks.sources.git.process import git_command, git_environment, summarize_st
 
 _TICK_SECONDS = 0.05
 _MAX_MEMORY_KIB = 1 << 20
-"""For each process of a fetch: a few bytes of a pack can expand to an object of any size."""
+"""Memory limit of each process of a fetch: a few bytes of a pack can expand to an object of any
+size."""
 _SUPERVISOR_SCRIPT = """exec 3<&0 </dev/null
 { read -r _ <&3; kill -9 -$$; } &
 exec 3<&-
@@ -30,8 +31,8 @@ ulimit -v "$1" 2>/dev/null || :
 shift
 exec "$@"
 """
-"""For sh: runs a command with a memory limit, and kills its process group when standard input is
-closed, as by the death of the process that started it."""
+"""Script for sh that runs a command with a memory limit, and kills its process group when standard
+input closes, as at the death of the process that started it."""
 _ASKPASS_SCRIPT = """#!/bin/sh
 case "$1" in
 Username*) printf '%s\\n' "$CREDENTIAL_USER" ;;
@@ -133,7 +134,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder; files that vanish meanwhile are left out."""
+    """Return the bytes of all files below a folder; files that vanish meanwhile are left out."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -145,7 +146,7 @@ def folder_size(folder: Path) -> int:
 
 
 def _supervised_command(words: Sequence[str]) -> list[str]:
-    """A command line that runs `words` until its standard input is closed."""
+    """Return a command line that runs `words` until its standard input is closed."""
     return ["/bin/sh", "-c", _SUPERVISOR_SCRIPT, "git", str(_MAX_MEMORY_KIB), *words]
 
 
@@ -153,7 +154,7 @@ def _supervised_command(words: Sequence[str]) -> list[str]:
 def _askpass_environment(
     folder: Path, credential: tuple[str, Path] | None
 ) -> Iterator[dict[str, str]]:
-    """Environment variables that give git a login; the password stays in its file."""
+    """Yield environment variables that give git a login; the password stays in its file."""
     if credential is None:
         yield {}
         return

@@ -28,14 +28,15 @@ from tasks.sources.git.process import run_git
 _REF = "refs/skillbus/head"
 _MAX_PACKS = 16
 _DEFAULT_USER = "x-access-token"
-"""User name for a token without one: GitHub asks for this, other hosts accept any."""
+"""User name for a token without one: GitHub requires this name, other hosts accept any."""
 _GC_SECONDS = 120.0
 _MEGABYTE = 1_000_000
 _MAX_NAME_LENGTH = 200
 _LOCK_SUFFIX = ".lock"
 _POLL_SECONDS = 0.05
 _ORPHAN_SECONDS = 3600.0
-"""A mirror younger than this may be of a source that is not in the catalog yet."""
+"""Minimum age in seconds of an orphaned mirror: a younger one may be of a source that is not in the
+catalog yet."""
 
 IsStopped = Callable[[], bool]
 
@@ -52,10 +53,10 @@ def check_git_source(source: Source, settings: Settings) -> None:
 
 
 def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | None:
-    """User name and file of a source's credential, None without one.
+    """Return user name and file of a source's credential, None without one.
 
-    The file holds a token, or `user:password`, in one line. Raises UsageError if it lies outside
-    `credentials_folder`, MisconfiguredError if it cannot be read.
+    The file holds a token, or `user:password`, in one line. Raises UsageError if the file lies
+    outside `credentials_folder`, MisconfiguredError if it cannot be read.
     """
     if not source.credential_file:
         return None
@@ -76,7 +77,7 @@ def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | No
 
 
 def credentials_folder(settings: Settings) -> Path:
-    """The folder of credential files; the catalog holds paths relative to it."""
+    """Return the folder of credential files; the catalog holds paths relative to it."""
     return (settings.git.credentials or settings.home / "credentials").expanduser().absolute()
 
 
@@ -118,7 +119,7 @@ class Mirror:
                 raise TransientError(f"commit {commit[:12]} cannot be fetched any more")
 
     def has_commit(self, commit: str) -> bool:
-        """Whether the mirror holds a commit. commit: its id or a ref."""
+        """Return whether the mirror holds a commit. commit: its id or a ref."""
         if not (self.folder / "HEAD").is_file():
             return False
         try:
@@ -189,7 +190,7 @@ class Mirror:
             self._remove_leftovers()
 
     def _read_refs(self) -> dict[str, str]:
-        """Ref -> commit id."""
+        """Return ref -> commit id."""
         lines = run_git(self.folder, "for-each-ref", "--format=%(refname) %(objectname)")
         return dict(line.split() for line in lines.decode().splitlines())
 
@@ -204,7 +205,8 @@ class Mirror:
             pack.unlink()
 
     def _prepare(self) -> None:
-        """Create the bare repository, without any template, or collect garbage in a large one."""
+        """Create the bare repository, without any template; in a large existing one, collect
+        garbage."""
         self._remove_leftovers()
         if not self._is_intact():
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -217,7 +219,7 @@ class Mirror:
             run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_GC_SECONDS)
 
     def _is_intact(self) -> bool:
-        """Whether the repository exists and its refs can be read."""
+        """Return whether the repository exists and its refs can be read."""
         refs = [ref for ref in ("head", "read") if (self.folder / "refs/skillbus" / ref).exists()]
         return (self.folder / "HEAD").is_file() and all(
             self.has_commit(f"refs/skillbus/{ref}") for ref in refs
@@ -236,7 +238,8 @@ class Mirror:
 
 
 def _try_flock(descriptor: int) -> bool:
-    """Take the lock without waiting; False if it is held or its file was deleted meanwhile."""
+    """Take the lock without waiting; return False if it is held or its file was deleted
+    meanwhile."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -245,7 +248,7 @@ def _try_flock(descriptor: int) -> bool:
 
 
 def mirror_folder(source_id: str, settings: Settings) -> Path:
-    """The folder of a source's mirror, with the id escaped to a valid name."""
+    """Return the folder of a source's mirror, with the id escaped to a valid name."""
     name = quote(source_id, safe="")
     if len(name) > _MAX_NAME_LENGTH:
         name = hashlib.sha256(source_id.encode()).hexdigest()
@@ -257,12 +260,13 @@ def _mirrors(settings: Settings) -> Path:
 
 
 def delete_mirror(source_id: str, settings: Settings) -> None:
-    """Delete the mirror of a removed source; `delete_orphaned_mirrors` deletes one in use later."""
+    """Delete the mirror of a removed source; one that is in use stays for
+    `delete_orphaned_mirrors`."""
     Mirror(Source(source_id, "git", ""), settings).drop()
 
 
 def delete_orphaned_mirrors(source_ids: Collection[str], settings: Settings) -> None:
-    """Delete this machine's mirrors of removed sources. source_ids: those that exist."""
+    """Delete this machine's mirrors of removed sources. source_ids: ids of the existing sources."""
     known = {mirror_folder(source_id, settings) for source_id in source_ids}
     settled = time.time() - _ORPHAN_SECONDS
     for folder in _mirrors(settings).glob("*.git"):

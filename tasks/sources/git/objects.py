@@ -1,4 +1,4 @@
-"""Reads the bytes of files from the objects of a mirror, through one `git cat-file` process."""
+"""Reader of file contents from the objects of a mirror, through one `git cat-file` process."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class ObjectReader:
         self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                # A request that was written when the process had ended is still in the buffer.
+                # A request that was written after the end of the process is still in the buffer.
                 with suppress(BrokenPipeError):
                     stream.close()
         self._process.wait()
 
     def read(self, blob: Blob) -> bytes:
-        """The bytes of a file; raises TransientError if the mirror has lost them."""
+        """Return the bytes of a file; raises TransientError if the mirror has lost them."""
         return b"".join(self._read_chunks(blob))
 
     def sha256(self, blob: Blob) -> str:
-        """The SHA-256 of a file's bytes, in hexadecimal."""
+        """Return the SHA-256 of a file's bytes, in hexadecimal."""
         digest = hashlib.sha256()
         for part in self._read_chunks(blob):
             digest.update(part)

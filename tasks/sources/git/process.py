@@ -1,7 +1,7 @@
-"""Runs git: local commands, without any configuration, hooks or helpers of the machine.
+"""Local commands of git, without any configuration, hooks or helpers of the machine.
 
 No hooks, submodules, filters, credential helpers, prompts or redirects; git itself refuses any
-protocol that was not checked. Fetches, which use the network, are in `fetch`.
+unchecked protocol. Fetches, which use the network, are in `fetch`.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _OPTIONS = (
     "transfer.bundleURI=false",
 )
 _MIN_VERSION = (2, 37)
-"""The first version that can pin a host name to addresses (http.curloptResolve)."""
+"""Minimum version of git, the first that can pin a host name to addresses (http.curloptResolve)."""
 
 
 def git_environment(protocol: str = "") -> dict[str, str]:
-    """The whole environment of git. protocol: the only one allowed, "" for none."""
+    """Return the whole environment of git. protocol: the only allowed protocol, "" for none."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": os.devnull,
@@ -63,13 +63,13 @@ def git_environment(protocol: str = "") -> dict[str, str]:
 
 
 def git_command(folder: Path, arguments: Sequence[str], options: Sequence[str] = ()) -> list[str]:
-    """A command line of git for the bare repository `folder`. options: as `name=value`."""
+    """Return a command line of git for the bare repository `folder`. options: as `name=value`."""
     chosen = [part for option in (*_OPTIONS, *options) for part in ("-c", option)]
     return [find_git(), "--no-pager", f"--git-dir={folder}", *chosen, *arguments]
 
 
 def find_git() -> str:
-    """The path of git; raises MisconfiguredError if it is missing or too old to be safe."""
+    """Return the path of git; raises MisconfiguredError if it is missing or too old to be safe."""
     found = shutil.which("git")
     if found is None:
         raise MisconfiguredError(
@@ -91,7 +91,7 @@ def find_git() -> str:
 
 
 def get_git_version() -> str:
-    """The output of `git --version`; raises MisconfiguredError as `find_git` does."""
+    """Return the output of `git --version`; raises MisconfiguredError as `find_git` does."""
     return _versions[find_git()]
 
 
@@ -100,7 +100,7 @@ _versions: dict[str, str] = {}
 
 
 def run_git(folder: Path, *arguments: str, seconds: float = 60.0) -> bytes:
-    """The output of a local command of git.
+    """Return the output of a local command of git.
 
     Raises PermanentError with its error message, TransientError after `seconds`.
     """
@@ -134,7 +134,7 @@ def start_git(folder: Path, arguments: Sequence[str], stdin: int) -> subprocess.
 
 @contextmanager
 def started_git(folder: Path, arguments: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """As `start_git`, without input; killed at the end of the block."""
+    """Start git as `start_git` does, without input, and kill it at the end of the block."""
     process = start_git(folder, arguments, subprocess.DEVNULL)
     try:
         yield process
@@ -145,14 +145,14 @@ def started_git(folder: Path, arguments: Sequence[str]) -> Iterator[subprocess.P
 
 
 def output_of(process: subprocess.Popen[bytes]) -> BufferedReader:
-    """The output of a process from `start_git`."""
+    """Return the output of a process from `start_git`."""
     if not isinstance(process.stdout, BufferedReader):
         raise AssertionError("started with a pipe")
     return process.stdout
 
 
 def summarize_stderr(stderr: bytes) -> str:
-    """The error messages of git in one line of printable characters."""
+    """Return the error messages of git in one line of printable characters."""
     text = stderr.decode("utf-8", "replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     chosen = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))] or lines

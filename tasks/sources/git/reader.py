@@ -43,7 +43,8 @@ _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 @contextmanager
 def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Iterator[GitReader]:
-    """The reader of a git source at its commit. folder: list only this one, as the reader's root.
+    """Open the reader of a git source at its commit. folder: list only this folder, as the reader's
+    root.
 
     Fetches the commit if this machine's mirror does not hold it. Raises TransientError if that
     fails, PermanentError if the commit has no folder at the source's path.
@@ -65,7 +66,8 @@ def open_git_reader(source: Source, settings: Settings, folder: str = "") -> Ite
 
 
 class GitReader(SourceReader):
-    """Reads the skills of one commit. Links are not followed and submodules not entered."""
+    """A `SourceReader` of the skills of one commit. Links are not followed and submodules not
+    entered."""
 
     def __init__(self, tree: CommitTree, objects: ObjectReader, limits: LimitSettings) -> None:
         self._tree = tree
@@ -74,7 +76,7 @@ class GitReader(SourceReader):
 
     @override
     def scan(self, start: str) -> SourceScan:
-        """Signatures cover names and objects of the files, no times."""
+        """Return the scan; signatures cover names and objects of the files, no times."""
         found = SourceScan()
         records: dict[str, list[str]] = {}
         stack: list[tuple[str, str | None, int]] = [(start, None, start.count("/"))]
@@ -165,7 +167,8 @@ class GitReader(SourceReader):
         return self._objects.read(files[name])
 
     def _list_siblings(self, path: str) -> Iterator[tuple[str, Blob]]:
-        """Path in the skill's folder and blob of each file, without those of skills inside it."""
+        """Yield the path in the skill's folder and the blob of each file, without files of skills
+        inside it."""
         stack = [path]
         while stack:
             folder = stack.pop()
@@ -188,7 +191,7 @@ class GitReader(SourceReader):
 
 
 def _find_outer_skill(path: str, found: SourceScan) -> str | None:
-    """The nearest scanned skill above `path`."""
+    """Return the nearest scanned skill above `path`."""
     return find_owner(str(PurePosixPath(path).parent), lambda name: name in found.signatures)
 
 

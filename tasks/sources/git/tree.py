@@ -1,4 +1,4 @@
-"""Lists the files of a commit in a mirror; nothing is checked out."""
+"""File tree of a commit in a mirror; nothing is checked out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SUBMODULE = "160000"
 _CHUNK = 1 << 20
 _MAX_PATH_BYTES = 4_096
 _PATH_BYTES_PER_FILE = 1_000
-"""A longer path counts as several files."""
+"""Bytes of a path up to which it counts as one file; a longer path counts as several."""
 _MAX_LINE_BYTES = _MAX_PATH_BYTES + 200
-"""A path with the mode, type, id and size in front of it."""
+"""Maximum bytes of a path with the mode, type, id and size in front of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class Blob:
 class CommitTree:
     """Files of a commit, by folder and name.
 
-    subfolders: folder -> folders in it. links, submodules: paths, which are not read. Names are
-    from `os.fsdecode`; paths are relative to the listed folder.
+    subfolders: folder -> folders in it. links, submodules: their paths; they are not read. Names
+    are from `os.fsdecode`; paths are relative to the listed folder.
     """
 
     folders: dict[str, dict[str, Blob]]
@@ -46,10 +46,11 @@ class CommitTree:
 
 
 def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTree:
-    """All files of the folder `path` of a commit.
+    """Return all files of the folder `path` of a commit.
 
     Raises PermanentError if the commit has no such folder, or it holds more than `max_files` files
-    and folders: a few bytes of objects can describe any number of them, with paths of any length.
+    and folders, since a few bytes of objects can describe any number of files with paths of any
+    length.
     """
     tree = CommitTree(defaultdict(dict), defaultdict(set), [], [])
     arguments = ("ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
@@ -97,7 +98,7 @@ def _add_file(tree: CommitTree, line: bytes) -> int:
 
 
 def _split_records(stream: BufferedReader) -> Iterator[bytes]:
-    """Parts of a stream that end with NUL."""
+    """Yield the parts of a stream that end with NUL."""
     rest = b""
     while chunk := stream.read1(_CHUNK):
         *records, rest = (rest + chunk).split(b"\0")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tasks.sources.uploads.limits import ArchiveError
 
 HEADER_BYTES = 512
-"""Bytes that `detect_archive_kind` needs."""
+"""Number of bytes that `detect_archive_kind` needs."""
 
 _TAR_MAGIC = slice(257, 262)
 
@@ -22,7 +22,7 @@ class ArchiveMember:
 
 
 def detect_archive_kind(head: bytes) -> str:
-    """`zip`, `tar`, `tar.gz`, `tar.bz2`, `tar.xz` or `text`. head: the first `HEADER_BYTES`.
+    """Return `zip`, `tar`, `tar.gz`, `tar.bz2`, `tar.xz` or `text`. head: the first `HEADER_BYTES`.
 
     Raises ArchiveError for any other content.
     """

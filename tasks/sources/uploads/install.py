@@ -1,4 +1,4 @@
-"""Installs and deletes uploaded skills; called by the tasks that plan and maintain."""
+"""Functions that install and delete uploaded skills; called by the tasks `plan` and `maintain`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 
 def make_upload_source(source_id: str) -> Source:
-    """The catalog's source for uploads to `source_id`."""
+    """Return the catalog's source for uploads to `source_id`."""
     return Source(source_id, UPLOAD_KIND, upload_root(source_id))
 
 
@@ -80,7 +80,8 @@ def delete_uploaded_skills(services: Services, skill_ids: Iterable[str]) -> None
 
 
 def delete_expired_uploads(services: Services) -> int:
-    """Delete packages whose events have ended, and those of killed processes; returns how many."""
+    """Delete packages whose events have ended, and packages of killed processes; returns how
+    many."""
 
     def ended(ids: Sequence[str]) -> dict[str, bool]:
         states = services.journal.get_job_states(ids)

@@ -24,7 +24,7 @@ class UploadTooLargeError(ArchiveError):
 
 
 def escape_name(name: str) -> str:
-    """A member's name for messages: escaped and cut."""
+    """Return a member's name for messages: escaped and cut."""
     cut = name if len(name) <= _MAX_NAME_SHOWN else name[:_MAX_NAME_SHOWN] + "…"
     return ascii(cut)
 
@@ -54,7 +54,7 @@ class UploadMeter:
         self.check_time()
 
     def count_bytes(self, count: int, name: str) -> None:
-        """Count unpacked bytes. name: of the member, for the message."""
+        """Count unpacked bytes. name: name of the member, for the message."""
         self._bytes += count
         if self._bytes > self._bounds.unpacked_megabytes * MEGABYTE:
             raise UploadTooLargeError(
@@ -78,6 +78,6 @@ class UploadMeter:
 
 
 def iter_chunks(stream: IO[bytes]) -> Iterator[bytes]:
-    """The rest of a stream in chunks of at most `CHUNK` bytes."""
+    """Yield the rest of a stream in chunks of at most `CHUNK` bytes."""
     while chunk := stream.read(CHUNK):
         yield chunk

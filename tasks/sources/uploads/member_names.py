@@ -1,4 +1,4 @@
-"""Checks names of archive members: clean relative paths, unique on every file system."""
+"""Checks of the names of archive members: clean relative paths, unique on every file system."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ _MAX_PART_BYTES = 255
 _MAX_PATH_BYTES = 1_024
 _DRIVE = re.compile(r"[A-Za-z]:")
 _BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
-"""These reverse the direction of text, so that a name would be displayed as another one."""
+"""Characters that reverse the direction of text, so that a name would be displayed as another
+name."""
 
 
 def clean_path(name: str, depth: int) -> str:
-    """A relative path with `/`, without leading `./` and closing `/`; "" for the top itself.
+    """Return a relative path with `/`, without leading `./` and closing `/`; "" for the top itself.
 
-    depth: largest number of folders above the last part. Raises ArchiveError for any other name.
+    depth: maximum number of folders above the last part. Raises ArchiveError for any other name.
     """
     defect = _find_defect(name)
     if defect:
@@ -43,7 +44,7 @@ def clean_path(name: str, depth: int) -> str:
 
 
 def _find_defect(name: str) -> str:
-    """Why a name is refused, "" if it is not."""
+    """Return why a name is refused, "" if it is accepted."""
     if not name:
         return "a member without a name"
     try:

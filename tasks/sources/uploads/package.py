@@ -1,7 +1,7 @@
 """Packages: one zip file per skill, written from an upload and read as the skill's folder.
 
-A package holds the skill's files below `files/` and a manifest with their sizes and hashes. Opening
-this one file gives a reader one revision as a whole.
+A package holds the skill's files below `files/` and a manifest with their sizes and hashes. A
+reader that opens this one file gets one revision as a whole.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class UploadContents:
     """Files of an upload by skill.
 
     skills: skill path in the source -> path in the skill -> member of the target zip. left_out:
-    number of files that belong to no skill, or lie in skipped folders.
+    number of files that belong to no skill or are in skipped folders.
     """
 
     skills: Mapping[str, Mapping[str, str]]
@@ -80,7 +80,8 @@ def collect_skills(
 def _check_skill_file_size(
     member: ArchiveMember, name: str, max_skill_bytes: int
 ) -> Iterator[bytes]:
-    """A member's content; raises UploadTooLargeError for a SKILL.md above the parser's limit."""
+    """Yield a member's content; raises UploadTooLargeError for a SKILL.md above the parser's
+    limit."""
     size = 0
     for chunk in member.content or ():
         size += len(chunk)
@@ -92,7 +93,7 @@ def _check_skill_file_size(
 
 
 def _apply_source_path(stored: Mapping[str, str], path: str, depth: int) -> dict[str, str]:
-    """Names of members as paths in the source."""
+    """Return the names of members as paths in the source."""
     if not path:
         return dict(stored)
     tops = {name.partition("/")[0] for name in stored}
@@ -102,7 +103,7 @@ def _apply_source_path(stored: Mapping[str, str], path: str, depth: int) -> dict
 
 
 def _group_by_skill(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]], int]:
-    """Files of each skill, and the number of files that belong to none."""
+    """Return the files of each skill, and the number of files that belong to none."""
     folders = {
         str(PurePosixPath(name).parent) for name in stored if PurePosixPath(name).name == SKILL_FILE
     }
@@ -166,7 +167,7 @@ def _manifest(skill_id: str, files: Iterable[SiblingFile]) -> str:
 
 
 def _zip_info(name: str) -> zipfile.ZipInfo:
-    """An entry with a fixed time, so that the same content makes the same package."""
+    """Return an entry with a fixed time, so that the same content makes the same package."""
     entry = zipfile.ZipInfo(name, _FIXED_TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
     return entry
@@ -174,7 +175,7 @@ def _zip_info(name: str) -> zipfile.ZipInfo:
 
 @dataclass(frozen=True, slots=True)
 class PackageManifest:
-    """The manifest of a package. files: all but SKILL.md, sorted by path."""
+    """The manifest of a package. files: all files except SKILL.md, sorted by path."""
 
     skill_id: str
     skill_file: SiblingFile
@@ -213,7 +214,7 @@ def read_package(file: Path, max_skill_bytes: int) -> SkillFolder:
 
 
 def read_package_file(file: Path, name: str, max_bytes: int) -> bytes:
-    """One file of a package by its path in the skill's folder.
+    """Return one file of a package by its path in the skill's folder.
 
     Raises FileNotFoundError, also if the package has no such file, PermanentError for a damaged
     package or a file of more than `max_bytes`.

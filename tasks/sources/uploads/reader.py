@@ -25,7 +25,7 @@ class UploadReader(SourceReader):
 
     @override
     def scan(self, start: str) -> SourceScan:
-        """Signatures are content hashes."""
+        """Return the scan; signatures are content hashes."""
         if self._paths is None:
             self._paths = self._store.list_paths(self._source_id)
         found = SourceScan()
@@ -55,4 +55,4 @@ class UploadReader(SourceReader):
 
     @override
     def check_relative_path(self, path: str) -> None:
-        """Accepts any path: none of an upload becomes a path on this machine."""
+        """Accept any path: no path of an upload becomes a path on this machine."""

@@ -1,4 +1,4 @@
-"""Stages an upload: unpacks it into packages, and makes the event that installs them."""
+"""Functions that unpack an upload into packages and create the event that installs them."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _UNLIMITED_BYTES = 1 << 60
 
 
 def upload_too_large(settings: Settings) -> UploadTooLargeError:
-    """The error for an upload of more than `uploads.megabytes`."""
+    """Return the error for an upload of more than `uploads.megabytes`."""
     return UploadTooLargeError(f"more than {settings.uploads.megabytes:g} MB (uploads.megabytes)")
 
 
@@ -173,14 +173,14 @@ def write_packages(
 
 
 def iter_text_members(files: Mapping[str, str]) -> Iterator[ArchiveMember]:
-    """Members of a skill given as path -> text."""
+    """Yield the members of a skill given as path -> text."""
     for name, text in files.items():
         yield ArchiveMember(name, iter([text.encode()]))
 
 
 def iter_folder_members(folder: Path, meter: UploadMeter) -> Iterator[ArchiveMember]:
-    """Members of a folder; links and special files in it are refused, also if they replace a file
-    while it is read."""
+    """Yield the members of a folder; refuses links and special files, even if they replace a file
+    during the read."""
     top = folder.resolve()
     for current, folders, files, place in os.fwalk(top, onerror=_raise_unreadable):
         folders.sort()

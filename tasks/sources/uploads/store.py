@@ -1,4 +1,4 @@
-"""The upload store: a folder with submitted packages, and one installed package per skill.
+"""Upload store: a folder with submitted packages, and one installed package per skill.
 
     packages/upload-<id>/   packages of an accepted event, until the event has ended
     sources/<source>/       one package per skill, replaced by rename only
@@ -35,30 +35,30 @@ _STAGING = "staging"
 _MAX_NAME_LENGTH = 200
 _ABANDONED_SECONDS = 3_600.0
 _IN_TRANSIT_SECONDS = 60.0
-"""Longest time between the submission of a package and the record of its event."""
+"""Maximum seconds between the submission of a package and the record of its event."""
 _SHARE = "gateways and workers must share one folder of uploads (uploads.folder)"
 
 
 def new_package_id(name: str = "") -> str:
-    """An id for a package and its event.
+    """Return an id for a package and its event.
 
-    name: 32 hex digits that are the same if the upload is sent again; "" for random ones.
+    name: 32 hex digits that are the same if the upload is sent again; "" for random digits.
     """
     return _ID_PREFIX + (name or uuid.uuid4().hex)
 
 
 def is_package_id(event_id: str) -> bool:
-    """Whether the event with this id has a package; no other events have such ids."""
+    """Return whether the event with this id has a package; no other events have such ids."""
     return event_id.startswith(_ID_PREFIX)
 
 
 def upload_root(source_id: str) -> str:
-    """The root of an upload source in the catalog: the same on every machine."""
+    """Return the root of an upload source in the catalog: the same on every machine."""
     return f"{UPLOAD_KIND}:{source_id}"
 
 
 def safe_file_name(text: str) -> str:
-    """A file name for any text, valid on any file system.
+    """Return a file name for any text, valid on any file system.
 
     Its hash distinguishes names that differ only in case.
     """
@@ -78,7 +78,7 @@ def fsync_folder(folder: Path) -> None:
 
 @contextmanager
 def _transient_disk_errors(what: str) -> Iterator[None]:
-    """Raise errors of the disk as TransientError: the sender can try again."""
+    """Raise disk errors in the block as TransientError: the sender can try again."""
     try:
         yield
     except OSError as error:
@@ -96,7 +96,7 @@ class UploadStore:
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """A temporary folder for an upload, deleted afterwards.
+        """Yield a temporary folder for an upload, deleted afterwards.
 
         Raises TransientError if it cannot be created.
         """
@@ -110,10 +110,11 @@ class UploadStore:
             shutil.rmtree(place, ignore_errors=True)
 
     def submit_package(self, package_id: str, source_id: str, skills: Path) -> None:
-        """Move a staged folder of packages, each synced, to where `install_package` finds it.
+        """Move a staged folder of packages, each synced, to the place where `install_package` finds
+        it.
 
         It is durable when this returns. Raises TransientError, also if the same package was
-        submitted within `_IN_TRANSIT_SECONDS`; an older one is replaced.
+        submitted within `_IN_TRANSIT_SECONDS`; an older package is replaced.
         """
         place = self._packages / package_id
         with _transient_disk_errors(f"{self._packages} cannot be written"):
@@ -157,20 +158,22 @@ class UploadStore:
             fsync_folder(self._source(source_id))
 
     def remove_skills(self, source_id: str, paths: Iterable[str]) -> None:
-        """Delete skills; those that do not exist are ignored."""
+        """Delete skills; missing skills are ignored."""
         with _transient_disk_errors(f"{self._sources} cannot be written"):
             for path in paths:
                 self._file(source_id, path).unlink(missing_ok=True)
 
     def list_paths(self, source_id: str) -> list[str]:
-        """Paths of a source's skills, sorted; raises TransientError if they cannot be listed."""
+        """Return the paths of a source's skills, sorted; raises TransientError if they cannot be
+        listed."""
         place = self._existing_folder(source_id)
         with _transient_disk_errors(f"{place} cannot be read"):
             files = [one for one in place.iterdir() if one.name.endswith(_PACKAGE_SUFFIX)]
         return sorted(filter(None, map(self._path, files)))
 
     def _path(self, file: Path) -> str:
-        """The skill path of a package; a long one is not in the name but in the manifest."""
+        """Return the skill path of a package. A long path is not in the file name but in the
+        manifest."""
         plain = file.name.removesuffix(_PACKAGE_SUFFIX).rpartition("~")[0]
         if plain:
             return unquote(plain)
@@ -180,11 +183,11 @@ class UploadStore:
             return ""
 
     def has_skill(self, source_id: str, path: str) -> bool:
-        """Whether a skill is installed at this path."""
+        """Return whether a skill is installed at this path."""
         return self._file(source_id, path).is_file()
 
     def get_signature(self, source_id: str, path: str) -> tuple[str, int] | None:
-        """Content hash and bytes of SKILL.md of a skill, None without one."""
+        """Return content hash and bytes of SKILL.md of a skill, None without one."""
         try:
             manifest = read_manifest(self._file(source_id, path))
         except FileNotFoundError:
@@ -204,7 +207,7 @@ class UploadStore:
             raise SkillGoneError(f"{source_id}:{path} is gone") from None
 
     def read_file(self, source_id: str, path: str, name: str, max_bytes: int) -> bytes:
-        """One file of a skill; raises as `read` does, PermanentError above `max_bytes`."""
+        """Return one file of a skill; raises as `read` does, PermanentError above `max_bytes`."""
         self._existing_folder(source_id)
         try:
             return read_package_file(self._file(source_id, path), name, max_bytes)
@@ -214,9 +217,9 @@ class UploadStore:
     def delete_expired(self, find_ended: Callable[[Sequence[str]], Mapping[str, bool]]) -> int:
         """Delete packages that are no longer needed, and old staged uploads; returns how many.
 
-        find_ended: package ids -> whether their events have ended for good; unknown events are
-        left out. A package of an unknown event, and a staged upload, are deleted once they are so
-        old that their process must have died.
+        find_ended: package ids -> whether their events have ended for good; unknown events are left
+        out. A package of an unknown event, and a staged upload, are deleted when their age shows
+        that their process has died.
         """
         old = time.time() - _ABANDONED_SECONDS
         names = [one.name for one in _list_folder(self._packages)]
@@ -245,7 +248,7 @@ class UploadStore:
 
 
 def package_file_name(path: str) -> str:
-    """The file name of a skill's package."""
+    """Return the file name of a skill's package."""
     return safe_file_name(path) + _PACKAGE_SUFFIX
 
 
@@ -264,17 +267,17 @@ def _is_older(one: Path, moment: float) -> bool:
 
 
 def open_upload_store(settings: Settings) -> UploadStore:
-    """The store in the folder from the settings."""
+    """Return the store in the folder from the settings."""
     return UploadStore(uploads_folder(settings))
 
 
 def uploads_folder(settings: Settings) -> Path:
-    """The folder of the store in the settings."""
+    """Return the folder of the store in the settings."""
     return settings.uploads.folder or settings.home / "uploads"
 
 
 def copy_uploads(source: Path, target: Path) -> None:
-    """Copy the folder of a store, if it is there, to an empty one; raises TransientError if that
+    """Copy the folder of a store, if it exists, to an empty folder; raises TransientError if that
     fails."""
     if not source.is_dir():
         return

@@ -1,4 +1,4 @@
-"""Reads members of tar archives, compressed or not, in one pass."""
+"""Reader of tar archives, compressed or not, which yields their members in one pass."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tasks.sources.uploads.archive import ArchiveMember
 from tasks.sources.uploads.limits import CHUNK, ArchiveError, UploadMeter, escape_name, iter_chunks
 
 _MAX_HEADER_BYTES = 1 << 14
-"""Per member. tarfile takes quadratic time for a header (CVE-2024-6232), and keeps the whole map of
-a sparse file."""
+"""Maximum bytes of headers per member. tarfile takes quadratic time for a header (CVE-2024-6232),
+and keeps the whole map of a sparse file."""
 _MAX_LZMA_BYTES = 128 << 20
-"""Memory for the dictionary: `xz -9` needs 65 MB."""
+"""Memory limit for the dictionary: `xz -9` needs 65 MB."""
 _WHOLE_ARCHIVE = "the archive"
 _KINDS = {
     tarfile.SYMTYPE: "a symbolic link",
@@ -46,7 +46,7 @@ class _Decompressor(Protocol):
 
 
 class _Gzip:
-    """zlib's decompressor with the interface of those of bz2 and lzma."""
+    """zlib's decompressor with the interface of the decompressors of bz2 and lzma."""
 
     def __init__(self) -> None:
         self._inner = zlib.decompressobj(wbits=31)
@@ -94,7 +94,7 @@ class _TarStream(io.RawIOBase):
         self._readable = max_bytes
 
     def tell(self) -> int:
-        """Bytes read so far."""
+        """Return the number of bytes read so far."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -107,7 +107,8 @@ class _TarStream(io.RawIOBase):
         return self._position
 
     def read(self, size: int = -1) -> bytes:
-        """Exactly `size` bytes, fewer only at the end; raises ArchiveError beyond `limit_reads`."""
+        """Return exactly `size` bytes, fewer only at the end; raises ArchiveError beyond
+        `limit_reads`."""
         if not 0 <= size <= self._readable:
             raise ArchiveError("a header of the archive is larger than any name needs")
         self._readable -= size
@@ -126,7 +127,7 @@ class _TarStream(io.RawIOBase):
         return self.last
 
     def _fill(self) -> bool:
-        """Decompress the next chunk; False at the end."""
+        """Decompress the next chunk; return False at the end."""
         while not self._ready and not self._ended:
             self._ready = self._next()
             self._meter.count_bytes(len(self._ready), _WHOLE_ARCHIVE)
@@ -164,7 +165,7 @@ class _TarStream(io.RawIOBase):
 
 _FORMAT_ERRORS = (tarfile.TarError, zlib.error, lzma.LZMAError, OSError, EOFError)
 _HEADER_ERRORS = (ValueError, LookupError, OverflowError, RuntimeError, struct.error)
-"""Raised by tarfile for malicious headers; RuntimeError for a recursion of nested ones."""
+"""Errors of tarfile for malicious headers; RuntimeError for a recursion of nested headers."""
 
 
 @contextmanager
@@ -180,7 +181,7 @@ def _as_archive_errors() -> Iterator[None]:
 def iter_tar_members(
     file: BinaryIO, compression: str, meter: UploadMeter
 ) -> Iterator[ArchiveMember]:
-    """Members of a tar in order; each must be read before the next one.
+    """Yield members of a tar in order; each must be read before the next one.
 
     compression: "gz", "bz2", "xz" or "". Raises ArchiveError, UploadTooLargeError.
     """

@@ -1,4 +1,4 @@
-"""Reads members of zip archives."""
+"""Reader of zip archives, which yields their members."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _BoundedFile(io.BufferedIOBase):
         self._max_read_bytes = max_read_bytes
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -59,7 +59,7 @@ class _BoundedFile(io.BufferedIOBase):
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """The position."""
+        """Return the current position."""
         return self._file.tell()
 
     def read(self, size: int | None = -1) -> bytes:
@@ -72,7 +72,7 @@ class _BoundedFile(io.BufferedIOBase):
 def iter_zip_members(
     file: BinaryIO, bounds: UploadSettings, meter: UploadMeter
 ) -> Iterator[ArchiveMember]:
-    """Members of a zip in the order of its table; each must be read before the next one.
+    """Yield members of a zip in the order of its table; each must be read before the next one.
 
     Raises ArchiveError, UploadTooLargeError.
     """
@@ -125,7 +125,7 @@ def _member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, meter: UploadMeter
 
 
 def _name(entry: zipfile.ZipInfo) -> str:
-    """The name of a member, read as UTF-8 even if its flag for UTF-8 is not set."""
+    """Return the name of a member, read as UTF-8 even if its flag for UTF-8 is not set."""
     if entry.flag_bits & _UTF8:
         return entry.orig_filename
     # Surrogates replace bytes that are not UTF-8; `clean_path` refuses them.
