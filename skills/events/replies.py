@@ -44,7 +44,7 @@ class SkillPublished(BaseModel):
 
 
 class SkillFailed(BaseModel):
-    """A skill could not be published, and why; its earlier revision stays."""
+    """A skill could not be published, and why; an earlier revision of it is withdrawn."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
