@@ -1,4 +1,4 @@
-"""Settings of outcomes, of what is learned from them, and of sessions."""
+"""Settings of learning from outcomes, and of sessions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from config.settings_group import SettingsGroup
 
 
 class LearningSettings(SettingsGroup):
-    """What is learned from reported outcomes. All of it is a function of the stored outcomes:
-    without them, answers are what they were before.
+    """Learning from reported outcomes. Everything learned is a function of the stored outcomes:
+    without them, answers are the same as before.
     """
 
     memory: bool = Field(
