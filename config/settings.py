@@ -75,7 +75,7 @@ class EncoderSettings(SettingsGroup):
     )
     languages: list[str] = Field(
         [],
-        description="languages of the model (`en`, `zh`, `other`); empty: those listed for it",
+        description="languages of the model (`en`, `zh`, `other`); empty: those it was trained for",
     )
 
 

@@ -109,10 +109,10 @@ class LeftOutSkill(BundleModel):
 
 
 class DidNotFit(BundleModel):
-    """What was chosen for the task and is not sent since the budget was spent.
+    """Chosen content that is not sent because the budget was spent.
 
-    skills: sent in no part. passages: those that the task needs and that are not sent. tokens:
-    about what they take; a budget with so many more would hold what the task needs.
+    skills: chosen skills of which nothing is sent. passages: unsent passages that the task needs.
+    tokens: their approximate size; a budget larger by so many would hold what the task needs.
     """
 
     skills: int = Field(ge=0)
@@ -121,9 +121,9 @@ class DidNotFit(BundleModel):
 
 
 class AlreadySent(BundleModel):
-    """A skill that was chosen, with what of this revision was sent earlier in the session.
+    """A chosen skill, with the lines of this revision that were sent earlier in the session.
 
-    `lines` are not sent again; `tokens` is what they took then.
+    `lines` are not sent again; `tokens` is their size when they were sent.
     """
 
     skill_id: str
@@ -195,7 +195,7 @@ class Bundle(BundleModel):
 
 
 def bundle_schema() -> str:
-    """The JSON Schema of a bundle, as published under docs/reference."""
+    """Return the JSON Schema of a bundle, as published under docs/reference."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= Bundle.model_json_schema()
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""Replies of skillbus: answers to queries, and outcomes of skills and messages."""
+"""Replies of skillbus: answers to queries, and results of changes, outcomes and messages."""
 
 from __future__ import annotations
 
