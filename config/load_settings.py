@@ -86,7 +86,7 @@ def _read_renamed(
 
 
 def _reject_unknown_variables() -> None:
-    """Raise UsageError for a variable `SKILLBUS_…` that names no setting, such as a misspelt one."""
+    """Raise UsageError for a variable `SKILLBUS_…` that names no setting, such as a misspelling."""
     known = {*Settings.model_fields, "config"}
     for name in os.environ:
         first = rename_variable(name).removeprefix("SKILLBUS_").partition("__")[0].lower()

@@ -159,7 +159,7 @@ def is_tracing() -> bool:
 def span(
     name: str, attributes: Attributes = _NO_ATTRIBUTES, kind: SpanKind = "internal"
 ) -> OpenSpan:
-    """Start a span as a child of the current span; outside of any trace, a span that does nothing."""
+    """Start a span below the current span; outside of any trace, return a span that does nothing."""
     return NO_SPAN if _tracer is None else _tracer.start_span(name, kind, attributes)
 
 
@@ -171,7 +171,7 @@ def trace(
     *,
     trusted: bool = True,
 ) -> OpenSpan:
-    """Start a span that continues the trace of the first context and is linked to the other contexts.
+    """Start a span that continues the trace of the first context and links to the other contexts.
 
     If the current span is of the same trace, the new span is its child; otherwise it is linked to
     it. Without a context the new span is a child of the current span, or begins a trace. Log lines
@@ -189,12 +189,12 @@ def resume(context: TraceContext) -> AbstractContextManager[None]:
 
 
 def untraced() -> AbstractContextManager[None]:
-    """Record no spans in the `with` block, here and in the processes that it calls; used for polls."""
+    """Record no spans of the `with` block, neither here nor in called processes; used for polls."""
     return _NOTHING if _tracer is None else _tracer.mute()
 
 
 def current_context() -> TraceContext:
-    """Return the context of the current span, for the next process; `NO_CONTEXT` without a trace."""
+    """Return the context of the current span, for the next process; `NO_CONTEXT` if there is none."""
     return NO_CONTEXT if _tracer is None else _tracer.get_current()
 
 
@@ -227,5 +227,5 @@ def parse_context(traceparent: object, tracestate: object = "") -> TraceContext:
 
 
 def context_headers(context: TraceContext) -> dict[str, str]:
-    """Return a context as headers or extension attributes of an event; empty values are left out."""
+    """Return a context as headers or extension attributes of an event, without empty values."""
     return {name: value for name, value in context._asdict().items() if value}

@@ -164,7 +164,7 @@ def example_events() -> dict[str, Event]:
 
 
 def get_example(name: str) -> dict[str, Any]:
-    """Return the example of a type as JSON data; options that a request leaves unset are omitted."""
+    """Return the example of a type as JSON data, without options that a request leaves unset."""
     event = example_events()[name].model_dump(mode="json")
     if name not in REPLIES:
         event["data"] = {
