@@ -159,7 +159,7 @@ def is_tracing() -> bool:
 def span(
     name: str, attributes: Attributes = _NO_ATTRIBUTES, kind: SpanKind = "internal"
 ) -> OpenSpan:
-    """Start a span below the current span; outside of any trace, return a span that does nothing."""
+    """Start a span below the current span; outside of any trace, a span that does nothing."""
     return NO_SPAN if _tracer is None else _tracer.start_span(name, kind, attributes)
 
 
@@ -194,7 +194,7 @@ def untraced() -> AbstractContextManager[None]:
 
 
 def current_context() -> TraceContext:
-    """Return the context of the current span, for the next process; `NO_CONTEXT` if there is none."""
+    """Return the context of the current span, for the next process; `NO_CONTEXT` if none."""
     return NO_CONTEXT if _tracer is None else _tracer.get_current()
 
 

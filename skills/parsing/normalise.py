@@ -1,6 +1,6 @@
-"""The normalised record of a skill, from its frontmatter and its fragments.
+"""Builds the normalised record of a skill from its frontmatter and its fragments.
 
-The fields are those of Graph of Skills (table 5): capability, inputs and outputs, and the terms by
+The fields are those of Graph of Skills (table 5): capability, inputs and outputs, and terms with
 which a task may refer to the skill.
 """
 
@@ -92,7 +92,7 @@ class SkillBody:
         return "\n".join(self.lines[first - 1 : last])
 
     def prose(self) -> str:
-        """The beginning of the body without code, about _PROSE_SAMPLE characters."""
+        """Return the beginning of the body without code, at most _PROSE_SAMPLE characters."""
         parts: list[str] = []
         size = 0
         for passage in self.passages:
@@ -130,9 +130,9 @@ def build_record(
     safety: tuple[SafetyFinding, ...],
     terms: str = "",
 ) -> tuple[SkillRecord, list[ParseWarning]]:
-    """The record of the skill whose folder is `path`, and warnings about missing fields.
+    """Build the record of the skill in the folder `path`; also return warnings about its fields.
 
-    terms: the text of the licence file in its folder.
+    terms: text of the licence file in the folder.
     """
     warnings: list[ParseWarning] = []
     name = _name(path, fields, warnings)
@@ -246,7 +246,7 @@ def _when_to_use(fields: FrontmatterFields, description: str, body: SkillBody) -
 
 
 def _terms(items: Sequence[str]) -> tuple[str, ...]:
-    """The term that each item begins with: its text before a colon, a dash or a bracket."""
+    """Return the term at the start of each item: its text before a colon, a dash or a bracket."""
     return unique_texts([_TERM_END.split(item, maxsplit=1)[0][:80] for item in items])
 
 

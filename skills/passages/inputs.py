@@ -74,11 +74,11 @@ class PassageQuery:
 
 @dataclass(frozen=True, slots=True)
 class PassageInput:
-    """A skill whose passages are selected.
+    """A skill from which passages are selected.
 
     offsets, terms, counts: term counts of the passages in compressed sparse rows, (P + 1,), (n,),
     (n,). section_vectors: unit vectors of `section_texts(parsed)`, (S, d), None until they are
-    embedded. passage_vectors: the same for `passage_texts(parsed)`, (P, d).
+    embedded. passage_vectors: unit vectors of `passage_texts(parsed)`, (P, d), or None.
     """
 
     parsed: ParsedSkill
@@ -90,7 +90,7 @@ class PassageInput:
 
 
 def cosines(query: PassageQuery, vectors: Floats | None) -> Floats | None:
-    """Cosines of the query and unit vectors (n,); None if either is missing."""
+    """Return the cosines of the query with unit vectors (n,); None if either is missing."""
     if query.vector is None or vectors is None:
         return None
     return np.asarray(vectors @ query.vector, np.float32)
