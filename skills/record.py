@@ -156,7 +156,7 @@ class Completion:
 
     @property
     def origin(self) -> str:
-        """Stage, version and model as one text; completions of different origins are never mixed."""
+        """Stage, version and model as text; completions of different origins are never mixed."""
         return completion_origin(self.stage, self.version, self.model)
 
 

@@ -204,7 +204,7 @@ class _BlockParser:
         return len(rest) <= _STRAY and not any(char.isalnum() for char in rest)
 
     def _nested_end(self, at: int, mark: str) -> int:
-        """Return the closing line of a fence around Markdown with fences of the same mark, or -1."""
+        """Return the closing line of a fence around Markdown with equal fences, -1 without one."""
         depth = 1
         for number in range(at + 1, min(at + _NESTED_LINES, self._end)):
             self._nested_budget -= 1
@@ -222,7 +222,7 @@ class _BlockParser:
         return -1
 
     def _unclosed_end(self, at: int) -> int:
-        """Return the last line of an unclosed fence: before the next `##` heading, or at the end."""
+        """Return the last line of an unclosed fence: before the next `##` heading, or the last."""
         for number in range(at + 1, self._end):
             if self._lines[number].startswith("## ") and not self._lines[number - 1].strip():
                 return self._trim(at, number - 1)

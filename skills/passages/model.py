@@ -48,7 +48,7 @@ class NeedModel:
         return float(np.interp(miss, np.linspace(0, 1, len(self.missed)), self.missed))
 
     def shortfall(self, need: float) -> float:
-        """Return the share of queries for which the passages with at least this need are too few."""
+        """Return the share of queries for which passages with at least this need do not suffice."""
         return float(np.interp(need, self.short, np.linspace(0, 1, len(self.short))))
 
 
