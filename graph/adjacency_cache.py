@@ -58,7 +58,7 @@ class AdjacencyCache:
                 self._rows.popitem(last=False)
 
     def apply_changes(self, since: int, changes: CatalogChanges) -> None:
-        """Evict rows that changed after the epoch `since`; all rows if earlier changes were missed."""
+        """Evict rows changed after the epoch `since`; all rows if earlier changes were missed."""
         with self._lock:
             if since > self._epoch:
                 self._rows.clear()

@@ -99,7 +99,7 @@ class EntryFilter:
 
 
 class EntryCount(NamedTuple):
-    """Number of entries (`entries`) with these values; the other fields are as in `CatalogEntry`."""
+    """Number of entries (`entries`) with these values; other fields are as in `CatalogEntry`."""
 
     source_id: str
     state: SkillState
@@ -112,4 +112,4 @@ class EntryCount(NamedTuple):
 
 
 _AFTER_EVERY_ID = "\U0010ffff" * 201
-"""A text that sorts after every skill_id: a source's id has at most 200 characters, then a colon."""
+"""Text that sorts after every skill_id: a source's id has at most 200 characters, then a colon."""

@@ -63,7 +63,7 @@ def without_note(link: Link) -> Link:
 
 
 def adapt_weight(link: Link, factor: float, reason: str) -> Link:
-    """Multiply the weight of a link by a factor, rounded to hundredths, and add the reason as a note.
+    """Multiply a link's weight by a factor, rounded to hundredths, and add the reason as a note.
 
     reason: without parentheses. The note contains the factor, so links that differ only in their
     factor have different notes.

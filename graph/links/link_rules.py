@@ -144,7 +144,7 @@ def score_pairs(
     may_be_same_skill: Callable[[int], bool],
     settings: LinkSettings,
 ) -> dict[LinkType, Floats]:
-    """Return the weights of the alternative and of the semantic link of each pair, float64 (pairs,).
+    """Return the weights of the alternative and the semantic link of each pair, float64 (pairs,).
 
     0 means no link; no pair has both links. body, description: cosines. namesake: whether both have
     the same name. may_be_same_skill: returns whether the two names of the pair at an index may

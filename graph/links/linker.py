@@ -42,8 +42,8 @@ from graph.skill_names import lookup_keys
 _NO_LIMIT = 1 << 40
 
 VERDICT_EVIDENCE = "language model "
-"""Start of the evidence of links from verdicts; other evidence begins with a kind of mention or with
-a similarity of texts."""
+"""Start of the evidence of links from verdicts; other evidence begins with a kind of mention or
+with a similarity of texts."""
 
 VerdictLinks = Callable[[Sequence[str]], Mapping[str, Sequence[Link]]]
 """Returns skill -> links from verdicts of a language model that start or end at it; every id has a
