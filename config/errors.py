@@ -51,7 +51,7 @@ class MisconfiguredError(TransientError):
 
 
 class UsageError(PermanentError):
-    """The caller asked for something impossible (exit code 2, HTTP 400)."""
+    """The caller requested something impossible (exit code 2, HTTP 400)."""
 
 
 class NotFoundError(UsageError):

@@ -47,7 +47,7 @@ class LearningSettings(SettingsGroup):
 
 
 class SessionSettings(SettingsGroup):
-    """Sessions of an agent: what was sent to it before is named and not sent again."""
+    """Sessions of an agent: text that was sent before is named and not sent again."""
 
     hours: float = Field(12.0, gt=0, description="a session ends so long after its last query")
     queries: int = Field(50, ge=1, description="queries of a session that are considered, the last")

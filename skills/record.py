@@ -221,7 +221,7 @@ class ParsedSkill:
     warnings: tuple[ParseWarning, ...] = ()
 
     def text(self, first_line: int, last_line: int) -> str:
-        """The text of a line range, unchanged."""
+        """Return the text of a line range, unchanged."""
         return "\n".join(self.lines[first_line - 1 : last_line])
 
     def with_completions(self, completions: tuple[Completion, ...]) -> ParsedSkill:

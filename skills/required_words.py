@@ -39,7 +39,7 @@ def find_required_words(regex: str, flags: int = 0) -> tuple[Choice, ...]:
 
 
 def _has_odd_case(word: str) -> bool:
-    """Whether a word has cased non-ASCII letters; some of these match ASCII letters."""
+    """Return whether a word has cased non-ASCII letters; some of these match ASCII letters."""
     return any(not char.isascii() and char.lower() != char.upper() for char in word)
 
 
@@ -68,7 +68,7 @@ def _all_choices(exact: Words | None, choices: list[Words]) -> list[Words]:
 
 
 def _is_telling(words: Words) -> bool:
-    """Whether a choice is useful: few words, none of which is a single letter or a space."""
+    """Return whether a choice is useful: few words, none of which is a single letter or a space."""
     if len(words) > _MAX_CHOICE and len(_drop_longer(words)) > _MAX_CHOICE:
         return False
     return not any(_is_letter(word.strip()) for word in words)

@@ -118,7 +118,7 @@ def _split(uri: str) -> list[str]:
 
 
 def _is_canonical(segment: str, *, is_source: bool) -> bool:
-    """Whether a segment is encoded as by `_encode`, and is a valid name in a folder.
+    """Return whether a segment is encoded as by `_encode`, and is a valid name in a folder.
 
     The id of a source may have slashes, which are percent-encoded.
     """

@@ -283,7 +283,7 @@ def is_declared(mention: Mention) -> bool:
 
 
 def _is_far(owner: str, target: str, mention: Mention) -> bool:
-    """Whether an undeclared mention refers to a skill of another collection.
+    """Return whether an undeclared mention refers to a skill of another collection.
 
     Collections can be distinguished only if a mirror has flattened them into one folder, as
     `collection__folder__skill`.

@@ -190,7 +190,7 @@ class Linker:
     ) -> set[str]:
         """Return the other skills that own outdated links with these skills.
 
-        A link is outdated if it differs from what verdicts and outcomes now give.
+        A link is outdated if it differs from the present result of verdicts and outcomes.
         """
         owners = _owners_of_outdated(skill_ids, current_links, wanted)
         for skill_id in skill_ids:
@@ -262,7 +262,7 @@ def _owners_of_outdated(
 
 
 def _is_missing(wanted: Link, stored: Link | None) -> bool:
-    """Whether a wanted link has to be stored: no link, or only a lighter one, is in its place.
+    """Return whether a wanted link has to be stored: its place has no link, or a lighter one.
 
     A stored learned link is also replaced if it differs from a wanted learned link.
     """

@@ -158,7 +158,7 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
 
 
 def _is_common_word(name: str, key: str) -> bool:
-    """Whether a name is a common word, a placeholder, or a constant in capitals."""
+    """Return whether a name is a common word, a placeholder, or a constant in capitals."""
     constant = name.isupper() and name.isascii() and len(name) > _ACRONYM
     return constant or key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
 
@@ -255,7 +255,7 @@ def _in_line(line: _Line) -> Iterator[Mention]:
 
 
 def _says_related(text: str) -> bool:
-    """Whether a line itself introduces related skills, as a heading would."""
+    """Return whether a line itself introduces related skills, as a heading would."""
     return bool(_SKILL_WORD.search(text)) and bool(_SKILL_HEADING.search(text))
 
 
@@ -304,7 +304,7 @@ def _quoted(text: str) -> list[str]:
 
 
 def _is_compound(name: str) -> bool:
-    """Whether a name has several parts and no space, so that it is unlikely to be a word.
+    """Return whether a name has several parts and no space, so that it is unlikely to be a word.
 
     Parts joined by underscores alone are more often an identifier than a skill.
     """
@@ -343,12 +343,12 @@ def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
 
 
 def _is_route(step: str, name: str) -> bool:
-    """Whether an item names a skill for one case: a choice, not a step of a sequence."""
+    """Return whether an item names a skill for one case: a choice, not a step of a sequence."""
     return bool(_CONDITION.match(step) or _ARROW.search(step[: max(step.find(name), 0)]))
 
 
 def _is_call(step: str, name: str) -> bool:
-    """Whether a step instructs to use the skill.
+    """Return whether a step instructs to use the skill.
 
     It begins with the name, or invokes the skill in its first sentence.
     """
@@ -385,7 +385,7 @@ def _along_arrows(text: str) -> list[str]:
 
 
 def _is_chain_name(match: re.Match[str], plain: bool) -> bool:
-    """Whether a token between arrows has several parts, or is quoted and `plain` is true."""
+    """Return whether a token between arrows has several parts, or is quoted and `plain` is true."""
     return _is_compound(match.group(1) or match.group(2)) or (plain and bool(match.group(1)))
 
 

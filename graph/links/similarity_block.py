@@ -231,7 +231,7 @@ class _ByRow:
 def _places(
     terms: npt.NDArray[np.uint64], asked: npt.NDArray[np.uint64]
 ) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """Return the indexes in `terms` of those asked terms that it contains, and in `asked`."""
+    """Return the indexes of the common terms in `terms`, and in `asked`."""
     places = np.searchsorted(terms, asked)
     known = np.flatnonzero(places < len(terms))
     known = known[terms[places[known]] == asked[known]]

@@ -67,7 +67,7 @@ class SimilarityIndex:
         self._merge_blocks()
 
     def _merge_blocks(self) -> None:
-        """Merge the last block with small ones, and rewrite a block that is mostly dropped."""
+        """Merge the last block with small blocks, and with blocks of mostly dropped rows."""
         last = self._blocks.pop()
         merged, size = [last], last.live
         for block in sorted(self._blocks, key=lambda one: one.live):

@@ -227,7 +227,7 @@ class Neo4jClient:
             ) from None
 
     def _abort_connections(self) -> None:
-        """Close all connections, which ends every call in flight; the next call opens new ones."""
+        """Close all connections, which ends all calls in flight; the next call connects again."""
         with self._lock:
             driver, self._driver = self._driver, None
         if driver is not None:

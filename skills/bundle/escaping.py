@@ -115,7 +115,7 @@ def _note_hidden(run: re.Match[str]) -> str:
 
 
 def _is_needed(run: re.Match[str]) -> bool:
-    """Whether invisible characters belong to a visible one: a flag, an emoji, joined letters."""
+    """Return whether invisible characters belong to a flag, an emoji or joined letters."""
     hidden, text = run.group(), run.string
     if hidden[0] == "\U0001f3f4":
         return True

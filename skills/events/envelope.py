@@ -150,7 +150,7 @@ _MEMBERS = frozenset(Event.model_fields)
 
 
 def _is_extension(name: object, value: object) -> bool:
-    """Whether a member is a valid extension attribute of CloudEvents."""
+    """Return whether a member is a valid extension attribute of CloudEvents."""
     if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name):
         return False
     if isinstance(value, str):

@@ -45,7 +45,7 @@ def describe_problems(problems: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_empty_branch(problem: Mapping[str, Any]) -> bool:
-    """Whether a problem only says that an optional value is not empty."""
+    """Return whether a problem only says that an optional value is not empty."""
     return bool(problem["loc"]) and (problem["type"], problem["loc"][-1]) == _EMPTY_BRANCH
 
 

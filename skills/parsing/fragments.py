@@ -128,7 +128,7 @@ def _add_block(
 def _joins_previous(
     lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int
 ) -> bool:
-    """Whether a block joins the passage before it; true for breaks and some paragraphs."""
+    """Return whether a block joins the passage before it; true for breaks and some paragraphs."""
     if block.shape is BlockType.BREAK:
         return True
     if block.shape is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
@@ -154,7 +154,7 @@ def _find_lead_in(
 
 
 def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
-    """Whether a paragraph is a lead-in of the block after it."""
+    """Return whether a paragraph is a lead-in of the block after it."""
     text = " ".join(lines[block.first - 1 : block.last][-3:]).strip(_MARKS)
     if text.endswith((":", "：")):
         return True

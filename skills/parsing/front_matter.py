@@ -119,7 +119,7 @@ def _find_delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _Front
 
 
 def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
-    """Whether the closing `---` is a thematic break of the body, with Markdown before it."""
+    """Return whether the closing `---` is a thematic break of the body, with Markdown before it."""
     between = lines[at : last - 1]
     blank = False
     for line in between:
@@ -193,7 +193,7 @@ def _json_block(lines: Sequence[str], at: int) -> _FrontmatterBlock | None:
 
 
 def _find_closing(lines: Sequence[str], start: int, mark: str) -> int:
-    """The line of the closing mark, 0 without one."""
+    """Return the line of the closing mark, 0 without one."""
     for number in range(start, len(lines) + 1):
         if lines[number - 1].startswith(mark) and lines[number - 1].rstrip() == mark:
             return number
@@ -207,7 +207,7 @@ def _skip_blank(lines: Sequence[str], number: int) -> int:
 
 
 def _find_mapping_end(lines: Sequence[str], start: int) -> int:
-    """The last line from `start` on that can belong to a block mapping."""
+    """Return the last line from `start` on that can belong to a block mapping."""
     last = start - 1
     keyed = False
     for number in range(start, len(lines) + 1):
@@ -223,15 +223,16 @@ def _find_mapping_end(lines: Sequence[str], start: int) -> int:
 
 
 def _continues(line: str, after_blank: bool) -> bool:
-    """Whether a line can continue a mapping: indented, or an item of an unindented list."""
+    """Return whether a line can continue a mapping: indented, or an item of an unindented list."""
     if line.startswith("- "):
         return not after_blank and not line.startswith("- **")
     return line.startswith((" ", "\t"))
 
 
 def _looks_like_mapping(lines: Sequence[str], first: int, last: int) -> bool:
-    """Whether lines have a key `name` or `description` and at least half of them are `key: value`.
+    """Return whether lines look like a mapping.
 
+    They need a key `name` or `description`, and at least half of them must be `key: value`.
     Indented lines, comments and list items are not counted.
     """
     if last < first or last - first > 400:
@@ -274,7 +275,7 @@ def _read(
 
 
 def _drop_conflicts(block: Sequence[str], first: int, found: Frontmatter) -> list[str]:
-    """The lines without conflict markers and without the second side of each conflict."""
+    """Return the lines without conflict markers and without the second side of each conflict."""
     marks = find_conflict_markers(block)
     if not marks:
         return list(block)

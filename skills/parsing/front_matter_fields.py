@@ -30,7 +30,7 @@ class FrontmatterFields:
         self._inner = _normalised(inner) if isinstance(inner, dict) else {}
 
     def get(self, *keys: str) -> YamlValue:
-        """The first non-empty value under any of the keys, else an empty string."""
+        """Return the first non-empty value under any of the keys, else an empty string."""
         for level in (self._top, self._inner):
             for key in keys:
                 if value := level.get(key):
@@ -114,7 +114,7 @@ def unique_texts(texts: list[str]) -> tuple[str, ...]:
 
 
 def _named(item: YamlValue) -> list[str]:
-    """The name of a list entry: the text itself, or the name in a mapping."""
+    """Return the name of a list entry: the text itself, or the name in a mapping."""
     if isinstance(item, str):
         return [item]
     if isinstance(item, list):

@@ -39,7 +39,7 @@ def parse_lenient_yaml(lines: Sequence[str], depth: int = 0) -> YamlMapping:
 
 
 def _ends_quote(first: str, rest: Sequence[str]) -> bool:
-    """Whether a quoted value has ended.
+    """Return whether a quoted value has ended.
 
     A value with a blank line, or with more than 12 further lines, counts as ended.
     """

@@ -98,7 +98,7 @@ def parse_heading(line: str) -> tuple[int, str] | None:
 
 
 def is_thematic_break(line: str) -> bool:
-    """Whether a line is a thematic break: three or more of `-`, `*` or `_` alone."""
+    """Return whether a line is a thematic break: three or more of `-`, `*` or `_` alone."""
     text = line.strip()
     if len(text) < 3 or text[0] not in "-*_" or text[-1] != text[0]:
         return False
@@ -106,7 +106,7 @@ def is_thematic_break(line: str) -> bool:
 
 
 def is_delimiter_row(line: str) -> bool:
-    """Whether a line is the row of dashes under a table's header."""
+    """Return whether a line is the row of dashes under a table's header."""
     text = line.strip()
     return "-" in text and "|" in text and set(text) <= set("|:- \t")
 
@@ -196,7 +196,7 @@ class _BlockParser:
 
     @staticmethod
     def _closes(line: str, mark: str) -> bool:
-        """Whether a line closes a fence: the mark, with at most a few stray marks after it."""
+        """Return whether a line closes a fence: the mark, then at most a few stray characters."""
         text = line.strip()
         if not text.startswith(mark):
             return False
@@ -332,7 +332,7 @@ class _BlockParser:
         return 0
 
     def _interrupts(self, at: int) -> bool:
-        """Whether a line begins a new block without a blank line before it."""
+        """Return whether a line begins a new block without a blank line before it."""
         line = self._lines[at]
         if (
             parse_heading(line) is not None

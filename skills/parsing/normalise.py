@@ -88,7 +88,7 @@ class SkillBody:
     passages: Sequence[Passage]
 
     def text(self, first: int, last: int) -> str:
-        """The text of a line range."""
+        """Return the text of a line range."""
         return "\n".join(self.lines[first - 1 : last])
 
     def prose(self) -> str:
@@ -104,14 +104,14 @@ class SkillBody:
         return "\n".join(parts)[:_PROSE_SAMPLE]
 
     def get_section_passages(self, heading: re.Pattern[str]) -> list[Passage]:
-        """The passages of the first section whose heading matches."""
+        """Return the passages of the first section whose heading matches."""
         for section in self.sections:
             if section.heading_line and heading.search(section.heading_path[-1]):
                 return [item for item in self.passages if item.section == section.index]
         return []
 
     def list_items(self, heading: re.Pattern[str]) -> list[str]:
-        """The first lines of the list items below a matching heading, without list marks."""
+        """Return the first lines of the list items below a matching heading, without list marks."""
         lines = [
             _ITEM_MARK.sub("", self.lines[passage.first_line - 1], count=1)
             for passage in self.get_section_passages(heading)
@@ -211,7 +211,7 @@ def _description(
 
 
 def _first_words(body: SkillBody) -> str:
-    """The first paragraph of running text, else the first heading or line."""
+    """Return the first paragraph of running text, else the first heading or line."""
     for passage in body.passages:
         text = body.text(passage.first_line, passage.last_line)
         plain = " ".join(text.strip().lstrip("> ").split())
@@ -223,7 +223,7 @@ def _first_words(body: SkillBody) -> str:
 
 
 def _capability(description: str) -> str:
-    """The first sentence of the description."""
+    """Return the first sentence of the description."""
     sentence = _SENTENCE_END.split(description, maxsplit=1)[0].strip()
     if len(sentence) <= _CAPABILITY_LENGTH:
         return sentence

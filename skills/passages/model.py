@@ -28,8 +28,8 @@ class NeedModel:
 
     weights: one per feature of FEATURES. constant: added to the weighted sum. missed: ascending
     thresholds; a share i / n of the required passages, of skills left out of the fit, has a need
-    below the i-th of n + 1. short: likewise for the share of queries with any required passage of a
-    lower need.
+    below the i-th of n + 1. short: the same for the share of queries that have any required passage
+    with a lower need.
     """
 
     weights: Floats

@@ -62,7 +62,7 @@ def _classify_code(context: PassageContext) -> RolePrediction:
 
 
 def _is_imperative(context: PassageContext) -> bool:
-    """Whether the lead-in is imperative and does not introduce an alternative."""
+    """Return whether the lead-in is imperative and does not introduce an alternative."""
     return "imperative" in context.lead_cues and "alternative" not in context.lead_cues
 
 

@@ -165,7 +165,7 @@ def _find_in_words(
 
 @cache
 def _is_spoken(rule: TextRule) -> bool:
-    """Whether a rule is about words to the reader; scripts and code blocks may have these too."""
+    """Return whether a rule is about words to the reader, which code may contain too."""
     return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
 
 
