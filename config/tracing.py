@@ -201,7 +201,7 @@ def current_context() -> TraceContext:
 def parent_context() -> TraceContext:
     """Return the context of the current span's parent, or `NO_CONTEXT`.
 
-    Repeated work continues it, so that it is not below the span of the first try.
+    Work that is repeated after a crash continues from it, next to the span of the first try.
     """
     return NO_CONTEXT if _tracer is None else _tracer.get_parent()
 

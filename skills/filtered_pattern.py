@@ -16,7 +16,7 @@ def _space_out(text: str) -> str:
 
 
 class FilteredPattern:
-    """A regular expression with the words that its matches contain; compiled on first use."""
+    """A regular expression and the words that its matches contain, computed on first use."""
 
     def __init__(self, regex: str, flags: int = 0) -> None:
         self._regex, self._flags = regex, flags

@@ -20,7 +20,7 @@ _NOTE = re.compile(r"outcomes x([0-9]+\.[0-9]{2}) \([^()]*\): ")
 
 
 class LearnedLinks(Protocol):
-    """Source of learned links; a function of the stored outcomes and the settings."""
+    """Links and weights learned from outcomes; a function of stored outcomes and settings."""
 
     def find_links(self, skill_ids: Sequence[str]) -> Mapping[str, Sequence[Link]]:
         """Return skill -> learned links that start or end at it, among published skills.

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 class BudgetItem:
     """A skill with its passages.
 
-    worth: probability that the skill is right, above 0. passages: (index, tokens), most needed
+    worth: likelihood that the skill is right, above 0. passages: (index, tokens), most needed
     first. enough: number of first passages that suffice for most queries. sufficiency: share of
     queries for which they suffice. first: spend on this skill before any other. needed_by: place
-    of the item that needs this skill as a prerequisite, which must be lower; -1 for none.
+    of the earlier item that needs this skill as a prerequisite, -1 for none.
     """
 
     header_tokens: int

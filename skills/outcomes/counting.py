@@ -1,6 +1,6 @@
 """Rules for counting reports: caps per owner and day, and a minimum of agreeing owners.
 
-They prevent that a single owner decides, unless it is trusted.
+They keep a single owner from deciding alone, unless it is trusted.
 """
 
 from __future__ import annotations

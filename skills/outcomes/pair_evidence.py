@@ -60,7 +60,7 @@ class PairEvidence:
 
     @property
     def is_incompatible(self) -> bool:
-        """Whether incompatible tasks have enough weight, and more than tasks helped together."""
+        """Whether reports of incompatibility weigh enough, and more than those of joint help."""
         weight = self.incompatible.weight
         return weight >= _LEAST_CONFLICT_WEIGHT and weight > self.together.weight
 
@@ -89,7 +89,7 @@ class PairEvidence:
         return max(whole / (whole + against), _LEAST_FACTOR)
 
     def gain(self) -> float:
-        """Return the share of a link's missing weight to add for tasks helped together, in [0, 1).
+        """Return the share of a link's missing weight that joint help adds, in [0, 1).
 
         The missing weight is the difference from the weight of a confirmed link.
         """

@@ -88,7 +88,8 @@ def scan_files(
 ) -> tuple[SafetyFinding, ...]:
     """Return findings of the scanner in the other files of a skill; `lines` is its SKILL.md.
 
-    Scripts and other code that were not read, such as files beyond the limits, are findings.
+    Scripts and other code that were not read, such as files over the limits, are findings of level
+    1.
     """
     scripts = set(tooling.find_entrypoints(files))
     code = {file.path for file in files if _rank(file.path, file.path in scripts) in (0, 1)}

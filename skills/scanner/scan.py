@@ -83,7 +83,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
 
 
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
-    """Return findings in a few lines of text: words addressed to the reader, hidden or encoded."""
+    """Return findings in a few lines: words to the reader, hidden characters, encoded text."""
     text = NormalisedText(lines, len(lines) + 1)
     found = [*_find_hidden(lines), *_find_encoded(text)]
     found += _find_in_words(text, _find_places(text), spoken_only=True)
@@ -171,7 +171,7 @@ def _is_spoken(rule: TextRule) -> bool:
 
 @cache
 def _list_text_rules(is_code: bool) -> Sequence[TextRule]:
-    """Return the rules for a text; for scripts, without most rules about orders to the reader."""
+    """Return the rules for a text; for scripts, only those spoken rules that are `_is_spoken`."""
     return [rule for rule in _TEXT_RULES if not (is_code and rule.spoken) or _is_spoken(rule)]
 
 
