@@ -1,4 +1,4 @@
-"""Reads passwords from files, and adds them to or removes them from URLs."""
+"""Passwords: reading from files, adding to URLs, and removing from URLs."""
 
 from __future__ import annotations
 

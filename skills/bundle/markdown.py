@@ -73,7 +73,7 @@ def render_markdown(bundle: Bundle) -> str:
 
 
 def _render_preamble(bundle: Bundle) -> str:
-    """Return the text on how to read the bundle; short if the session has shown it before."""
+    """Return the introduction of the bundle; short if the session has sent it before."""
     if bundle.reason and not bundle.skills:
         return ALL_SENT.format(reason=escape_inline(bundle.reason))
     return FOLLOWING_PREAMBLE if bundle.already_sent else PREAMBLE

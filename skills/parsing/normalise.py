@@ -1,4 +1,4 @@
-"""Builds the normalised record of a skill from its frontmatter and its fragments.
+"""Normalised record of a skill, built from its frontmatter and its fragments.
 
 The fields are those of Graph of Skills (table 5): capability, inputs and outputs, and terms with
 which a task may refer to the skill.
