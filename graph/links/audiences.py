@@ -1,4 +1,4 @@
-"""Audiences: groups of sources that the same readers see.
+"""Audiences: sets of sources that the same readers see.
 
 A skill keeps its best few links of a type to each audience. Thus links to skills that a reader may
 not see do not displace links that it may see: the reader sees the links that a library of only its

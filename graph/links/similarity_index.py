@@ -120,7 +120,7 @@ class SimilarityIndex:
         )
 
     def _read_entry_weights(self, graph: LinkStore, skill_ids: Sequence[str]) -> None:
-        """Read the minimum weights of links to enter the lists of these skills; 0 with room."""
+        """Read the minimum weights of links to enter these skills' lists; 0 for lists with room."""
         read = self._find_entry_weights(graph, skill_ids)
         for key in read.keys() | self._entry_weights.keys():
             known, now = self._entry_weights.setdefault(key, {}), read.get(key, {})

@@ -66,7 +66,7 @@ def read_shell(
 ) -> Labels:
     """Record the assignments and uses of commands; return the labels of their output.
 
-    qualify: maps the name of a shell variable to the name of a program that contains the commands.
+    qualify: maps a shell variable to a name in the program that contains the commands.
     """
     return _Reader(store, qualify).read(text, first_line)
 
