@@ -49,8 +49,8 @@ class Revision(BundleModel):
 class BundleSkill(BundleModel):
     """A chosen skill. `tokens` counts its part of the Markdown.
 
-    `detail`: how much its part says of the skill itself; `continued` where other passages of it
-    were sent earlier in the session, see `already_sent`.
+    `detail`: form of its introduction; `continued` if other passages of the skill were sent earlier
+    in the session, see `already_sent`.
     """
 
     skill_id: str
@@ -156,12 +156,12 @@ class Withheld(BundleModel):
 class Bundle(BundleModel):
     """The answer to a query.
 
-    `tokens` is the exact count of the Markdown form and never above `budget`; `reason` says why
-    there is no skill; `warning` that the best match is withheld by policy; `degraded` names the
-    stages that were skipped or limited, and why. `did_not_fit` is null where all that the task
-    needs of the chosen skills is sent. `session` is that of the query, `earlier` the number of its
-    queries that were answered before; a hit without `skills` says that everything the task needs is
-    in `already_sent`.
+    `tokens` is the exact count of the Markdown form and never above `budget`. `reason` states why
+    there is no skill, `warning` that the best match is withheld by policy. `degraded` lists the
+    stages that were skipped or limited, with the reason. `did_not_fit` is null if everything that
+    the task needs of the chosen skills is sent. `session` is the session of the query, `earlier`
+    the number of its queries that were answered before. A hit without `skills` means that
+    everything the task needs is in `already_sent`.
     """
 
     schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"

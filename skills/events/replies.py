@@ -53,7 +53,7 @@ class SkillFailed(BaseModel):
 
 
 class OutcomesRecorded(BaseModel):
-    """Reported outcomes are stored: `outcomes` of them, those stored before included."""
+    """Reported outcomes are stored. `outcomes` is their number, including those stored before."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
