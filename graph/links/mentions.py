@@ -348,10 +348,7 @@ def _is_route(step: str, name: str) -> bool:
 
 
 def _is_call(step: str, name: str) -> bool:
-    """Return whether a step instructs to use the skill.
-
-    It begins with the name, or invokes the skill in its first sentence.
-    """
+    """Return whether a step begins with the name, or invokes the skill in its first sentence."""
     before = step[: max(step.find(name), 0)]
     if _NOT_FIRST.search(before):
         return False
