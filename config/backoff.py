@@ -1,4 +1,4 @@
-"""Pauses between retries that grow with every failure."""
+"""Pauses between retries that grow with each failure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 class Backoff:
     """Growing pauses in seconds: `first`, then doubled each time up to `longest`.
 
-    jitter: each pause is a random part of that, at least half, so that processes which failed
+    jitter: multiply each pause by a random factor between 0.5 and 1, so that processes that failed
     together do not retry together.
     """
 
@@ -27,6 +27,6 @@ class Backoff:
         self._next = self.first
 
     def pause(self) -> float:
-        """Return the next pause. It does not sleep: the caller waits, or notes a due time."""
+        """Return the next pause, without sleeping: the caller waits, or stores a due time."""
         pause, self._next = self._next, min(2 * self._next, self.longest)
         return pause * random.uniform(0.5, 1.0) if self.jitter else pause  # noqa: S311 - jitter, no secret

@@ -1,4 +1,4 @@
-"""Settings of what a bundle holds: which skills may be sent, and which passages of them."""
+"""Settings of the content of a bundle: permitted skills, and the choice of their passages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from config.settings_group import SettingsGroup
 
 
 class PassageSettings(SettingsGroup):
-    """Which passages of a chosen skill are sent."""
+    """Selection of the passages of a chosen skill that are sent."""
 
     method: Literal["f", "mmr", "full"] = "f"
     miss: float = Field(
@@ -35,8 +35,8 @@ class PassageSettings(SettingsGroup):
 
 
 class PolicySettings(SettingsGroup):
-    """Which skills may be sent. A withheld skill stays in the library; bundles leave it out and
-    count it.
+    """Policy on which skills may be sent. A withheld skill stays in the library; bundles leave it
+    out and count it.
     """
 
     highest_level: int = Field(

@@ -1,17 +1,17 @@
 """The error hierarchy. Adapters translate the errors of their client libraries into these.
 
-Every error is of exactly one kind, `TransientError` (the work is retried), `PermanentError` (it is
-recorded as failed) or `StaleError` (it counts as done), and has one base class: the order of
-`except` clauses decides nothing.
+Every error is of exactly one kind: `TransientError` (the work is retried), `PermanentError` (it is
+recorded as failed) or `StaleError` (it counts as done). Each class has one base class, so the order
+of `except` clauses does not matter.
 """
 
 
 class SkillbusError(Exception):
-    """Base of all errors that skillbus raises on purpose.
+    """Base class of all errors that skillbus raises on purpose.
 
-    The message says what is wrong and what to do about it; it is for logs and the local user. It
-    may name servers and files. public_message: what remote callers are sent instead, over HTTP,
-    MCP or a queue; by default the message.
+    The message states the problem and what to do about it; it is for logs and the local user, and
+    may name servers and files. public_message: text for remote callers (HTTP, MCP, queues); by
+    default the message.
     """
 
     def __init__(self, message: str = "", *, public_message: str = "") -> None:
@@ -27,11 +27,11 @@ class TransientError(SkillbusError):
 
 
 class PermanentError(SkillbusError):
-    """An error that a retry cannot mend: the event, query or skill is recorded as failed."""
+    """An error that a retry cannot fix: the event, query or skill is recorded as failed."""
 
 
 class StaleError(SkillbusError):
-    """A newer revision has been written already; the work counts as done, nothing is written."""
+    """A newer revision was already written: the work counts as done, and nothing is written."""
 
 
 class MisconfiguredError(TransientError):
@@ -51,7 +51,7 @@ class MisconfiguredError(TransientError):
 
 
 class UsageError(PermanentError):
-    """The caller asked for something impossible (exit code 2, HTTP 400)."""
+    """The caller requested something impossible (exit code 2, HTTP 400)."""
 
 
 class NotFoundError(UsageError):

@@ -17,14 +17,14 @@ EVERYONE = "everyone"
 """The group of all readers, those without a token included."""
 
 ALL_GROUPS = "*"
-"""In place of groups: a reader who sees everything."""
+"""Value that stands for all groups: the reader sees everything."""
 
 GROUP_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._@:/+-]{0,99}"
-"""The form of the name of a group."""
+"""Regular expression of valid group names."""
 
 
 class GatewaySettings(SettingsGroup):
-    """The HTTP gateway on a port: who may call it, and limits on requests and connections."""
+    """The HTTP gateway on a port: permitted callers, and limits on requests and connections."""
 
     tokens_file: Path | None = Field(
         None,
@@ -86,7 +86,9 @@ class GatewaySettings(SettingsGroup):
 
 
 class AccessSettings(SettingsGroup):
-    """Who may see the skills of which sources. Every process of a deployment needs the same."""
+    """Groups that control which skills a reader sees. Every process of a deployment needs the same
+    values.
+    """
 
     default_groups: tuple[str, ...] = Field(
         (EVERYONE,),
@@ -165,7 +167,7 @@ class OidcSettings(SettingsGroup):
 
 
 def is_safe_address(address: str) -> bool:
-    """Whether keys may be fetched from an address: by https, or from this machine by http."""
+    """Return whether keys may be fetched from an address: https, or http on a loopback address."""
     try:
         parts = urlsplit(address)
         host, _ = parts.hostname or "", parts.port

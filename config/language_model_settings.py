@@ -13,24 +13,24 @@ from config.settings_group import SettingsGroup
 ModelStage = Literal["roles", "record", "links", "prompts", "judge", "rewrite", "select"]
 
 OFFLINE_STAGES: tuple[ModelStage, ...] = ("roles", "record", "links", "prompts", "judge")
-"""Stages that work through the library, behind publication."""
+"""Stages that refine published skills in the background."""
 
 QUERY_STAGES: tuple[ModelStage, ...] = ("rewrite", "select")
-"""Stages of a query."""
+"""Stages of a query that use the model."""
 
 NO_MODEL = (
     "no language model is configured: set language_model.base_url, language_model.model and "
     "language_model.stages (or SKILLBUS_LANGUAGE_MODEL__BASE_URL, …__MODEL and …__STAGES); the "
     f"stages that refine skills are {', '.join(OFFLINE_STAGES)}"
 )
-"""The message of what cannot be done without one."""
+"""Error message of operations that need a language model when none is configured."""
 
 
 class LanguageModelSettings(SettingsGroup):
     """A language model behind an OpenAI-compatible endpoint. Without `base_url` none is used.
 
-    Texts of skills are sent to the endpoint by every stage that is on, tasks by `rewrite` and
-    `select`.
+    Every enabled stage sends texts of skills to the endpoint; `rewrite` and `select` also send
+    tasks.
     """
 
     base_url: str = Field(
@@ -83,19 +83,19 @@ class LanguageModelSettings(SettingsGroup):
 
     @property
     def in_use(self) -> bool:
-        """Whether there is a model, and a stage that asks it."""
+        """Whether a model is configured and at least one stage uses it."""
         return bool(self.base_url and self.stages)
 
     @property
     def judge(self) -> str:
-        """The model whose second opinion about skills counts, "" for none."""
+        """Name of the model whose second opinions count, "" if the stage `judge` is off."""
         return self.model if self.uses("judge") else ""
 
     def uses(self, stage: ModelStage) -> bool:
-        """Whether a stage asks the model."""
+        """Return whether a stage uses the model."""
         return bool(self.base_url) and stage in self.stages
 
     @property
     def offline_stages(self) -> tuple[ModelStage, ...]:
-        """The stages that refine published skills, in the order in which they run."""
+        """The enabled stages that refine published skills, in the order in which they run."""
         return tuple(stage for stage in OFFLINE_STAGES if self.uses(stage))

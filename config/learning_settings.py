@@ -1,4 +1,4 @@
-"""Settings of outcomes, of what is learned from them, and of sessions."""
+"""Settings of learning from outcomes, and of sessions."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from config.settings_group import SettingsGroup
 
 
 class LearningSettings(SettingsGroup):
-    """What is learned from reported outcomes. All of it is a function of the stored outcomes:
-    without them, answers are what they were before.
+    """Learning from reported outcomes. Everything learned is a function of the stored outcomes:
+    without them, answers are the same as before.
     """
 
     memory: bool = Field(
@@ -47,7 +47,7 @@ class LearningSettings(SettingsGroup):
 
 
 class SessionSettings(SettingsGroup):
-    """Sessions of an agent: what was sent to it before is named and not sent again."""
+    """Sessions of an agent: text that was sent before is named and not sent again."""
 
     hours: float = Field(12.0, gt=0, description="a session ends so long after its last query")
     queries: int = Field(50, ge=1, description="queries of a session that are considered, the last")

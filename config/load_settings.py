@@ -26,7 +26,7 @@ from config.settings import Settings
 
 
 def get_config_path(home: Path) -> Path:
-    """The settings file: `SKILLBUS_CONFIG`, else `skillbus.toml` in the home."""
+    """Return the path of the settings file: `SKILLBUS_CONFIG`, else `skillbus.toml` in the home."""
     named = os.environ.get("SKILLBUS_CONFIG")
     return Path(named) if named else home / "skillbus.toml"
 
@@ -42,8 +42,8 @@ def load_settings(
     """Read the settings file and the environment.
 
     `home` overrides `SKILLBUS_HOME`. `warn` is called with one line for each setting that is
-    given under an old name or was removed. Raises UsageError with the setting, what is wrong with
-    it and where it can be set.
+    given under an old name or was removed. Raises UsageError that names the invalid setting, the
+    problem and where to set it.
     """
     default = Settings.model_fields["home"].get_default(call_default_factory=True)
     base = Path(home or os.environ.get("SKILLBUS_HOME") or default).expanduser().absolute()
@@ -69,22 +69,24 @@ def load_settings(
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """The content of a settings file under current names, empty without one; raises UsageError for
-    a file that cannot be read."""
+    """Return the content of a settings file under current names, empty if the file is missing.
+
+    Raises UsageError for a file that cannot be read.
+    """
     return _read_renamed(path)[0]
 
 
 def _read_renamed(
     path: Path,
 ) -> tuple[dict[str, Any], list[tuple[str, str]], list[tuple[str, str]]]:
-    """The content under current names, and the renamed and the removed names in it."""
+    """Return the content under current names, and the renamed and the removed names in it."""
     content, removed = drop_removed_keys(_read_file(path))
     content, renamed = rename_keys(content)
     return content, renamed, removed
 
 
 def _reject_unknown_variables() -> None:
-    """Raise UsageError for a variable that sets nothing, such as a misspelt one."""
+    """Raise UsageError for a variable `SKILLBUS_…` that names no setting, such as a misspelling."""
     known = {*Settings.model_fields, "config"}
     for name in os.environ:
         first = rename_variable(name).removeprefix("SKILLBUS_").partition("__")[0].lower()

@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines on standard error, readable ones on a terminal."""
+"""Structured logs on standard error: JSON lines, or readable lines on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Old names of settings, which are accepted for one version with a warning, and removed ones."""
+"""Renamed settings, whose old names are accepted for one version, and removed settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RENAMED = {
     "watch.look_seconds": "watch.rescan_seconds",
     "passages.gap": "passages.miss",
 }
-"""Old name -> current name, of a group or of `group.key`; a group stands before its keys.
+"""Old name -> current name, of a group or of `group.key`; a group is listed before its keys.
 
 An entry is removed in the version after the one that added it.
 """
@@ -27,14 +27,14 @@ REMOVED = {
     "choice.near": "choice.least_probability",
     "reranker.late_milliseconds": "reranker.late_candidates",
 }
-"""Removed setting -> the one that does its work now, in another unit. Its value is ignored.
+"""Removed setting -> its replacement, which has another unit; the old value is ignored.
 
 An entry is deleted in the version after the one that added it.
 """
 
 
 def find_removed_variable(name: str) -> str:
-    """The variable that took the place of a removed one; "" for any other variable."""
+    """Return the environment variable that replaces a removed one; "" if `name` was not removed."""
     for old, new in REMOVED.items():
         if name.lower() == _variable(old):
             return _variable(new).upper()
@@ -42,7 +42,8 @@ def find_removed_variable(name: str) -> str:
 
 
 def drop_removed_keys(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The content of a settings file without removed settings, and (removed, successor) of each."""
+    """Return the content of a settings file without removed settings, and a pair (removed,
+    replacement) for each of them."""
     kept = dict(content)
     found = []
     for old, new in REMOVED.items():
@@ -55,7 +56,10 @@ def drop_removed_keys(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def _convert_gap(gap: Any) -> float:
-    """The `miss` that sends about as much as method F did with a score gap; raises ValueError."""
+    """Return the `miss` with which method F sends about as much as with a score gap.
+
+    Raises ValueError for a gap that is not a number.
+    """
     miss = 0.2 * math.exp((4.2 - float(gap)) / 1.5)
     if math.isnan(miss):
         raise ValueError("not a number")
@@ -63,11 +67,11 @@ def _convert_gap(gap: Any) -> float:
 
 
 CONVERTED: dict[str, Callable[[Any], Any]] = {"passages.gap": _convert_gap}
-"""Old name -> the current value of an old one, where the meaning changed too."""
+"""Old name -> function that converts an old value, for settings whose meaning changed too."""
 
 
 def rename_variable(name: str) -> str:
-    """The current name of an environment variable; `name` itself unless it was renamed."""
+    """Return the current name of an environment variable; `name` itself unless it was renamed."""
     folded = name.lower()
     for old, new in RENAMED.items():
         prefix = _variable(old)
@@ -79,8 +83,10 @@ def rename_variable(name: str) -> str:
 
 
 def rename_variables(variables: Mapping[str, Value]) -> dict[str, Value | Any]:
-    """Environment variables under their current names; a current name overrides an old one.
-    Removed ones are left out."""
+    """Return environment variables under their current names, without removed variables.
+
+    A current name overrides an old name.
+    """
     variables = {n: value for n, value in variables.items() if not find_removed_variable(n)}
     renamed = {
         rename_variable(name): _convert_variable(name, value) for name, value in variables.items()
@@ -89,7 +95,7 @@ def rename_variables(variables: Mapping[str, Value]) -> dict[str, Value | Any]:
 
 
 def rename_keys(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """The content of a settings file under current names, and the (old, current) names in it.
+    """Return the content of a settings file under current names, and (old, current) of each rename.
 
     A value under a current name overrides one under the old name.
     """
@@ -117,7 +123,7 @@ def rename_keys(content: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[
 
 
 def _convert(old: str, value: Any) -> Any:
-    """The current value of a value under an old name; an invalid one is left to the validation."""
+    """Convert a value given under an old name; an invalid value is returned for the validation."""
     try:
         return CONVERTED[old](value) if old in CONVERTED else value
     except (TypeError, ValueError, OverflowError):

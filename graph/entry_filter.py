@@ -1,4 +1,4 @@
-"""Which entries of the catalog are listed, and by which values they are counted."""
+"""Filter for lists of catalog entries, and counts of entries by their values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from skills.judgement import JUDGEMENT_RULE
 
 
 class HasScripts(StrEnum):
-    """Whether a skill has scripts; unknown without a revision, and until the reconciler has read
-    one that a former version of skillbus published."""
+    """Whether a skill has scripts.
+
+    Unknown without a revision. Also unknown for a revision that a former version of skillbus
+    published, until the reconciler has read it.
+    """
 
     TRUE = "true"
     FALSE = "false"
@@ -21,18 +24,18 @@ class HasScripts(StrEnum):
 
     @classmethod
     def of(cls, has_scripts: bool | None) -> HasScripts:
-        """From what an entry says."""
+        """Convert the value of an entry."""
         return cls.UNKNOWN if has_scripts is None else cls.TRUE if has_scripts else cls.FALSE
 
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """Which entries `Catalog.list_entries` returns: those that match all fields; None matches any.
+    """Filter of `Catalog.list_entries`: entries must match all fields; None matches any value.
 
-    name: compared without regard to case and separators. safety_level: the least, as the scanner
-    found it. above_level: only published skills with a higher scanner level or a second opinion;
-    together with source_id and rule alone. rule: only those of them that have a finding of this
-    rule as far as the catalog knows (see `Catalog.get_rules_version`), or a second opinion.
+    name: compared without regard to case and separators. safety_level: minimum scanner level.
+    above_level: only published skills with a higher scanner level or with a second opinion; can be
+    combined only with source_id and rule. rule: of these skills, only those for which the catalog
+    has a finding of this rule (see `Catalog.get_rules_version`), or a second opinion.
     """
 
     source_id: str | None = None
@@ -48,7 +51,7 @@ class EntryFilter:
 
     @property
     def statement(self) -> str:
-        """The name of the statement that lists these entries."""
+        """Name of the statement that lists these entries."""
         if self.name is not None:
             return "list_entries_by_name"
         if self.above_level is None:
@@ -59,7 +62,7 @@ class EntryFilter:
 
     @property
     def conditions(self) -> list[str]:
-        """The names of the further conditions on these entries."""
+        """Names of the further conditions on these entries."""
         names = ("language", "licence", "safety_level", "embedded")
         found = [name for name in names if getattr(self, name) is not None]
         if self.has_scripts is not None:
@@ -68,7 +71,7 @@ class EntryFilter:
         return found
 
     def id_range(self, after: str = "") -> tuple[str, str]:
-        """The exclusive bounds of the skill_ids that match and sort after `after`.
+        """Return the exclusive bounds of the skill_ids that match and sort after `after`.
 
         A skill_id begins with its source's id and a colon.
         """
@@ -77,7 +80,7 @@ class EntryFilter:
         return max(after, f"{self.source_id}:"), f"{self.source_id};"
 
     def to_parameters(self, after: str, limit: int) -> dict[str, object]:
-        """The parameters of the statements that list entries."""
+        """Return the parameters of the statements that list entries."""
         first, end = self.id_range(after)
         return {
             "after": first,
@@ -96,7 +99,7 @@ class EntryFilter:
 
 
 class EntryCount(NamedTuple):
-    """How many entries have these values, fields as in `CatalogEntry`: the number `entries`."""
+    """Number of entries (`entries`) with these values; other fields are as in `CatalogEntry`."""
 
     source_id: str
     state: SkillState
@@ -109,4 +112,4 @@ class EntryCount(NamedTuple):
 
 
 _AFTER_EVERY_ID = "\U0010ffff" * 201
-"""Sorts after every skill_id: a source's id has at most 200 characters, then comes a colon."""
+"""Text that sorts after every skill_id: a source's id has at most 200 characters, then a colon."""

@@ -10,12 +10,12 @@ _NAME = re.compile(r"^(?:--|//) name: (\w+)\n", re.MULTILINE)
 
 
 def read_text(package: str, *path: str) -> str:
-    """The text of a file of a package."""
+    """Return the text of a file of a package."""
     return files(package).joinpath(*path).read_text(encoding="utf-8")
 
 
 def load_statements(package: str, *path: str) -> dict[str, str]:
-    """Name -> statement; a line `-- name: NAME` or `// name: NAME` precedes each."""
+    """Return name -> statement; a line `-- name: NAME` or `// name: NAME` precedes each."""
     parts = _NAME.split(read_text(package, *path))
     return {
         name: body.strip().rstrip(";") for name, body in zip(parts[1::2], parts[2::2], strict=True)
@@ -23,5 +23,5 @@ def load_statements(package: str, *path: str) -> dict[str, str]:
 
 
 def add_conditions(statement: str, conditions: Iterable[str]) -> str:
-    """The statement with `$$conditions` replaced by these, which are joined to those before it."""
+    """Replace `$$conditions` in a statement by these conditions, each preceded by AND."""
     return statement.replace("$$conditions", "".join(f"AND {one} " for one in conditions))

@@ -1,4 +1,4 @@
-"""The neighbourhood of skills: what links lead to, nearest first, within a limit."""
+"""Neighbourhoods of skills: the skills that links reach, nearest first, within limits."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from graph.records import Link, LinkType
 MAX_SKILLS = 200
 MAX_LINKS = 300
 FAN_OUT = 256
-"""Links of one skill that are followed: conflicts, then the heaviest."""
+"""Maximum links of one skill that are followed: conflicts, then the heaviest."""
 
 Select = Callable[[Sequence[str]], Collection[str]]
-"""Which of some skills may be shown."""
+"""Callback that returns those of the given skills that may be shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
-    """Skills around others, and the links among them, heaviest first.
+    """Skills around start skills, and the links among them, heaviest first.
 
-    distances: by skill_id, how many links it is away from the nearest start. skills_cut,
-    links_cut: whether a limit left some out.
+    distances: skill_id -> number of links to the nearest start. skills_cut, links_cut: whether a
+    limit left out skills or links.
     """
 
     distances: Mapping[str, int]
@@ -40,11 +40,11 @@ def find_neighbourhood(
     depth: int,
     limit: int,
 ) -> Neighbourhood:
-    """The skills at most `depth` links of these types away from `starts`, at most `limit` in all.
+    """Find at most `limit` skills within `depth` links of these types from `starts`.
 
-    Kept are the nearest, and of those at one distance the ones that the strongest paths lead to:
-    the strength of a path is the product of the weights of its links. One round trip to the graph
-    for each distance, and one for the links.
+    The nearest skills are kept; at equal distance, those with the strongest paths. The strength of
+    a path is the product of the weights of its links. Needs one round trip to the graph for each
+    distance, and one for the links.
     """
     starts = _take(dict.fromkeys(starts, 1.0), select, limit + 1)
     is_cut = len(starts) > limit
@@ -68,10 +68,10 @@ def link_skills(
     skill_ids: Sequence[str],
     types: Collection[LinkType],
 ) -> Neighbourhood:
-    """The links of these types among skills, and those of the skills that they lead to.
+    """Return the links of these types among skills, and the skills that they reach from `starts`.
 
-    Kept are the links that first lead to each skill, then the heaviest. A link whose owner may not
-    be shown is left out.
+    At most MAX_LINKS are kept: first the links by which skills are reached, then the heaviest. A
+    link is left out if its owner may not be shown.
     """
     links = [one for one in graph.get_links_among(skill_ids) if one.type in types]
     owners = {one.owner for one in links}.difference(skill_ids)
@@ -90,7 +90,7 @@ def _follow(
     found: Mapping[str, float],
     types: Collection[LinkType],
 ) -> dict[str, float]:
-    """The skills beyond a frontier, with the strength of the strongest path to each."""
+    """Return the unvisited neighbours of a frontier -> strength of the strongest path to each."""
     reached: dict[str, float] = {}
     for skill_id, row in graph.get_adjacency(frontier, FAN_OUT).items():
         for one in row.neighbours:
@@ -101,8 +101,10 @@ def _follow(
 
 
 def _take(strengths: Mapping[str, float], select: Select, count: int) -> list[str]:
-    """The strongest `count` of the skills that may be shown; of as many others as needed it is not
-    asked."""
+    """Return the strongest `count` skills that may be shown.
+
+    Calls `select` in batches, strongest skills first, until there are enough.
+    """
     ordered = sorted(strengths, key=lambda one: -strengths[one])
     taken: list[str] = []
     for first in range(0, len(ordered), MAX_SKILLS):
@@ -117,7 +119,7 @@ def _take(strengths: Mapping[str, float], select: Select, count: int) -> list[st
 def _measure_distances(
     starts: Iterable[str], links: Iterable[Link]
 ) -> tuple[dict[str, int], set[Link]]:
-    """The distance of each skill that links lead to, and of each the link by which it was met."""
+    """Return the distance of each reachable skill, and the links by which skills were reached."""
     ends: defaultdict[str, list[tuple[str, Link]]] = defaultdict(list)
     for link in links:
         ends[link.source].append((link.target, link))

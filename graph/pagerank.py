@@ -3,7 +3,7 @@
 s = a p + (1 - a) T' s, with T = RowNorm(sum over types r of l_r (T>_r + g_r T<_r)). p: the seeds'
 distribution; a: the restart; T>_r and T<_r: the links of type r along and against their direction,
 each row-normalised; l_r: the weight of the type; g_r: its reverse weight. A skill without usable
-links (a dangling node) sends its mass back to the seeds.
+links (a dangling node) returns its mass to the seeds.
 
 Rows of T are read hop by hop, only where mass flows (forward push); the residual is the error.
 """
@@ -23,7 +23,7 @@ from graph.records import Adjacency, LinkType
 ReadAdjacency = Callable[[Sequence[str]], Mapping[str, Adjacency]]
 Vector = npt.NDArray[np.float64]
 DirectionWeights = Mapping[tuple[LinkType, bool], float]
-"""By (type, forward), the share of a row's mass before it is normalised."""
+"""(type, forward) -> share of a row's mass, before normalisation."""
 
 _SWEEP_SHARE = 0.25
 _ROUNDING = 1e-12
@@ -34,12 +34,12 @@ _MIN_ROWS_PER_HOP = 32
 
 @dataclass(frozen=True, slots=True)
 class DiffusionResult:
-    """How the mass of the seeds is distributed.
+    """Final distribution of the seeds' mass.
 
-    scores: a lower bound of each skill's exact score; exact scores sum to 1. inflow: the part of
-    each score that arrived over links, without what the restart puts on a seed; skills that
-    nothing arrived at are left out. residual_bound: the sum of what the scores lack, which is
-    their L1 error, to within floating point. hops: calls of `read_rows`; nodes_read: rows read.
+    scores: lower bound of each skill's exact score; exact scores sum to 1. inflow: the part of each
+    score that arrived over links, without the restart's mass on seeds; skills without inflow are
+    left out. residual_bound: L1 error of the scores, which is their missing sum, up to rounding.
+    hops: number of calls of `read_rows`. nodes_read: number of rows read.
     """
 
     scores: Mapping[str, float]
@@ -50,10 +50,10 @@ class DiffusionResult:
 
 
 class DiffusionStep(NamedTuple):
-    """Where the mass is after some moves along links; shares of 1 by skill, 0 is left out.
+    """Distribution of the mass after some moves along links; shares of 1 by skill, without zeros.
 
-    settled: lower bounds of the scores so far. moving: what goes on over links from there, or waits
-    because the links are not read. What both lack of 1 was lost where rows were cut.
+    settled: lower bounds of the scores so far. moving: mass that will move on over links from the
+    skill, or waits because its links are not read. The rest of 1 was lost at rows that were cut.
     """
 
     settled: Mapping[str, float]
@@ -61,9 +61,10 @@ class DiffusionStep(NamedTuple):
 
 
 class TransitionRow(NamedTuple):
-    """A row of T: the probability of each neighbour, and what is missing because it was cut.
+    """A row of T.
 
-    shares and leak sum to 1, or both are empty when no link of the skill carries mass.
+    shares: probability of each neighbour. leak: missing probability if the row was cut. Both sum to
+    1; if no link of the skill carries mass, shares is empty and leak is 0.
     """
 
     shares: list[tuple[str, float]]
@@ -71,7 +72,7 @@ class TransitionRow(NamedTuple):
 
 
 def direction_weights(settings: DiffusionSettings) -> DirectionWeights:
-    """l_r along the links of each type and l_r g_r against them; other types carry nothing."""
+    """Return l_r along the links of each type and l_r g_r against them; conflicts carry no mass."""
     weights = {
         LinkType.DEPENDENCY: (settings.dependency_weight, settings.dependency_reverse_weight),
         LinkType.WORKFLOW: (settings.workflow_weight, settings.workflow_reverse_weight),
@@ -88,7 +89,7 @@ def direction_weights(settings: DiffusionSettings) -> DirectionWeights:
 
 
 def transition_row(row: Adjacency, weights: DirectionWeights) -> TransitionRow:
-    """The row of T that a skill's links make; it may hold a neighbour more than once."""
+    """Return the row of T of a skill's links; a neighbour may occur more than once."""
     parts: dict[tuple[LinkType, bool], float] = {}
     for direction, total in row.totals.items():
         part = weights.get(direction, 0.0)
@@ -111,13 +112,13 @@ def personalised_pagerank(
     settings: DiffusionSettings,
     on_step: Callable[[DiffusionStep], None] | None = None,
 ) -> DiffusionResult:
-    """Forward push from the seeds, reading rows hop by hop where most mass waits.
+    """Compute personalised PageRank by forward push, reading rows hop by hop where most mass waits.
 
-    seeds: skill_id -> weight; those above 0 count, in proportion. read_rows gives the rows of
-    the skills asked for, perhaps cut; one that it leaves out is taken to have no links. It is
-    called once a hop, at most max_hops times and for at most max_nodes skills in all. What was
-    cut or never read stays in the residual, which bounds the error. on_step: called with where the
-    mass is at first, and after each move.
+    seeds: skill_id -> weight; only weights above 0 count. read_rows: returns the rows of these
+    skills, which may be cut; a missing row means no links. It is called once per hop, at most
+    max_hops times and for at most max_nodes skills in total. Mass at cut and unread rows stays in
+    the residual, which bounds the error. on_step: called with the distribution at first, and after
+    each move.
     """
     push = _ForwardPush(normalise_seeds(seeds), settings, on_step)
     weights = direction_weights(settings)
@@ -136,17 +137,18 @@ def personalised_pagerank(
 
 
 def normalise_seeds(seeds: Mapping[str, float]) -> dict[str, float]:
-    """The seeds' distribution p: weights above 0, divided by their sum."""
+    """Return the seeds' distribution p: weights above 0, divided by their sum."""
     kept = {skill_id: weight for skill_id, weight in seeds.items() if weight > 0}
     total = sum(kept.values())
     return {skill_id: weight / total for skill_id, weight in kept.items()}
 
 
 class _ForwardPush:
-    """Mass that was pushed and mass that waits, over the skills met so far, by index.
+    """State of the forward push: arrived and waiting mass of the skills found so far, by index.
 
-    Mass that reaches a skill without links is dropped here and the scores are divided by the rest
-    in the end: sending it back to the seeds only multiplies every score by the same number.
+    Mass that reaches a skill without links is dropped, and in the end the scores are divided by the
+    remaining mass. This is equivalent to returning it to the seeds, which multiplies all scores by
+    the same number.
     """
 
     def __init__(
@@ -178,11 +180,14 @@ class _ForwardPush:
             self._on_step(DiffusionStep(self._by_skill(held, whole), self._by_skill(moving, whole)))
 
     def residual(self) -> float:
-        """Mass that has not been pushed: waiting anywhere, or lost where a row was cut."""
+        """Return the mass that was not pushed: waiting mass, and mass lost at cut rows."""
         return float(self._waiting.sum()) + self._leaked
 
     def next_unread(self, hops_left: int) -> list[str]:
-        """The unread skills where most mass waits; later hops reach more skills than early ones."""
+        """Return the unread skills with most waiting mass.
+
+        All hops but the last skip skills with little mass, since later hops reach more skills.
+        """
         room = self._settings.max_nodes - int(self._read.sum())
         unread = np.flatnonzero(~self._read & (self._waiting > 0))
         order = unread[np.lexsort((unread, -self._waiting[unread]))]
@@ -193,7 +198,7 @@ class _ForwardPush:
         return [self._ids[place] for place in order[:room]]
 
     def add_row(self, skill_id: str, row: TransitionRow) -> None:
-        """Add a row of T; at an empty one, all mass that arrives is dropped."""
+        """Add a row of T; mass that arrives at an empty row is dropped."""
         source = self._index[skill_id]
         self._read[source] = True
         for other, share in row.shares:
@@ -208,9 +213,9 @@ class _ForwardPush:
             self._leaks[source] = row.leak
 
     def sweep(self, *, to_the_end: bool = False) -> None:
-        """Push what waits at skills that were read, until most of it waits at others.
+        """Push waiting mass at read skills, until most mass waits at unread skills.
 
-        to_the_end: until it is below the tolerance wherever it can still move.
+        to_the_end: push until the waiting mass at read skills is below a tenth of the tolerance.
         """
         size = len(self._ids)
         new = (0, size - len(self._read))
@@ -239,7 +244,7 @@ class _ForwardPush:
             self._report_step()
 
     def result(self, hops: int) -> DiffusionResult:
-        """Lower bounds of the scores, and what they lack of 1."""
+        """Return the lower bounds of the scores, with their distance from 1."""
         held, residual = self._weigh()
         whole = float(held.sum()) + residual
         scores = self._by_skill(held, whole)
@@ -248,9 +253,9 @@ class _ForwardPush:
         return DiffusionResult(scores, inflow, bound, hops, int(self._read.sum()))
 
     def _weigh(self) -> tuple[Vector, float]:
-        """What settled at each skill, and the sum of what the scores lack.
+        """Return the score of each skill before normalisation, and the missing sum of scores.
 
-        Of all mass that a skill ever held, waiting mass included, a restart's share is its score.
+        The score is the restart's share of all mass that a skill ever held, waiting mass included.
         """
         restart = self._settings.restart
         held = restart * (self._seed_mass + self._arrived)

@@ -38,37 +38,42 @@ class Catalog(Protocol):
 
     # -- sequence numbers and sources
     def allocate_sequence(self, count: int) -> range:
-        """Take `count` numbers from the one counter, which is never reset."""
+        """Allocate `count` numbers from the only counter, which is never reset."""
         ...
 
     def last_sequence(self) -> int:
-        """The highest number allocated so far, 0 when there is none."""
+        """Return the highest number allocated so far, 0 if none."""
         ...
 
     def save_source(self, source: Source) -> None:
-        """Insert or update a source; raises UsageError when its id has another kind or root."""
+        """Insert or update a source; raises UsageError if its id has another kind or root."""
         ...
 
     def list_sources(self) -> list[Source]:
-        """All sources, by id."""
+        """Return all sources, sorted by id."""
         ...
 
     def read_access(self) -> SourceAccess:
-        """All sources, by id, and the groups of those that have some. One round trip."""
+        """Return all sources, sorted by id, and the groups of sources, in one round trip."""
         ...
 
     def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
-        """Set the groups of a source, whether or not it is there; without groups it has those of
-        the settings. The epoch moves on, so that those who poll it read the groups again."""
+        """Set the groups of a source, which need not exist.
+
+        Without groups, the source has those of the settings. The epoch is incremented, so that
+        processes that poll it read the groups again.
+        """
         ...
 
     def delete_source(self, source_id: str) -> None:
-        """Delete a source and its file signatures, but not its groups; raises UsageError while it
-        has published skills."""
+        """Delete a source and its file signatures, but not its groups.
+
+        Raises UsageError while the source has published skills.
+        """
         ...
 
     def get_file_signatures(self, source_id: str) -> dict[str, str]:
-        """Skill path -> signature of its files at the last sync."""
+        """Return skill path -> signature of its files at the last sync."""
         ...
 
     def update_file_signatures(
@@ -79,68 +84,68 @@ class Catalog(Protocol):
 
     # -- skills
     def request_ingest(self, skills: Sequence[tuple[str, str, str]], seq: int) -> None:
-        """Raise requested_seq of each (skill_id, source_id, path) to `seq`; adds unknown skills."""
+        """Raise requested_seq of each (skill_id, source_id, path) to `seq`; add unknown skills."""
         ...
 
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
-        """Entries by id (all when None), removed ones included, ordered by skill_id."""
+        """Return entries by id (all for None), including removed skills, sorted by skill_id."""
         ...
 
     def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
-        """What a policy asks of those of the skills that are published, in any order.
+        """Return the values that the policy needs of those skills that are published, in any order.
 
-        A query asks it of a thousand skills: less is read than of entries.
+        A query reads them of a thousand skills, so they are smaller than entries.
         """
         ...
 
     def get_entries_under(self, source_id: str, path: str) -> list[CatalogEntry]:
-        """Entries of a source whose path is `path` or lies below it; "" is the whole source."""
+        """Return entries of a source at or below `path`; "" is the whole source."""
         ...
 
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        """The first `limit` entries that match and whose skill_id sorts after `after`, by it.
+        """Return the first `limit` matching entries with a skill_id after `after`, sorted by it.
 
-        The cost depends on `limit`, not on how many entries come before or after; with a language,
-        licence, level, scripts or embedded, also on how many are passed over.
+        The cost depends on `limit`, not on the number of entries before or after. With a language,
+        licence, level, scripts or embedded, it also depends on the number of skipped entries.
         """
         ...
 
     def count_entries(self) -> list[EntryCount]:
-        """How many entries there are with each combination of the values that are counted.
+        """Count the entries with each combination of the values of `EntryCount`.
 
         The cost depends on the size of the library.
         """
         ...
 
     def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:
-        """By source, how many of its skills are in each state. One round trip."""
+        """Return source -> state -> number of its skills, in one round trip."""
         ...
 
     def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
-        """Move pointers forward and mark the skills for linking; atomic for each skill at least.
+        """Move pointers forward and mark the skills for linking; at least atomic for each skill.
 
         Returns the keys whose pointer moved. A seq that is not above the skill's pointer and its
-        last unchanged ingest, removal or failure is stale and changes nothing. Where a skill is
-        given more than once, only its highest seq counts.
+        last unchanged ingest, removal or failure is stale and changes nothing. If a skill is given
+        more than once, only its highest seq counts.
         """
         ...
 
     def mark_unchanged(
         self, keys: Sequence[RevisionKey], hashes: Sequence[str] | None = None
     ) -> None:
-        """Clear ingest requests up to `seq`: ingest read there what is already published.
+        """Clear ingest requests up to `seq`, since ingest read content that is already published.
 
-        hashes: the content hash that each ingest read; where the published one differs by now,
-        the request stays.
+        hashes: content hash that each ingest read; if that of the published revision differs by
+        now, the request stays.
         """
         ...
 
     def remove(self, keys: Sequence[RevisionKey]) -> list[str]:
-        """Withdraw pointers older than the key's seq; returns the skills that were withdrawn."""
+        """Withdraw pointers older than the key's seq; return the skills that were withdrawn."""
         ...
 
     def record_failures(self, failures: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
-        """Record (key, source_id, path, reason); withdraws an older pointer."""
+        """Record failures as (key, source_id, path, reason); an older pointer is withdrawn."""
         ...
 
     def record_held(self, held: Sequence[tuple[RevisionKey, str, str, str]]) -> None:
@@ -148,88 +153,99 @@ class Catalog(Protocol):
         ...
 
     def list_awaiting_ingest(self, limit: int) -> list[CatalogEntry]:
-        """Entries with an open ingest request, oldest first."""
+        """Return entries with an open ingest request, oldest first."""
         ...
 
     def list_awaiting_vectors(self, limit: int) -> list[RevisionKey]:
-        """Published revisions without skill vectors, most used first."""
+        """Return published revisions without skill vectors, most used first."""
         ...
 
     def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
-        """Record that their skill vectors are stored; a key that is not published is ignored."""
+        """Record that the skill vectors are stored; keys that are not published are ignored."""
         ...
 
     def list_awaiting_embedding(self, limit: int) -> list[RevisionKey]:
-        """Published revisions without section vectors, most used first."""
+        """Return published revisions without section vectors, most used first."""
         ...
 
     def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
-        """Record that their sections have vectors; a key that is not published is ignored."""
+        """Record that the sections have vectors; keys that are not published are ignored."""
         ...
 
     def list_scanned_before(self, scanner_version: int, limit: int) -> list[RevisionKey]:
-        """Published revisions whose safety_level is of an older scanner, or whose rules and scripts
-        are not known, by skill_id."""
+        """Return published revisions to scan again, sorted by skill_id.
+
+        Their safety_level is of an older scanner, or their rules and scripts are unknown.
+        """
         ...
 
     def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
-        """Save what a version of the scanner found in published revisions; those that
-        `list_scanned_before` does not list, and those that a newer version scanned, are ignored."""
+        """Save scans of published revisions by a version of the scanner.
+
+        Revisions that `list_scanned_before` does not list, or that a newer version has scanned, are
+        ignored.
+        """
         ...
 
     def get_rules_version(self) -> int:
-        """The scanner version by which the rules of all published skills are known, as
-        `set_rules_version` stored it; 0 at first."""
+        """Return the scanner version that `set_rules_version` stored, 0 at first."""
         ...
 
     def set_rules_version(self, scanner_version: int) -> None:
-        """Store by which scanner version all rules are known; 0 if some are not."""
+        """Store the scanner version for which the rules of all published skills are known.
+
+        It is 0 while the rules of some skills are unknown.
+        """
         ...
 
     def save_judgements(
         self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
     ) -> None:
-        """Set a model's second opinion about published skills: by skill_id, the content hash that
-        it is about, and None where it raises nothing. A skill with other content is ignored.
+        """Store a model's second opinions about published skills.
 
-        A new revision with the same content keeps it. The change feed names the skills as relinked.
+        judgements: skill_id -> judged content hash, and the judgement, None if it does not raise
+        the level. A skill with other content is ignored. A new revision with the same content keeps
+        its judgements. The change feed lists the skills as relinked.
         """
         ...
 
     def increment_uses(self, skill_ids: Sequence[str]) -> None:
-        """Count one more use of each skill by a bundle; writes by skill_id, so that concurrent
-        writers cannot deadlock."""
+        """Count one more use of each skill by a bundle.
+
+        Writes in order of skill_id, so that concurrent writers cannot deadlock.
+        """
         ...
 
     def prune_removed(self, age_seconds: float) -> list[str]:
-        """Delete the rows of skills removed longer ago than this, unless an ingest request is open
-        or a link is left; returns their ids.
+        """Delete rows of skills that were removed more than `age_seconds` ago; return their ids.
 
-        Until then, their seq marks late events as stale.
+        Rows with an open ingest request or a link are kept. Until a row is deleted, its seq shows
+        that late events are stale.
         """
         ...
 
     def overwrite_deleted(self) -> None:
-        """Leave nothing readable of what withdrawn skills were, as far as a client of the store
-        can."""
+        """Overwrite the data of withdrawn skills, if the store lets a client do so."""
         ...
 
     def get_counts(self) -> dict[str, int]:
-        """Number of skills by state, and `with_vectors`, `paged`, `unlinked`, `waiting` and
-        `links`."""
+        """Return the number of skills by state, and `with_vectors`, `paged`, `unlinked`, `waiting`
+        and `links`."""
         ...
 
     def get_epoch(self) -> int:
-        """The epoch to begin polling `get_changes_since` with, where earlier changes do not count.
-        One round trip, whatever the size of the library."""
+        """Return the present epoch, from which to poll `get_changes_since` for later changes.
+
+        Takes one round trip, regardless of the size of the library.
+        """
         ...
 
     def get_changes_since(self, epoch: int) -> CatalogChanges:
-        """Changes after `epoch`; 0 gives every pointer.
+        """Return the changes after `epoch`; 0 gives all pointers.
 
-        Polling with the epoch of the last answer misses no change, whatever is written in the
-        meantime, and never returns an older seq than before. A change may be returned twice:
-        apply it idempotently.
+        Polling with the epoch of the last answer misses no change, regardless of concurrent writes,
+        and never returns an older seq than before. A change may be returned twice, so it must be
+        applied idempotently.
         """
         ...
 
@@ -239,96 +255,97 @@ class Catalog(Protocol):
 
 
 class LinkStore(Protocol):
-    """Links between skills, and what linking reads and writes."""
+    """Links between skills, and the data that linking reads and writes."""
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        """The links of each skill, at most `fan_out` neighbours, conflicts before all others; every
-        id has a row. One round trip."""
+        """Return the links of each skill, in one round trip; every id has a row.
+
+        A row has at most `fan_out` neighbours, conflicts first.
+        """
         ...
 
     def get_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
-        """By skill, every link that starts or ends at it, or that it owns; every id has a list."""
+        """Return skill -> links that start or end at it or that it owns; every id has a list."""
         ...
 
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
-        """Every link that starts and ends at one of these skills. One round trip."""
+        """Return all links with both ends among these skills, in one round trip."""
         ...
 
     def mark_for_linking(self, skill_ids: Sequence[str]) -> None:
-        """Mark these skills for linking again; those that are not published are ignored."""
+        """Mark these skills for linking; unpublished skills are ignored."""
         ...
 
     def get_link_origin(self) -> str:
-        """What links were made from in addition to the library, as `set_link_origin` stored it.
-
-        "" at first.
-        """
+        """Return the value of `set_link_origin`, "" at first."""
         ...
 
     def set_link_origin(self, origin: str) -> None:
-        """Store what links are made from in addition to the library."""
+        """Store a text that identifies the inputs of linking other than the library."""
         ...
 
     def get_learned_state(self) -> str:
-        """Which outcomes links were learned from so far, as `set_learned_state` stored it.
-
-        "" at first.
-        """
+        """Return the value of `set_learned_state`, "" at first."""
         ...
 
     def set_learned_state(self, state: str) -> None:
-        """Store which outcomes links were learned from."""
+        """Store a text that identifies the outcomes from which links have been learned."""
         ...
 
     def dismiss_link(self, dismissed: DismissedLink) -> None:
-        """Delete a link, whatever it comes from, and leave it out of every later `replace_links`.
+        """Delete a link, regardless of its origin, and leave it out of all later `replace_links`.
 
-        Its owners and ends are marked for linking, so that others take its place. Dismissed again,
-        it has the new reason and time. Survives the removal of either skill.
+        Its owners and ends are marked for linking, so that other links take its place. A repeated
+        dismissal replaces reason and time. A dismissal survives the removal of either skill.
         """
         ...
 
     def list_dismissed_links(self) -> list[DismissedLink]:
-        """All dismissed links, by source, target and type."""
+        """Return all dismissed links, sorted by source, target and type."""
         ...
 
     def restore_link(self, place: LinkPlace) -> bool:
-        """Take a dismissal back; False if there is none. The skills that may own the link are
-        marked for linking: both ends, and those that mention one of them."""
+        """Delete a dismissal; False if there is none.
+
+        The skills that may own the link are marked for linking: both ends, and skills that mention
+        one of them.
+        """
         ...
 
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
-        """Skills marked for linking with the epoch of their mark, oldest first."""
+        """Return the skills marked for linking with the epoch of their mark, oldest first."""
         ...
 
     def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
-        """The features of these skills; those that are not published are left out."""
+        """Return the features of these skills; unpublished skills are left out."""
         ...
 
     def find_by_name(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
-        """Normalised name -> published skills of the source with it; unused names are left out."""
+        """Return normalised name -> published skills of the source; unused names are left out."""
         ...
 
     def get_owned_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
-        """The links that these published skills own; other skills are left out."""
+        """Return the links that these skills own; unpublished skills are left out."""
         ...
 
     def min_link_weight(
         self, kind: LinkType, count: int, skill_ids: Sequence[str]
     ) -> dict[str, float]:
-        """The lowest weight among the links of a type that start at their owner, by owner; skills
-        with fewer than `count` of these are left out."""
+        """Return owner -> lowest weight of its links of a type that start at it.
+
+        Skills with fewer than `count` such links are left out.
+        """
         ...
 
     def replace_links(
         self, links: Mapping[str, Sequence[Link]], marks: Sequence[tuple[str, int]]
     ) -> None:
-        """Replace all links that each owner has; clear the marks whose epoch is still the same.
+        """Replace all links of each owner; clear the marks whose epoch is still the same.
 
-        Dismissed links are left out.
-        An owner that is not published gets none. A link to a skill that was withdrawn in the
-        meantime is left out, and its owner marked again. Of several with one (owner, source,
-        target, type) the heaviest is kept, of these the one whose evidence sorts first.
+        Dismissed links are left out, and unpublished owners get no links. A link to a skill that
+        was withdrawn in the meantime is left out, and its owner is marked again. Of several links
+        with the same (owner, source, target, type), the heaviest is kept; on a tie, the one whose
+        evidence sorts first.
         """
         ...
 
@@ -348,5 +365,5 @@ class PassageProjector(Protocol):
     def project_passages(
         self, key: RevisionKey, parsed: ParsedSkill, links: Sequence[PassageLink]
     ) -> bool:
-        """Replace the skill's passage nodes by this revision's; False when it is not published."""
+        """Replace the skill's passage nodes by this revision's; False if it is not published."""
         ...

@@ -14,7 +14,7 @@ from skills.record import RevisionKey
 class SkillState(StrEnum):
     """State of a skill in the catalog. Only a published skill has a pointer.
 
-    A held one was never published: its source is in `policy.review`, and it waits for a person.
+    A held skill was never published: its source is in `policy.review`, and it waits for a person.
     """
 
     PENDING = "pending"
@@ -36,20 +36,20 @@ class LinkType(StrEnum):
 
     @property
     def is_directed(self) -> bool:
-        """Whether a link of this type says something else when its ends are exchanged."""
+        """Whether the direction of a link of this type matters."""
         return self in (LinkType.DEPENDENCY, LinkType.WORKFLOW)
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where skills come from, and the state of its last sync.
+    """A source of skills, with the state of its last sync.
 
-    root: an absolute directory, or for kind `git` the address of the repository. branch: "" is
-    the remote's default. path: the folder that holds the skills, "" is the root. licences: the
-    only ones that are accepted; empty accepts all. credential_file: file with the login.
-    poll_seconds: interval between fetches, 0 takes the settings'. commit: the one that the
-    catalog reflects. last_success, last_attempt: seconds since the epoch. last_error: why the
-    last attempt failed, "" when it did not.
+    root: an absolute directory, or for kind `git` the address of the repository. branch: "" is the
+    remote's default. path: folder with the skills, "" is the root. licences: accepted licences,
+    empty for all. credential_file: file with the login. poll_seconds: interval between fetches, 0
+    for that of the settings. commit: the commit that the catalog reflects. last_success,
+    last_attempt: seconds since the epoch. last_error: reason why the last attempt failed, "" if it
+    did not fail.
     """
 
     source_id: str
@@ -67,10 +67,10 @@ class Source:
 
 
 class SourceAccess(NamedTuple):
-    """All sources, and by the id of a source the groups that it has, if it has its own.
+    """All sources, and the groups of sources that have their own, by source id.
 
-    Groups are kept apart from sources: they can be given to one before it is added, and stay when
-    it is removed.
+    Groups are stored separately from sources: they can be set before a source is added, and stay
+    when it is removed.
     """
 
     sources: list[Source]
@@ -81,11 +81,11 @@ class SourceAccess(NamedTuple):
 class CatalogEntry:
     """A skill's row in the catalog.
 
-    seq, content_hash: of the published revision (0 and "" without one). requested_seq: the newest
-    change that ingest was requested for. has_vectors: its skill vectors are stored. embedded: its
-    sections have vectors. scanner_version: the version that computed safety_level. judgements:
-    second opinions about the published content, one a model; they are no part of safety_level.
-    has_scripts: None while it is not known. A published entry whose requested_seq is
+    seq, content_hash: those of the published revision (0 and "" without one). requested_seq: newest
+    change for which ingest was requested. has_vectors: whether its skill vectors are stored.
+    embedded: whether its sections have vectors. scanner_version: scanner that computed
+    safety_level. judgements: second opinions about the published content, one per model; they are
+    not part of safety_level. has_scripts: None if unknown. A published entry whose requested_seq is
     above its seq waits for ingest and stays readable at seq.
     """
 
@@ -120,7 +120,7 @@ def complete_counts(
     waiting: int,
     links: int,
 ) -> dict[str, int]:
-    """The answer of `Catalog.get_counts` from what a store counts fastest: what is left to do."""
+    """Return the result of `Catalog.get_counts`, from counts of open work, which are fast."""
     counted = {state.value: states.get(state.value, 0) for state in SkillState}
     published = counted[SkillState.PUBLISHED]
     return counted | {
@@ -133,7 +133,7 @@ def complete_counts(
 
 
 class SafetyRecord(NamedTuple):
-    """What a policy asks of a published revision; fields as in `CatalogEntry`."""
+    """Values of a published revision that the policy needs; fields as in `CatalogEntry`."""
 
     skill_id: str
     seq: int
@@ -144,7 +144,7 @@ class SafetyRecord(NamedTuple):
 
 
 class RevisionScan(NamedTuple):
-    """What the catalog keeps of a scan of a revision. rules: ids of those that found something."""
+    """Result of a scan of a revision, for the catalog. rules: ids of rules with findings."""
 
     safety_level: int
     rules: tuple[str, ...]
@@ -153,11 +153,11 @@ class RevisionScan(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A skill name that a skill declares or mentions; resolved again when that name appears or
-    disappears.
+    """Name of another skill that a skill declares or mentions.
 
-    kind: `depends`, `conflicts`, `related`, `quoted`, `file` (a relative path into another
-    skill's folder) or `order` (one in a sequence; `position` is its place).
+    It is resolved again when a skill of that name appears or disappears. kind: `depends`,
+    `conflicts`, `related`, `quoted`, `file` (a relative path into another skill's folder) or
+    `order` (part of a sequence; `position` is its place).
     """
 
     name: str
@@ -169,13 +169,13 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A revision to publish, with what linking needs; written in one transaction.
+    """A revision to publish, with the data that linking needs; written in one transaction.
 
-    body_terms: the heaviest terms of the body; description_terms: the description's terms; both
-    term hash -> weight of a unit vector. Weights do not depend on the library, so that the score
-    of a pair does not depend on the order of arrival. Term hashes are below 2**63. has_vectors: the
-    index has its skill vectors already. rules: ids of those of the scanner that found something.
-    has_scripts: None if neither this nor the rules are known.
+    body_terms: heaviest terms of the body. description_terms: terms of the description. Both map
+    term hashes below 2**63 to weights of a unit vector. Weights do not depend on the library, so
+    that the score of a pair does not depend on the order of arrival. has_vectors: whether the index
+    already has its skill vectors. rules: ids of scanner rules with findings. has_scripts: None if
+    neither this nor the rules are known.
     """
 
     key: RevisionKey
@@ -200,7 +200,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class LinkFeatures:
-    """A published skill's features that links are computed from."""
+    """Features of a published skill from which its links are computed."""
 
     skill_id: str
     source_id: str
@@ -213,7 +213,7 @@ class LinkFeatures:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A typed, directed, weighted edge, owned by the skill whose text or lists it comes from."""
+    """A typed, directed, weighted edge, owned by the skill from whose text or lists it comes."""
 
     owner: str
     source: str
@@ -230,9 +230,9 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class DismissedLink:
-    """A link that a person took out of the graph for good.
+    """A link that a person removed from the graph permanently.
 
-    source, target: as `place_of` orders them. dismissed: seconds since the epoch.
+    source, target: in the order of `place_of`. dismissed: seconds since the epoch.
     """
 
     source: str
@@ -243,7 +243,7 @@ class DismissedLink:
 
 
 class LinkPlace(NamedTuple):
-    """What a dismissal is about: two skills and the type of the link between them."""
+    """Key of a dismissal: two skills and the type of the link between them."""
 
     source: str
     target: str
@@ -251,22 +251,22 @@ class LinkPlace(NamedTuple):
 
 
 def place_of(source: str, target: str, kind: LinkType) -> LinkPlace:
-    """The place of a link: links of a type without direction are in one place both ways."""
+    """Return the place of a link; the ends of an undirected type are sorted."""
     if not kind.is_directed and target < source:
         source, target = target, source
     return LinkPlace(source, target, kind)
 
 
 def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:
-    """One link for each (source, target, type): the heaviest, of these the first by evidence."""
+    """Keep one link per (source, target, type): the heaviest; on a tie, the first by evidence."""
     ordered = sorted(links, key=lambda link: (-link.weight, link.evidence), reverse=True)
     return list({(*link.ends, link.type): link for link in ordered}.values())
 
 
 class Neighbour(NamedTuple):
-    """A link as seen from one of its ends: the skill at the other end.
+    """The other end of a link, as seen from one of its ends.
 
-    forward: whether the link leads to that skill.
+    forward: whether the link leads to this neighbour.
     """
 
     skill_id: str
@@ -279,8 +279,8 @@ class Neighbour(NamedTuple):
 class Adjacency:
     """A skill's links, conflicts first, then heaviest first; perhaps cut at a fan-out.
 
-    totals: the weight sum of each (type, forward) over all links, cut ones included, so that a
-    cut row loses mass into the residual and is never renormalised.
+    totals: sum of weights of each (type, forward) over all links, including cut links. Thus the
+    missing mass of a cut row goes to the residual, and the row is never renormalised.
     """
 
     neighbours: tuple[Neighbour, ...]
@@ -290,8 +290,8 @@ class Adjacency:
 class CatalogChanges(NamedTuple):
     """Changes after an epoch, up to `epoch`.
 
-    pointers: skill_id -> published seq, 0 when withdrawn. relinked: skills whose links or
-    judgements changed.
+    pointers: skill_id -> published seq, 0 if withdrawn. relinked: skills whose links or judgements
+    changed.
     """
 
     epoch: int

@@ -10,16 +10,16 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 
 def normalise_name(name: str) -> str:
-    """The normal form of a name: NFKC, case-folded, runs of separators as one hyphen."""
+    """Normalise a name: NFKC, case-folded, runs of separators replaced by one hyphen."""
     folded = unicodedata.normalize("NFKC", name).casefold()
     return _SEPARATORS.sub("-", folded).strip("-")
 
 
 def lookup_keys(name: str) -> tuple[str, ...]:
-    """The normal forms under which a mentioned name may be found.
+    """Return the normal forms by which a mentioned name is looked up.
 
-    A qualified name (`plugin:skill`, or a skill_id) is also looked up without its qualifier.
-    Empty for a name of separators only.
+    A qualified name (`plugin:skill`, or a skill_id) is also looked up without its qualifier. Empty
+    for a name that has only separators.
     """
     whole = normalise_name(name)
     bare = whole.rpartition(":")[2].strip("-")
@@ -27,15 +27,15 @@ def lookup_keys(name: str) -> tuple[str, ...]:
 
 
 def is_name_variant(one: str, other: str) -> bool:
-    """Whether two names differ in a version or a qualifier only."""
+    """Return whether two names differ only in a version or a qualifier."""
     first, second = _words(one), _words(other)
     return first <= second or second <= first
 
 
 def may_be_same_skill(one: str, other: str) -> bool:
-    """Whether two names may denote one skill: variants of one name, or names without a common word.
+    """Return whether two names may denote one skill: variants, or names without a common word.
 
-    Names that share words and both have others distinguish siblings.
+    If names share words and each has further words, they denote siblings.
     """
     first, second = _words(one), _words(other)
     return first <= second or second <= first or not first & second

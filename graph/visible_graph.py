@@ -1,4 +1,4 @@
-"""The catalog as a reader sees it who may not see the skills of all sources."""
+"""View of the catalog for readers who may not see the skills of all sources."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from skills.access import Reader
 from skills.skill_policy import get_source_id
 
 ALL_NEIGHBOURS = (1 << 31) - 1
-"""A fan-out that cuts no row: a neighbour that a reader may not see must not take the place of one
-that it may."""
+"""Fan-out that cuts no row, since hidden neighbours must not displace visible neighbours."""
 
 T = TypeVar("T", SafetyRecord, CatalogEntry)
 
@@ -33,10 +32,10 @@ T = TypeVar("T", SafetyRecord, CatalogEntry)
 def find_visible_sources(
     access: SourceAccess, reader: Reader, default_groups: Collection[str]
 ) -> frozenset[str] | None:
-    """The ids of the sources whose skills a reader may see; None if nothing is hidden from it.
+    """Return the ids of the sources whose skills a reader may see; None if it may see all.
 
-    default_groups: of sources without groups of their own. A source that was removed may have left
-    something behind, so that None means that nothing of it is hidden either.
+    default_groups: groups of sources without their own. None also covers data of removed sources,
+    which are not in the catalog any more.
     """
     if reader.sees_everything:
         return None
@@ -54,18 +53,18 @@ def find_visible_sources(
 def restrict_graph(
     graph: SkillGraph, reader: Reader, default_groups: Collection[str]
 ) -> SkillGraph:
-    """The catalog as a reader sees it, for reading; the catalog itself if it sees everything."""
+    """Return a read-only view of the catalog for a reader; the catalog itself if it sees all."""
     if reader.sees_everything:
         return graph
     visible = find_visible_sources(graph.read_access(), reader, default_groups)
-    # It has the methods that read, and none that changes the library.
+    # VisibleGraph has only methods that read.
     return graph if visible is None else cast(SkillGraph, VisibleGraph(graph, visible))
 
 
 class VisibleGraph:
-    """A `SkillGraph` for reading, without the skills of other sources than `visible`.
+    """A read-only `SkillGraph` with only the skills of the sources `visible`.
 
-    Skills of hidden sources, and links that begin, end or are owned there, do not exist in it.
+    Skills of other sources, and links that start, end or are owned there, are left out.
     """
 
     def __init__(self, graph: SkillGraph, visible: frozenset[str]) -> None:
@@ -106,7 +105,7 @@ class VisibleGraph:
         return [one for one in records if self._sees(one.skill_id)]
 
     def list_entries(self, selection: EntryFilter, after: str, limit: int) -> list[CatalogEntry]:
-        """See `Catalog`; the entries of a hidden source are passed over at once."""
+        """See `Catalog`; all entries of a hidden source are skipped in one step."""
         found: list[CatalogEntry] = []
         while len(found) < limit:
             batch = self._graph.list_entries(selection, after, limit)
@@ -114,7 +113,7 @@ class VisibleGraph:
             if len(batch) < limit:
                 break
             last = batch[-1].skill_id
-            # `;` follows `:`, so that this sorts behind every skill of the source.
+            # `;` follows `:`, so this sorts after all skills of the source.
             after = last if self._sees(last) else f"{get_source_id(last)};"
         return found[:limit]
 

@@ -1,7 +1,6 @@
-"""Who may see which skills: groups of sources, and of those who ask.
+"""Access to skills by groups of sources and readers.
 
-A source has groups, and so has a reader. A reader sees the skills of the sources with which it
-shares a group.
+A reader sees the skills of every source with which it shares a group.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from config.errors import UsageError
 from config.inbound_settings import ALL_GROUPS, EVERYONE, GROUP_PATTERN
 
 MAX_GROUPS = 100
-"""Groups that a source can have."""
+"""Maximum groups of a source."""
 
 GroupName = Annotated[str, Field(max_length=100, pattern=f"^{GROUP_PATTERN}$")]
 
@@ -25,13 +24,15 @@ _GROUP = re.compile(GROUP_PATTERN)
 
 
 def is_group(name: str) -> bool:
-    """Whether this can be the name of a group."""
+    """Return whether `name` is a valid name of a group."""
     return _GROUP.fullmatch(name) is not None
 
 
 def parse_groups(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of groups, sorted, each once; raises UsageError for one that is not valid, or too
-    many."""
+    """Return names of groups, sorted and without repetitions.
+
+    Raises UsageError for an invalid name, or for more than MAX_GROUPS names.
+    """
     groups = tuple(sorted(set(names)))
     for name in groups:
         if not is_group(name):
@@ -46,33 +47,33 @@ def parse_groups(names: Iterable[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Who reads. groups: None for a reader who sees everything."""
+    """A reader of skills, with its groups. groups: None for a reader who sees everything."""
 
     groups: frozenset[str] | None
 
     @classmethod
     def of(cls, groups: Iterable[str]) -> Self:
-        """A reader with these groups, and that of everyone."""
+        """Return a reader with these groups and the group `everyone`."""
         return cls(frozenset(groups) | {EVERYONE})
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """A reader from its text form; "" is one without groups of its own."""
+        """Return the reader of a text form; "" is a reader in the group `everyone` only."""
         return cls(None) if text == ALL_GROUPS else cls.of(text.split())
 
     def to_text(self) -> str:
-        """The form in which events record a reader: groups between spaces, or `*`."""
+        """Return the text form that events record: groups separated by spaces, or `*`."""
         if self.groups is None:
             return ALL_GROUPS
         return " ".join(sorted(self.groups - {EVERYONE}))
 
     @property
     def sees_everything(self) -> bool:
-        """Whether no source is hidden, whatever its groups."""
+        """Whether the reader sees all sources, regardless of their groups."""
         return self.groups is None
 
     def shares(self, groups: Collection[str]) -> bool:
-        """Whether this reader has one of the groups."""
+        """Return whether this reader has at least one of the groups."""
         return self.groups is None or not self.groups.isdisjoint(groups)
 
 

@@ -1,4 +1,4 @@
-"""Regular expressions that are searched for only in texts with the words that they require."""
+"""Regular expressions that skip texts without the words that every match contains."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import cached_property, lru_cache
 from skills.required_words import Choice, find_required_words, replace_white_space
 
 
-@lru_cache(maxsize=2)  # several patterns are searched for in a text, one after the other
+@lru_cache(maxsize=2)  # several patterns are searched for in the same text, one after the other
 def _space_out(text: str) -> str:
     # White space other than spaces is not printable.
     return text if text.isprintable() else replace_white_space(text)
 
 
 class FilteredPattern:
-    """A regular expression and the words that its matches hold; both are read on first use."""
+    """A regular expression and the words that its matches contain, computed on first use."""
 
     def __init__(self, regex: str, flags: int = 0) -> None:
         self._regex, self._flags = regex, flags
@@ -29,17 +29,19 @@ class FilteredPattern:
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
-        """The words of `find_required_words`."""
+        """The words that every match contains, by `find_required_words`."""
         return find_required_words(self._regex, self._flags)
 
     def may_match(self, spaced: str) -> bool:
-        """Whether a text may hold a match; its white space must be spaces
-        (`replace_white_space`)."""
+        """Return whether a text may contain a match.
+
+        Its white space must have been replaced by spaces (`replace_white_space`).
+        """
         if self._ignores_case:
             if not spaced.isascii():
                 return True
             spaced = spaced.lower()
-        # Calls of `any` and `map` would take longer than these searches for a few words.
+        # Plain loops are faster than `any` and `map` for a few words.
         for choice in self.choices:
             for word in choice:
                 if word in spaced:
@@ -49,13 +51,13 @@ class FilteredPattern:
         return True
 
     def search(self, text: str) -> re.Match[str] | None:
-        """As `re.Pattern.search`."""
+        """Return the first match, as `re.Pattern.search`."""
         return self.pattern.search(text) if self.may_match(_space_out(text)) else None
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
-        """As `re.Pattern.finditer`."""
+        """Return all matches, as `re.Pattern.finditer`."""
         return self.pattern.finditer(text) if self.may_match(_space_out(text)) else iter(())
 
     def match(self, text: str) -> re.Match[str] | None:
-        """As `re.Pattern.match`, which looks at the start only and needs no filter."""
+        """Return the match at the start, as `re.Pattern.match`; this needs no filter."""
         return self.pattern.match(text)

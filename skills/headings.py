@@ -8,9 +8,10 @@ from skills.record import Section
 
 
 def heading_paths_below_title(sections: Sequence[Section]) -> list[tuple[str, ...]]:
-    """The heading path of each section without the skill's title.
+    """Return the heading path of each section without the skill's title.
 
-    The title is the only heading of level 1; with none or several, paths are complete.
+    The title is the only heading of level 1. Without such a heading, or with several, the paths are
+    complete.
     """
     titles = [section.index for section in sections if section.level == 1]
     if len(titles) != 1:

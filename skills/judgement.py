@@ -1,7 +1,7 @@
-"""The second opinion about a skill: what a language model found that the scanner's rules did not.
+"""Judgements: second opinions of a language model about the safety of a skill.
 
-It may raise the safety level and never lowers it. It counts as long as the model that gave it is
-the one of the settings.
+A judgement may raise the safety level and never lowers it. It counts only while the model that gave
+it is the model of the settings.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import asdict, dataclass, replace
 from skills.record import SafetyFinding, SkillRecord
 
 JUDGED_LEVELS = {"review": 1, "harmful": 2}
-"""Safety level by verdict: 1 is sent with a caution by default, 2 is withheld. Level 3 is left to
-the rules, which cannot be persuaded."""
+"""Safety level by verdict: by default, 1 is sent with a caution and 2 is withheld. Only the rules
+give level 3, since a text cannot persuade them."""
 
 JUDGEMENT_RULE = "judgement"
-"""Id of the rule of second opinions, which a language model gives instead of the scanner."""
+"""Rule id of second opinions, which come from a language model instead of the scanner."""
 
 MAX_REASON_CHARACTERS = 160
 MAX_MODELS = 4
-"""Models whose judgements are kept of one content."""
+"""Maximum models whose judgements about one content are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict that raises the level. model: its name; reason: its words, of untrusted origin."""
+    """A verdict that raises the level. model: its name. reason: its words, which are untrusted."""
 
     model: str
     level: int
@@ -35,7 +35,7 @@ class Judgement:
     reason: str
 
     def to_finding(self) -> SafetyFinding:
-        """The judgement as a finding, marked as the model's, with its words as one JSON string."""
+        """Return the judgement as a finding that names the model and quotes its words as JSON."""
         words = "".join(c if c.isprintable() else " " for c in self.reason)
         flat = " ".join(words.split())
         if len(flat) > MAX_REASON_CHARACTERS:
@@ -45,14 +45,14 @@ class Judgement:
 
 
 def judgements_from_json(text: str) -> tuple[Judgement, ...]:
-    """Stored judgements, the newest last."""
+    """Return the stored judgements, the newest last."""
     return tuple(Judgement(**one) for one in json.loads(text)) if text else ()
 
 
 def replace_judgement(text: str, model: str, judgement: Judgement | None) -> str:
-    """Stored judgements with that of a model replaced, or removed where it raises nothing.
+    """Return the stored judgements with that of `model` replaced, or removed for None.
 
-    Those of a few other models stay, for when the settings name one of them again.
+    Judgements of a few other models stay, in case the settings name one of these models again.
     """
     others = [one for one in judgements_from_json(text) if one.model != model]
     kept = [*others, *([judgement] if judgement else [])][-MAX_MODELS:]
@@ -60,12 +60,12 @@ def replace_judgement(text: str, model: str, judgement: Judgement | None) -> str
 
 
 def find_judgement(judgements: Iterable[Judgement], model: str) -> Judgement | None:
-    """The judgement of a model; None without one, or for no model."""
+    """Return the judgement of a model; None if it has none, or if `model` is empty."""
     return next((one for one in judgements if model and one.model == model), None)
 
 
 def with_judgement(record: SkillRecord, judgement: Judgement | None) -> SkillRecord:
-    """The record with the level and the finding of a judgement. Adding it twice adds it once."""
+    """Return the record with the level and the finding of a judgement; idempotent."""
     finding = judgement.to_finding() if judgement else None
     if judgement is None or finding is None or finding in record.safety:
         return record

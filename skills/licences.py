@@ -1,8 +1,8 @@
-"""Recognises licences as people write them, and compares them with allowed licences.
+"""Recognises licences in the forms that people write, and compares them with allowed licences.
 
-`license: MIT license` and `Apache License, Version 2.0` are the SPDX identifiers `MIT` and
-`Apache-2.0`; `MIT OR GPL-3.0-only` is an SPDX expression (SPDX specification, annex D). A licence
-that is not recognised is kept as its text.
+`license: MIT license` and `Apache License, Version 2.0` become the SPDX identifiers `MIT` and
+`Apache-2.0`; `MIT OR GPL-3.0-only` is an SPDX expression (SPDX specification, annex D). An
+unrecognised licence is kept as text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 
 UNKNOWN = "unknown"
-"""Entry of a list of allowed licences for skills that state none."""
+"""Entry of a list of allowed licences that stands for skills without a licence."""
 
 _IDS = (
     *("MIT", "MIT-0", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "0BSD", "ISC", "Unlicense"),
@@ -64,7 +64,7 @@ _REFERS_TO_FILE = re.compile(
 
 @lru_cache(4_096)
 def spdx_identifier(text: str) -> str:
-    """The SPDX identifier of a licence, else the text with white space collapsed."""
+    """Return the SPDX identifier of a licence, or the text with white space collapsed."""
     plain = " ".join(text.split())
     folded = plain.casefold()
     bare = re.sub(r"^the | licen[cs]e\b| licence\b", "", folded).strip(" ,.") or folded
@@ -82,17 +82,17 @@ def spdx_identifier(text: str) -> str:
 
 
 def licence_names(text: str) -> tuple[str, ...]:
-    """The names under which a stated licence can be filtered: its text and its identifier."""
+    """Return the names by which a stated licence can be filtered: its text and its identifier."""
     plain = " ".join(text.split())
     return tuple(dict.fromkeys(filter(None, (plain, spdx_identifier(plain)))))
 
 
 @lru_cache(4_096)
 def is_licence_allowed(text: str, allowed: frozenset[str]) -> bool:
-    """Whether a stated licence or SPDX expression is allowed.
+    """Return whether a stated licence or SPDX expression is allowed.
 
-    allowed: as by `normalise_allowed`. Of `A OR B` one must be allowed, of `A AND B` both; an
-    exception (`WITH`) is ignored, since it only adds permissions.
+    allowed: result of `normalise_allowed`. `A OR B` is allowed if A or B is, `A AND B` if both are.
+    An exception (`WITH`) is ignored, since it only adds permissions.
     """
     if not text.strip() or text.strip().casefold() == UNKNOWN:
         return UNKNOWN in allowed
@@ -105,19 +105,21 @@ def is_licence_allowed(text: str, allowed: frozenset[str]) -> bool:
 
 
 def normalise_allowed(allowed: Sequence[str]) -> frozenset[str]:
-    """Allowed licences normalised for comparison: identifiers in lower case."""
+    """Normalise allowed licences for comparison: identifiers in lower case."""
     return frozenset(spdx_identifier(one).casefold().removesuffix("-only") for one in allowed)
 
 
 def detect_licence(text: str) -> str:
-    """The identifier of a licence text, "" if it is not recognised."""
+    """Return the identifier of a licence text, "" if it is not recognised."""
     plain = " ".join(text[:_MAX_TEXT_CHARACTERS].casefold().split())
     return next((name for name, words in _LICENCE_TEXTS if words.search(plain)), "")
 
 
 def resolve_licence(licence: str, text: str) -> str:
-    """The licence of a skill: as stated in its frontmatter, or, if that is empty or only refers to
-    the licence file, as detected in the text of that file."""
+    """Return the licence of a skill: from its frontmatter, or from the text of its licence file.
+
+    The file is used if the frontmatter states no licence or only refers to the file.
+    """
     plain = licence.strip()
     if plain and plain.casefold() != UNKNOWN and not _REFERS_TO_FILE.fullmatch(plain.casefold()):
         return licence
@@ -125,7 +127,7 @@ def resolve_licence(licence: str, text: str) -> str:
 
 
 def is_licence_file(path: str) -> bool:
-    """Whether a path in a skill's folder is that of its licence file."""
+    """Return whether a path in a skill's folder is that of its licence file."""
     name = path.casefold().partition(".")[0]
     return "/" not in path and name in ("license", "licence", "copying", "unlicense")
 
@@ -139,7 +141,7 @@ def _is_identifier_allowed(text: str, allowed: Collection[str]) -> bool:
 
 
 class _Expression:
-    """Recursive descent parser of SPDX expressions; a malformed one allows nothing."""
+    """Recursive descent parser of SPDX expressions; a malformed expression allows nothing."""
 
     def __init__(self, words: Sequence[str], allowed: Collection[str]) -> None:
         self._words: Iterator[str] = iter(words)

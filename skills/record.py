@@ -50,7 +50,7 @@ _OfRevision = TypeVar("_OfRevision", bound=_Revised)
 
 
 def select_latest_revisions(items: Iterable[_OfRevision]) -> dict[str, _OfRevision]:
-    """The item with the highest seq of each skill, by skill_id in order of first occurrence."""
+    """Return the item with the highest seq of each skill, by skill_id in order of occurrence."""
     newest: dict[str, _OfRevision] = {}
     for one in items:
         if one.key.seq > newest.setdefault(one.key.skill_id, one).key.seq:
@@ -60,7 +60,7 @@ def select_latest_revisions(items: Iterable[_OfRevision]) -> dict[str, _OfRevisi
 
 @dataclass(frozen=True, slots=True)
 class ParseWarning:
-    """A defect of a file that was parsed nevertheless; `line` 0 is the whole file."""
+    """A defect of a file that was parsed nevertheless; `line` 0 means the whole file."""
 
     code: str
     line: int
@@ -92,10 +92,10 @@ class SiblingFile:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The text from a heading to the next one; scored as a unit. `heading_path` starts at the H1.
+    """The text from a heading to the next heading; scored as a unit.
 
-    `level` and `heading_line` are 0 for the text before the first heading. `first_line` is the
-    heading's line, if there is one.
+    `heading_path` starts at the H1. `level` and `heading_line` are 0 for the text before the first
+    heading. `first_line` is the line of the heading, if the section has a heading.
     """
 
     index: int
@@ -110,7 +110,7 @@ class Section:
 class Passage:
     """A typed range of lines; selected and sent as a unit.
 
-    `language` is a code block's info string. `lead_in` is the index of the passage that
+    `language` is the language of a code block. `lead_in` is the index of the passage that
     introduces this passage's list or block, -1 without one.
     """
 
@@ -126,7 +126,7 @@ class Passage:
     lead_in: int = -1
 
     def with_role(self, role: Role, confidence: float) -> Passage:
-        """The passage with another role; `dataclasses.replace` takes several times as long."""
+        """Return the passage with another role; several times as fast as `dataclasses.replace`."""
         return Passage(
             self.index,
             self.section,
@@ -143,10 +143,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a language model wrote about a skill; the parsed fields never hold it.
+    """Texts that a language model wrote about a skill; kept separate from the parsed fields.
 
-    stage, model, version: which stage asked which model with which version of its prompt.
-    fields: texts by field, such as `inputs` or `prompts`; a field without texts is left out.
+    stage, model, version: the stage, its model and the version of its prompt. fields: texts by
+    field, such as `inputs` or `prompts`; a field without texts is left out.
     """
 
     stage: str
@@ -156,12 +156,12 @@ class Completion:
 
     @property
     def origin(self) -> str:
-        """Stage, version and model as one text; completions of other origins are never mixed."""
+        """Stage, version and model as text; completions of different origins are never mixed."""
         return completion_origin(self.stage, self.version, self.model)
 
 
 def completion_origin(stage: str, version: int, model: str) -> str:
-    """The origin of completions of this stage, version of the prompt, and model."""
+    """Return the origin of completions of this stage, version of the prompt, and model."""
     return f"{stage}/{version}/{model}"
 
 
@@ -169,8 +169,8 @@ def completion_origin(stage: str, version: int, model: str) -> str:
 class SkillRecord:
     """The normalised record of a skill (spec §4.2; Graph of Skills table 5).
 
-    scanner: the version of the scanner that made the findings (`SCANNER_VERSION`). completions:
-    what a language model added, at most one of each stage.
+    scanner: version of the scanner that made the findings (`SCANNER_VERSION`). completions: texts
+    that a language model added, at most one completion per stage.
     """
 
     name: str
@@ -221,11 +221,11 @@ class ParsedSkill:
     warnings: tuple[ParseWarning, ...] = ()
 
     def text(self, first_line: int, last_line: int) -> str:
-        """The text of a line range, unchanged."""
+        """Return the text of a line range, unchanged."""
         return "\n".join(self.lines[first_line - 1 : last_line])
 
     def with_completions(self, completions: tuple[Completion, ...]) -> ParsedSkill:
-        """The skill with these completions in place of those that it has."""
+        """Return the skill with its completions replaced."""
         if self.record.completions == completions:
             return self
         return replace(self, record=replace(self.record, completions=completions))

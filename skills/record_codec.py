@@ -23,9 +23,9 @@ from skills.record import (
 VERSION = 2
 """Increased whenever the format changes."""
 COMPLETED_VERSION = 3
-"""Version of a skill with completions; without any it is stored as VERSION."""
+"""Version of a skill with completions; a skill without completions is stored as VERSION."""
 _READABLE_VERSIONS = (1, VERSION, COMPLETED_VERSION)
-"""Readable versions; 1 has no scanner version and no findings in other files."""
+"""Readable versions; version 1 has no scanner version and no findings in other files."""
 
 _COMPRESSION_LEVEL = 3
 _ROLES = list(Role)
@@ -89,7 +89,7 @@ def dump(parsed: ParsedSkill) -> bytes:
 
 
 def load(data: bytes) -> ParsedSkill:
-    """Deserialise a skill; raises CodecError for bytes that `dump` did not make."""
+    """Deserialise a skill; raises CodecError for bytes that `dump` did not write."""
     if not data or data[0] not in _READABLE_VERSIONS:
         raise CodecError(
             f"stored skill is not of a version up to {COMPLETED_VERSION}; index it again"

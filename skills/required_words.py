@@ -1,7 +1,7 @@
-"""Words without which a regular expression cannot match, derived from the expression itself.
+"""Derives from a regular expression the words that every match contains.
 
 A search for a few words takes a fraction of the time of a search by a pattern with many
-alternatives, and in most texts it settles that there is no match.
+alternatives, and for most texts it shows that there is no match.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from importlib import import_module
 from typing import Any
 
 Choice = tuple[str, ...]
-"""Words of which each match holds one. Each white-space character in them is a space."""
+"""Words at least one of which is in every match; white-space characters are written as spaces."""
 
 _MAX_WORDS = 32
-"""Texts of a part that are combined with those of the part after it."""
+"""Maximum texts of a sequence of parts; with more, the texts so far become a choice."""
 
 _MAX_CHOICE = 48
-"""Words of a choice; a longer one costs more than it spares."""
+"""Maximum words of a choice; a longer choice costs more time than it saves."""
 
 _parse: Callable[[str, int], Any] = import_module("re._parser").parse
-"""The parser of the standard library. Its tree is not a public interface; a test compares the words
+"""Parser of the standard library. Its tree is not a public interface, so a test compares the words
 of every pattern with texts that the pattern matches."""
 
 
 def find_required_words(regex: str, flags: int = 0) -> tuple[Choice, ...]:
-    """Choices of words: each match of the expression holds a word of every choice.
+    """Return choices of words: every match of the expression contains a word of each choice.
 
-    The words are in what the match consumes, not in what it only looks at. They hold for a text
-    whose white-space characters were replaced by spaces (`replace_white_space`); those of an
-    expression that ignores case, for such a text in ASCII and lower case.
+    The words are in the text that the match consumes, not in lookarounds. They apply to a text
+    whose white-space characters were replaced by spaces (`replace_white_space`). For an expression
+    that ignores case, the text must also be ASCII in lower case.
     """
     choices = _all_choices(*_walk(_parse(regex, flags)))
     if flags & re.IGNORECASE:
@@ -39,7 +39,7 @@ def find_required_words(regex: str, flags: int = 0) -> tuple[Choice, ...]:
 
 
 def _has_odd_case(word: str) -> bool:
-    """Whether a word has cased letters beyond ASCII, some of which match letters of ASCII."""
+    """Return whether a word has cased non-ASCII letters; some of these match ASCII letters."""
     return any(not char.isascii() and char.lower() != char.upper() for char in word)
 
 
@@ -47,14 +47,14 @@ _ODD_SPACES = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007"
     "\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-"""What `\\s` matches, apart from the space; the ASCII ones first."""
+"""Characters that `\\s` matches, without the space; ASCII characters first."""
 _ASCII_SPACES = sum(map(str.isascii, _ODD_SPACES))
 
 
 def replace_white_space(text: str) -> str:
-    """The text with a space for each white-space character, of the same length."""
+    """Replace each white-space character by a space; the length stays the same."""
     odd = _ODD_SPACES[:_ASCII_SPACES] if text.isascii() else _ODD_SPACES
-    for char in odd:  # most texts lack most of them: faster than a pattern for all
+    for char in odd:  # faster than one pattern, since most texts lack most of these characters
         text = text.replace(char, " ")
     return text
 
@@ -63,12 +63,12 @@ Words = frozenset[str]
 
 
 def _all_choices(exact: Words | None, choices: list[Words]) -> list[Words]:
-    """The choices of a part: those found in it, or all texts that it matches."""
+    """Return the choices of a part: those found in it, or its texts as one choice."""
     return choices if exact is None else [exact] if _is_telling(exact) else []
 
 
 def _is_telling(words: Words) -> bool:
-    """Whether most texts lack all of the words: they are few, and none is a letter or a space."""
+    """Return whether a choice is useful: few words, none of which is a single letter or a space."""
     if len(words) > _MAX_CHOICE and len(_drop_longer(words)) > _MAX_CHOICE:
         return False
     return not any(_is_letter(word.strip()) for word in words)
@@ -83,13 +83,13 @@ def _is_letter(word: str) -> bool:
 
 
 def _drop_longer(words: Words) -> Choice:
-    """The words without those that contain another."""
+    """Return the words that contain no other of the words."""
     kept = [word for word in words if not any(one != word and one in word for one in words)]
     return tuple(sorted(kept, key=lambda word: (len(word), word)))
 
 
 def _walk(sequence: Iterable[tuple[Any, Any]]) -> tuple[Words | None, list[Words]]:
-    """The texts that a sequence matches, None if they are too many, and choices of words in it."""
+    """Return the texts that a sequence matches, None if too many, and choices of words in it."""
     run, whole = frozenset([""]), True
     choices: list[Words] = []
 
@@ -120,7 +120,7 @@ def _walk(sequence: Iterable[tuple[Any, Any]]) -> tuple[Words | None, list[Words
 
 
 def _part(name: str, value: Any) -> tuple[Words | None, list[Words], bool]:
-    """The texts that a part matches, choices of words in it, and whether it may be repeated."""
+    """Return the texts that a part matches, choices in it, and whether it may be repeated."""
     match name:
         case "LITERAL":
             return frozenset([replace_white_space(chr(value))]), [], False
@@ -140,7 +140,7 @@ def _part(name: str, value: Any) -> tuple[Words | None, list[Words], bool]:
 
 
 def _characters(members: list[tuple[Any, Any]]) -> Words | None:
-    """The characters of a short set; the class of white space is a space."""
+    """Return the characters of a short set, None for other sets; `\\s` is a space."""
     found = set()
     for name, value in members:
         if str(name) == "LITERAL":
@@ -153,7 +153,7 @@ def _characters(members: list[tuple[Any, Any]]) -> Words | None:
 
 
 def _branch(ways: list[tuple[Words | None, list[Words]]]) -> tuple[Words | None, list[Words]]:
-    """Of alternatives: their texts, or the most telling choice of each, as one choice."""
+    """Return the texts of alternatives, or one choice of the best words of each alternative."""
     texts: Words = frozenset().union(*(exact or frozenset() for exact, _ in ways))
     if all(exact is not None for exact, _ in ways) and len(texts) <= 4 * _MAX_WORDS:
         return texts, []

@@ -1,7 +1,7 @@
-"""What people decided about skills: waived findings, confirmed ones, and reviewed updates.
+"""Decisions of people about skills: waived findings, confirmed harm, and reviewed updates.
 
-Every record is about one content of one skill, by its content hash, which is of the bytes of
-all files of the folder: any other bytes, were it another line end, are another content.
+Every record is about one content of one skill, identified by the content hash. The hash covers the
+bytes of all files of the folder, so a different line end is already another content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _JUDGED = "judged by "
 
 
 class ReviewKind(StrEnum):
-    """What a record says. The last three are about an update, and of them a content has one."""
+    """Kind of a review record.
+
+    The last three kinds are about an update; a content has at most one record of these kinds.
+    """
 
     WAIVER = "waiver"
     CONFIRMATION = "confirmation"
@@ -30,11 +33,11 @@ class ReviewKind(StrEnum):
 
 
 POLICY_KINDS = frozenset({ReviewKind.WAIVER, ReviewKind.CONFIRMATION})
-"""Kinds that the policy asks for; the others concern ingest alone."""
+"""Kinds that the policy uses; the other kinds concern only ingest."""
 
 
 class ReviewSlot(NamedTuple):
-    """What a skill has one record of: a content, and a topic of review."""
+    """Key of a record within a skill: a content and a topic of review."""
 
     content_hash: str
     topic: str
@@ -42,11 +45,11 @@ class ReviewSlot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewRecord:
-    """A decision of a person, or that one is wanted (`WAITING`).
+    """A decision of a person, or a note that a decision is pending (`WAITING`).
 
-    rule, findings: of a waiver, the id of the rule and the fingerprints of what it found. seq: of
-    the revision that had the content when it was decided. principal: as the audit log names it.
-    recorded: seconds since the epoch.
+    rule, findings: for a waiver, the id of the rule and the fingerprints of its findings. seq: seq
+    of the revision with this content at the time of the decision. principal: name of the person, as
+    in the audit log. recorded: seconds since the epoch.
     """
 
     skill_id: str
@@ -61,7 +64,7 @@ class ReviewRecord:
 
     @property
     def slot(self) -> ReviewSlot:
-        """What the record takes the place of an earlier one of."""
+        """The slot of the record; a new record replaces an earlier record of the same slot."""
         if self.kind is ReviewKind.WAIVER:
             return ReviewSlot(self.content_hash, f"rule {self.rule}")
         if self.kind is ReviewKind.CONFIRMATION:
@@ -73,8 +76,8 @@ class ReviewRecord:
 class Reviews:
     """Records by skill, as of one moment.
 
-    version: of the store, see `ReviewStore.get_version`. confirmed: the contents that a person
-    confirmed as harmful, in whichever skill, as a copy or a renamed folder is no better.
+    version: version of the store, see `ReviewStore.get_version`. confirmed: contents that a person
+    confirmed as harmful, in any skill, since a copy or a renamed folder is equally harmful.
     """
 
     version: int = 0
@@ -82,7 +85,7 @@ class Reviews:
     confirmed: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the confirmed contents."""
+        """Collect the confirmed contents."""
         confirmed = frozenset(
             one.content_hash
             for records in self.by_skill.values()
@@ -92,12 +95,12 @@ class Reviews:
         object.__setattr__(self, "confirmed", confirmed)
 
     def get(self, skill_id: str, content_hash: str) -> list[ReviewRecord]:
-        """The records about a content of a skill."""
+        """Return the records about a content of a skill."""
         found = self.by_skill.get(skill_id, ())
         return [one for one in found if one.content_hash == content_hash]
 
     def find(self, skill_id: str, content_hash: str, *kinds: ReviewKind) -> ReviewRecord | None:
-        """The record of one of these kinds about a content, None without one."""
+        """Return the first record of one of these kinds about a content, None without one."""
         found = self.get(skill_id, content_hash)
         return next((one for one in found if one.kind in kinds), None)
 
@@ -106,14 +109,14 @@ NO_REVIEWS = Reviews()
 
 
 class Exemption(NamedTuple):
-    """Why a finding does not count: a waiver, or None where a setting suppresses its rule."""
+    """Reason why a finding does not count: a waiver, or None if a setting suppresses its rule."""
 
     waiver: ReviewRecord | None
 
 
 @dataclass(frozen=True, slots=True)
 class CountedFindings:
-    """Findings, and the level of those that count. exempt: the others, each with the reason."""
+    """Findings, and the level of those that count. exempt: findings that do not count -> reason."""
 
     findings: tuple[SafetyFinding, ...]
     level: int
@@ -126,9 +129,9 @@ class CountedFindings:
 
 
 def get_rule_id(finding: SafetyFinding) -> str:
-    """The id by which the rule of a finding is waived or suppressed.
+    """Return the id by which the rule of a finding is waived or suppressed.
 
-    Findings of older scanners, whose rule is not known, have their kind.
+    For findings of older scanners, whose rule is unknown, it is their kind.
     """
     rule = find_rule(finding)
     if rule is not None:
@@ -137,19 +140,20 @@ def get_rule_id(finding: SafetyFinding) -> str:
 
 
 def collect_rule_ids(findings: Iterable[SafetyFinding]) -> tuple[str, ...]:
-    """The ids of the rules of findings, sorted."""
+    """Return the ids of the rules of findings, sorted."""
     return tuple(sorted({get_rule_id(one) for one in findings}))
 
 
 def list_rule_ids() -> list[str]:
-    """The ids of all rules, that of second opinions included."""
+    """Return the ids of all rules, including the rule of second opinions."""
     return sorted((*list_rules(), JUDGEMENT_RULE))
 
 
 def fingerprint(finding: SafetyFinding) -> str:
-    """What tells a finding from others in the same content, as 16 hexadecimal digits.
+    """Return an id of a finding within a content, as 16 hexadecimal digits.
 
-    Of a second opinion this covers the model and its words: another one is not waived with it.
+    For a second opinion it covers the model and its words, so a waiver of one second opinion does
+    not cover another.
     """
     parts = (get_rule_id(finding), str(finding.level), finding.file, str(finding.line))
     return hashlib.sha256(
@@ -163,10 +167,11 @@ def count_findings(
     records: Iterable[ReviewRecord],
     suppressed: frozenset[str],
 ) -> CountedFindings:
-    """The level of those findings that are neither waived nor of a suppressed rule.
+    """Determine the findings that are neither waived nor of a suppressed rule, and their level.
 
-    level: of all. records: about the content that has them. Where a scan found so much that it kept
-    only the gravest, what it left out may be as grave as the least that it kept, and counts so.
+    level: level of all findings. records: records about their content. If a scan reached its limit,
+    it kept only the gravest findings; the dropped findings may be as grave as the least kept
+    finding, so that level counts too.
     """
     waivers = {
         mark: one for one in records if one.kind is ReviewKind.WAIVER for mark in one.findings
@@ -193,5 +198,5 @@ def _find_exempt(
 
 
 def _split_by_scan(findings: Sequence[SafetyFinding]) -> tuple[list[SafetyFinding], ...]:
-    """Those in SKILL.md and those in other files, which are limited apart."""
+    """Split findings into those in SKILL.md and those in other files; each scan has its limit."""
     return [one for one in findings if not one.file], [one for one in findings if one.file]

@@ -1,4 +1,4 @@
-"""What changed between two revisions of a skill: lines, files, fields and findings."""
+"""Differences between two revisions of a skill: lines, files, fields and findings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from skills.record import ParsedSkill, SafetyFinding, SkillRecord
 
 CONTEXT_LINES = 3
 _MAX_COMPARED = 4_000_000
-"""Pairs of changed lines that are compared; a larger change is shown as one replacement, since
-comparing takes time in proportion to them, and the text is of others."""
+"""Maximum pairs of changed lines to compare; a larger change is shown as one replacement. The time
+is proportional to the number of pairs, and the text is untrusted."""
 
 _FIELDS = (
     *("name", "description", "licence", "version", "compatibility", "language"),
@@ -22,7 +22,7 @@ _FIELDS = (
 
 
 class ChangedValue(NamedTuple):
-    """A field of the record with its values as text."""
+    """A changed field of the record, with both values as text."""
 
     field: str
     before: str
@@ -33,10 +33,10 @@ class ChangedValue(NamedTuple):
 class RevisionDiff:
     """The difference between two revisions.
 
-    fields: of the record. files: paths of other files of the folder that were added, removed or
-    changed. scripts: those of the added and changed files that are programs. findings: of the
-    scanner, that only one of the two has; their lines do not count. lines: a unified diff of
-    SKILL.md without its two header lines. added_lines, removed_lines: how many.
+    fields: changed fields of the record. files_*: paths of other files of the folder. scripts:
+    added and changed files that are scripts. findings_*: findings of the scanner in only one of the
+    revisions, compared without line numbers. lines: unified diff of SKILL.md without its two header
+    lines. added_lines, removed_lines: their numbers.
     """
 
     fields: tuple[ChangedValue, ...]
@@ -52,7 +52,7 @@ class RevisionDiff:
 
 
 def compare_revisions(before: ParsedSkill, after: ParsedSkill) -> RevisionDiff:
-    """Compare two revisions, whose findings should be of one version of the scanner."""
+    """Compare two revisions; their findings should come from the same version of the scanner."""
     old, new = _digests(before.record), _digests(after.record)
     new_or_changed = {path for path, digest in new.items() if old.get(path) != digest}
     lines = tuple(diff_lines(before.lines, after.lines))
@@ -132,7 +132,7 @@ def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _group(changes: Sequence[_Change], context: int) -> Iterator[list[_Change]]:
-    """Changes whose contexts touch, together."""
+    """Yield groups of changes whose contexts touch."""
     group: list[_Change] = []
     for change in changes:
         if group and change[0] - group[-1][1] > 2 * context:
@@ -159,7 +159,7 @@ def _format_hunk(
 
 
 def _format_range(start: int, end: int) -> str:
-    """A range of lines as unified diffs write it: first line and length."""
+    """Format a range of lines as in unified diffs: first line and length."""
     length = end - start
     if length == 1:
         return str(start + 1)

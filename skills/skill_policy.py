@@ -25,9 +25,9 @@ ViolationKind = Literal["safety", "licence", "source"]
 
 
 class PolicyViolation(NamedTuple):
-    """Why a skill is withheld. The reason may quote the skill's licence, which is untrusted.
+    """Reason why a skill is withheld. It may quote the skill's licence, which is untrusted.
 
-    setting: what would send it, without the skill's own words; "" if that is not known.
+    setting: setting that would send the skill, without text of the skill; "" if unknown.
     """
 
     kind: ViolationKind
@@ -37,13 +37,14 @@ class PolicyViolation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SkillPolicy:
-    """The policy of the settings, of single sources, and of what people decided about skills.
+    """Policy from the settings, the sources and the decisions of people about skills.
 
-    Everything that sends skills calls `find_record_violation` for a revision that it has read. With
-    what the catalog knows of one, `find_violation` says the same, unless `needs_record`. judge: the
-    model whose judgements count, "" for none. licences: allowed in the whole library, empty for
-    any. source_licences: by source id, the licences allowed for sources with their own list; a
-    skill must satisfy both. suppressed_rules: ids of rules whose findings do not count.
+    All code that sends skills calls `find_record_violation` for a revision that it has read. From
+    data of the catalog, `find_violation` gives the same result unless `needs_record` is true.
+    judge: model whose judgements count, "" for none. licences: allowed licences of the whole
+    library, empty for any. source_licences: source id -> allowed licences, for sources with their
+    own list; a skill must satisfy both lists. suppressed_rules: ids of rules whose findings do not
+    count.
     """
 
     highest_level: int
@@ -59,7 +60,7 @@ class SkillPolicy:
     def from_settings(
         cls, settings: PolicySettings, judge: str = "", reviews: Reviews = NO_REVIEWS
     ) -> SkillPolicy:
-        """The policy of the settings and of these reviews."""
+        """Create the policy of the settings and of these reviews."""
         by_trust: dict[str, set[str]] = {"send": set(), "withhold": set()}
         for source, trust in settings.sources.items():
             by_trust[trust].add(source)
@@ -74,7 +75,7 @@ class SkillPolicy:
         )
 
     def with_source_licences(self, allowed: Mapping[str, Sequence[str]]) -> SkillPolicy:
-        """The policy with allowed licences by source id; an empty list allows any."""
+        """Return the policy with allowed licences by source id; an empty list allows any."""
         own = {
             source: licences.normalise_allowed(names) for source, names in allowed.items() if names
         }
@@ -82,22 +83,22 @@ class SkillPolicy:
 
     @property
     def allows_all(self) -> bool:
-        """Whether the policy can withhold nothing, so that no lookup is needed."""
+        """Whether the policy withholds nothing, so that no lookup is needed."""
         return self.highest_level >= 3 and not (
             self.licences or self.withheld_sources or self.source_licences or self.reviews.by_skill
         )
 
     def raise_level(self, level: int, judgements: Iterable[Judgement]) -> int:
-        """The scanner's level, or that of the judgement that counts, if it is higher."""
+        """Return the scanner's level, or the level of the judgement that counts, if higher."""
         judgement = find_judgement(judgements, self.judge)
         return max(level, judgement.level) if judgement else level
 
     def find_violation(
         self, source: str, level: int, licence: str, judgements: Iterable[Judgement] = ()
     ) -> PolicyViolation | None:
-        """Why a skill of this source, scanner level and licence is withheld; None if it is not.
+        """Return why a skill of this source, scanner level and licence is withheld, None if sent.
 
-        Takes no account of what people decided. The source is checked first, then the level, then
+        Decisions of people are not considered. The source is checked first, then the level, then
         the licence.
         """
         raised = self.raise_level(level, judgements)
@@ -105,14 +106,17 @@ class SkillPolicy:
 
     @property
     def has_exceptions(self) -> bool:
-        """Whether `needs_record` may be true of a skill."""
+        """Whether `needs_record` may be true for some skill."""
         return bool(self.reviews.by_skill or self.suppressed_rules)
 
     def needs_record(
         self, skill_id: str, violation: PolicyViolation | None, content_hash: str = ""
     ) -> bool:
-        """Whether a person or a suppressed rule may change what `find_violation` found, so that
-        `find_record_violation` has to be asked. content_hash: "" if it is not known."""
+        """Return whether `find_record_violation` may differ from `find_violation` for a skill.
+
+        A decision of a person or a suppressed rule may change the result. violation: result of
+        `find_violation`. content_hash: "" if unknown.
+        """
         if skill_id in self.reviews.by_skill or content_hash in self.reviews.confirmed:
             return True
         return bool(self.suppressed_rules) and violation is not None and violation.kind == "safety"
@@ -124,9 +128,9 @@ class SkillPolicy:
         record: SkillRecord,
         judgements: Iterable[Judgement] = (),
     ) -> CountedFindings:
-        """The findings of a content and of its judgement, with the level of those that count.
+        """Return the findings of a content and of its judgement, and the level of those that count.
 
-        record: with findings of the current scanner.
+        record: has the findings of the current scanner.
         """
         judged = with_judgement(record, find_judgement(judgements, self.judge))
         reviews = self.reviews.get(skill_id, content_hash)
@@ -139,7 +143,7 @@ class SkillPolicy:
         record: SkillRecord,
         judgements: Iterable[Judgement] = (),
     ) -> SkillRecord:
-        """The record as it is sent: with the findings that count, and their level."""
+        """Return the record to send: with only the findings that count, and their level."""
         counted = self.count_findings(skill_id, content_hash, record, judgements)
         if counted.findings == record.safety and not counted.exempt:
             return record
@@ -152,10 +156,10 @@ class SkillPolicy:
         record: SkillRecord,
         judgements: Iterable[Judgement] = (),
     ) -> PolicyViolation | None:
-        """Why a content of a skill is withheld; None if it is not.
+        """Return why a content of a skill is withheld, None if it is sent.
 
-        What a person confirmed as harmful is withheld whatever the settings send. record: with
-        findings of the current scanner.
+        A content that a person confirmed as harmful is withheld regardless of the settings. record:
+        has the findings of the current scanner.
         """
         source = get_source_id(skill_id)
         if content_hash in self.reviews.confirmed and source not in self.withheld_sources:
@@ -170,7 +174,7 @@ class SkillPolicy:
         return self._find(source, counted.level, record.licence, self.judge if is_raised else "")
 
     def _find(self, source: str, level: int, licence: str, judge: str) -> PolicyViolation | None:
-        """judge: the model whose judgement made the level, "" if findings of the scanner did."""
+        """judge: model whose judgement gave the level, "" if the scanner gave it."""
         if source in self.withheld_sources:
             return PolicyViolation(
                 "source", "nothing of its source is sent", 'its source as "send" in policy.sources'
@@ -196,13 +200,13 @@ class SkillPolicy:
 
 CONFIRMED_REASON = "a person confirmed that it is harmful"
 LEVEL_REASON = "safety level"
-"""How the reason begins where findings withhold a skill."""
+"""Start of the reason if a skill is withheld because of findings."""
 
 
 def check_rule_ids(rules: Iterable[str], setting: str) -> None:
-    """Raise UsageError for ids of rules that do not exist, which names those that are near.
+    """Raise UsageError for an unknown rule id; the message suggests similar ids.
 
-    setting: where the ids are from, for the message.
+    setting: origin of the ids, for the message.
     """
     known = list_rule_ids()
     for rule in rules:
@@ -215,7 +219,7 @@ def check_rule_ids(rules: Iterable[str], setting: str) -> None:
 
 
 def is_reviewed_source(settings: PolicySettings, skill_id: str) -> bool:
-    """Whether updates of a skill wait for a person before they are published."""
+    """Return whether updates of a skill wait for a person before they are published."""
     return any(
         fnmatchcase(skill_id if ":" in pattern else get_source_id(skill_id), pattern)
         for pattern in settings.review
@@ -223,7 +227,7 @@ def is_reviewed_source(settings: PolicySettings, skill_id: str) -> bool:
 
 
 def get_source_id(skill_id: str) -> str:
-    """The id of a skill's source."""
+    """Return the id of a skill's source."""
     return skill_id.partition(":")[0]
 
 

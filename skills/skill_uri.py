@@ -1,13 +1,13 @@
 """URIs of skills and their files: `skill://<source>/<path>/<file>`.
 
 The skill path is the source's id and the skill's path in the source, each segment percent-encoded.
-Its last segment is the skill's name, as the Skills extension of MCP requires. Where the folder has
-another name than the skill, the folder's segment begins with `@` and the name follows:
-`skill://team/tools/@pdf/pdf-processing/SKILL.md` is the skill `team:tools/pdf` of the name
-`pdf-processing`. A folder's own `@` is percent-encoded, so the two forms never meet.
+Its last segment is the skill's name, as the Skills extension of MCP requires. If folder and skill
+have different names, the folder's segment begins with `@` and the name follows:
+`skill://team/tools/@pdf/pdf-processing/SKILL.md` is the skill `team:tools/pdf` with the name
+`pdf-processing`. A folder's own `@` is percent-encoded, so the two forms cannot be confused.
 
-A URI is data: it is compared with what the catalog and a published revision list, and no part of
-it becomes a path on this machine.
+A URI is data: it is compared with the entries of the catalog and of a published revision, and no
+part of it becomes a path on this machine.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ MAX_URI_LENGTH = 8_000
 MAX_SEGMENTS = 100
 _RENAMED = "@"
 _ROOT = "."
-"""The path in the id of a skill that is a source's root."""
+"""Path in the id of a skill that is the root of its source."""
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _MAX_NAME_LENGTH = 64
 
 
 class UriError(NotFoundError):
-    """A URI that no skill can have: of another form than this module writes."""
+    """A URI that no skill can have, since its form differs from that of this module."""
 
 
 class SkillPlace(NamedTuple):
@@ -46,13 +46,15 @@ class SkillPlace(NamedTuple):
 
 
 def is_skill_name(name: str) -> bool:
-    """Whether a name is valid by the Agent Skills specification: 1 to 64 of `a-z0-9-`, no hyphen
-    at either end, no two in a row."""
+    """Return whether a name is valid by the Agent Skills specification.
+
+    Valid names have 1 to 64 of `a-z0-9-`, without hyphens at the ends or in a row.
+    """
     return len(name) <= _MAX_NAME_LENGTH and _NAME.fullmatch(name) is not None
 
 
 def make_skill_uri(skill_id: str, name: str) -> str:
-    """The URI of a skill's folder, without a slash at the end. name: a valid skill name."""
+    """Return the URI of a skill's folder, without a slash at the end. name: a valid skill name."""
     source, _, path = skill_id.partition(":")
     folder, _, last = ("" if path == _ROOT else path).rpartition("/")
     parts = [source, *(folder.split("/") if folder else ())]
@@ -62,20 +64,20 @@ def make_skill_uri(skill_id: str, name: str) -> str:
 
 
 def get_inner_prefix(skill_id: str) -> str:
-    """What the ids of skills inside a skill's folder begin with."""
+    """Return the prefix of the ids of skills inside a skill's folder."""
     return skill_id[:-1] if skill_id.endswith(f":{_ROOT}") else f"{skill_id}/"
 
 
 def make_file_uri(folder_uri: str, file: str) -> str:
-    """The URI of a file in a skill's folder; file: its path there."""
+    """Return the URI of a file in a skill's folder. file: its path in the folder."""
     return "/".join([folder_uri, *map(_encode, file.split("/"))])
 
 
 def parse_skill_uri(uri: str) -> tuple[SkillPlace, ...]:
-    """The skills that a URI may belong to, the innermost first.
+    """Return the skills to which a URI may belong, the innermost first.
 
-    A file below nested folders belongs to the nearest folder that is a skill, or to an outer one.
-    Raises UriError unless `make_skill_uri` and `make_file_uri` write exactly this URI for one.
+    A file in nested folders may belong to a skill in any of them. Raises UriError unless
+    `make_skill_uri` and `make_file_uri` can write exactly this URI.
     """
     raw = _split(uri)
     source, *segments = map(_decode, raw)
@@ -99,7 +101,7 @@ _NO_SUCH_FORM = "not the URI of a skill or of a file in one; use one that this s
 
 
 def _split(uri: str) -> list[str]:
-    """The encoded segments of a URI, the source first."""
+    """Return the encoded segments of a URI, the source first."""
     if len(uri) > MAX_URI_LENGTH or not (uri.isascii() and uri.startswith(SCHEME)):
         raise UriError(_NO_SUCH_FORM)
     raw = uri.removeprefix(SCHEME).split("/")
@@ -116,7 +118,7 @@ def _split(uri: str) -> list[str]:
 
 
 def _is_canonical(segment: str, *, is_source: bool) -> bool:
-    """Whether a segment is written as `_encode` writes it, and names something in a folder.
+    """Return whether a segment is encoded as by `_encode`, and is a valid name in a folder.
 
     The id of a source may have slashes, which are percent-encoded.
     """

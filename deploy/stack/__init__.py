@@ -1,7 +1,7 @@
 """Elasticsearch, Neo4j, Redis, RabbitMQ and a language model on one machine without containers.
 
-For tests and trials: `python -m deploy.stack up` starts servers that run until `down`; a `Stack`
-starts servers that stop with the calling process. In production use official images or managed
+For tests and trials. `python -m deploy.stack up` starts servers that run until `down`. A `Stack`
+starts servers that stop with the calling process. In production, use official images or managed
 services.
 """
 

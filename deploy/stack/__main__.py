@@ -25,7 +25,7 @@ FOLDER = packages.CACHE.parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command; return the exit status."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
     commands = {"up": up, "down": down, "status": status, "fetch": fetch}
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def up(options: argparse.Namespace) -> int:
-    """Start the servers that do not run, wait for all, and write the settings that name them."""
+    """Start the servers that are not running, wait until all are ready, and write the settings."""
     ports = {name: port for name in KINDS if (port := getattr(options, f"{name}_port"))}
     memory = Memory(options.elasticsearch_heap, options.neo4j_heap, options.neo4j_page_cache)
     left_out = set() if options.broker == "rabbitmq" else {"rabbitmq"}
@@ -82,7 +82,7 @@ def down(options: argparse.Namespace) -> int:
 
 
 def status(options: argparse.Namespace) -> int:
-    """Print one line per server; returns 1 if one does not work or none was started."""
+    """Print one line per server; the status is 1 if a server does not work or none was started."""
     stack = _stack(options.folder)
     if not stack.servers:
         print("nothing was started: make stack-up")
@@ -107,7 +107,7 @@ def fetch(options: argparse.Namespace) -> int:
 def _stack(
     folder: Path, ports: dict[str, int] | None = None, memory: Memory | None = None
 ) -> Stack:
-    """The stack of a folder, with the servers started there before."""
+    """Return the stack of a folder, with the servers that were started there before."""
     stack = Stack(folder, tethered=False, ports=ports, memory=memory)
     stack.adopt(state.load(stack.folder))
     return stack

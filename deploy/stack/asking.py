@@ -30,7 +30,7 @@ def ask_language_model(port: int, timeout: float) -> None:
 
 
 def _ask_status(port: int, path: str, ready: Sequence[str], timeout: float) -> None:
-    """Check the field `status` of a JSON object that is read by HTTP."""
+    """Check the field `status` of a JSON object, read over HTTP."""
     connection = http.client.HTTPConnection(HOST, port, timeout=timeout)
     try:
         connection.request("GET", path)
@@ -113,7 +113,7 @@ def ask_neo4j(port: int, user: str, password: str, timeout: float) -> None:
 
 
 def _packed(value: str | Mapping[str, str]) -> bytes:
-    """A string of up to 255 bytes or a map of up to 15 such strings in PackStream."""
+    """Encode a string of up to 255 bytes, or a map of up to 15 such strings, in PackStream."""
     if isinstance(value, str):
         text = value.encode()
         return b"\xd0" + bytes([len(text)]) + text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class StackError(Exception):
-    """A server failed; the message says what happened and what to do."""
+    """A server failed; the message states the problem and what to do."""
 
 
 class UnavailableError(StackError):

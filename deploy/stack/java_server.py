@@ -14,8 +14,8 @@ from deploy.stack.ports import free_port
 from deploy.stack.server import Memory, Place, Server
 
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of servers that end with the process that starts them: a start takes half the processor
-time without the compiler that optimises, which pays for itself only after minutes of work."""
+"""Options of servers that end with the process that starts them. Without the optimising compiler a
+start takes half the processor time; the compiler only helps after minutes of work."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,14 +48,14 @@ class JavaServer(Server):
         """Write the configuration into the data folder."""
 
     def prepare(self) -> None:
-        """Fetch, compile, archive, configure."""
+        """Fetch and compile the package, archive its classes, and write the configuration."""
         package = packages.package(self.package)
         if self._to_write is None:
             packages.make(package.archive.parent, self._make_archive)
         self.configure()
 
     def command(self) -> Sequence[str]:
-        """A Java virtual machine with the launcher."""
+        """Return the command of a Java virtual machine with the launcher."""
         package = packages.package(self.package)
         archived = []
         if self._to_write is not None:

@@ -1,4 +1,4 @@
-"""The language model of the stack: llama.cpp's server with a small model of random weights."""
+"""Language model of the stack: llama.cpp's server with a small model of random weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deploy.stack.server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = (Path(sys.executable), ROOT / ".venv/bin/python")
-"""Where the packages may be; `make stack-up` runs with the system's Python."""
+"""Python interpreters that may have the packages; `make stack-up` runs with the system's Python."""
 
 
 class LanguageModel(Server):
@@ -32,33 +32,33 @@ class LanguageModel(Server):
         return f"http://{HOST}:{self.port}/v1"
 
     def settings(self) -> Mapping[str, str]:
-        """The settings `language_model` that name this server."""
+        """Return the settings in the group `language_model` for this server."""
         key = str(self.place.data / "password")
         return {"base_url": self.url, "model": self.model, "api_key_file": key}
 
     def prepare(self) -> None:
-        """Find the Python that has the packages, and make the API key."""
+        """Find the Python that has the packages, and create the API key."""
         find_python()
         _ = self.password  # creates the file that the program reads
 
     def command(self) -> Sequence[str]:
-        """The server in Python's process."""
+        """Return the command of the server, which runs in a Python process."""
         arguments = [str(self.place.data), str(self.port), self.model]
         return [find_python(), "-m", "deploy.stack.llama.serve", *arguments]
 
     def environment(self) -> Mapping[str, str]:
-        """Where Python finds this package."""
+        """Return PYTHONPATH, so that Python finds this package."""
         path = os.environ.get("PYTHONPATH")
         return {"PYTHONPATH": f"{ROOT}{os.pathsep}{path}" if path else str(ROOT)}
 
     def ask(self, timeout: float) -> None:
-        """Ask whether the model is loaded."""
+        """Check that the model is loaded."""
         asking.ask_language_model(self.port, timeout)
 
 
 @cache
 def find_python() -> str:
-    """A Python that has the packages of the server. Raises UnavailableError."""
+    """Return a Python that has the packages of the server. Raises UnavailableError."""
     programs.check_platform()
     find = "import sys\nfrom importlib.util import find_spec\n"
     find += "sys.exit(not all(map(find_spec, ('gguf', 'numpy', 'tokenizers', 'xllamacpp'))))"

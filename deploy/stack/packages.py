@@ -30,24 +30,24 @@ _log = logging.getLogger(__name__)
 
 
 def versions() -> dict[str, str]:
-    """Versions of the servers, and the Java release they need (`java`)."""
+    """Return the versions of the servers, and the Java release that they need (`java`)."""
     with (HERE / "versions.toml").open("rb") as file:
         return {name: str(version) for name, version in tomllib.load(file).items()}
 
 
 def jdk() -> Path:
-    """The home of the JDK that runs the servers. Raises UnavailableError."""
+    """Return the home of the JDK that runs the servers. Raises UnavailableError."""
     return find_jdk(int(versions()["java"]))
 
 
 @dataclass(frozen=True)
 class Package:
-    """Files that run one Java server."""
+    """Files to run one Java server."""
 
     java: Path
     class_path: str
     archive: Path
-    """Class archive of the virtual machine, written by the server; halves the time of a start."""
+    """Class archive of the virtual machine, written by the server; halves the start time."""
 
 
 def package(server: str) -> Package:
@@ -122,7 +122,7 @@ def _compile(home: Path, release: str, sources: Sequence[Path], jars: Path, fold
         COMPILE_SECONDS,
         StackError(f"the launcher in {sources[0].parent} does not compile"),
     )
-    # Classes in folders cannot be archived.
+    # The virtual machine cannot archive classes from folders, only from jars.
     with zipfile.ZipFile(folder / "launcher.jar", "w") as jar:
         for path in sorted(classes.rglob("*.class")):
             jar.write(path, path.relative_to(classes))

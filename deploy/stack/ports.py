@@ -10,12 +10,12 @@ from deploy.stack.asking import HOST
 from deploy.stack.errors import StackError
 
 PORTS = range(20_000, 32_000)
-"""Range of chosen ports: below the ephemeral ports of Linux, so that a restarted server finds its
-port free."""
+"""Range of chosen ports, below the ephemeral ports of Linux, so that the port of a restarted server
+is still free."""
 
 
 def problem_with(port: int) -> str | None:
-    """Why no program can listen on a port now; None if it is free."""
+    """Return why no program can listen on a port now; None if it is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -26,7 +26,7 @@ def problem_with(port: int) -> str | None:
 
 
 def free_port(taken: AbstractSet[int] = frozenset()) -> int:
-    """A free port that is not in `taken`; raises StackError if there is none."""
+    """Return a free port that is not in `taken`; raises StackError if there is none."""
     for port in random.sample(PORTS, len(PORTS)):
         if port not in taken and problem_with(port) is None:
             return port

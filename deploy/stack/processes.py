@@ -1,4 +1,4 @@
-"""Start, identify and stop processes of servers. Linux only (`/proc`)."""
+"""Starts, identifies and stops processes of servers. Linux only (`/proc`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 TETHER = Path(__file__).with_name("tether.py")
 
-# Linux sends the signal to a tethered process when the thread that forked it ends, not the process:
-# a single thread, which lives as long as this process, forks them all.
+# Linux sends the signal to a tethered process when the thread that forked it ends, not when the
+# process ends. So a single thread, which lives as long as this process, forks all of them.
 _forking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="stack")
 
 
@@ -29,7 +29,7 @@ class Process:
     _child: subprocess.Popen[bytes] | None = field(default=None, compare=False, repr=False)
 
     def alive(self) -> bool:
-        """Whether it runs or is frozen; a zombie is not alive."""
+        """Return whether the process runs or is frozen; a zombie is not alive."""
         if self._child is not None:
             return self._child.poll() is None
         return _started(self.pid) == self.started
@@ -40,7 +40,7 @@ class Process:
             os.kill(self.pid, number)
 
     def end(self, timeout: float) -> None:
-        """Send SIGTERM, and SIGKILL after `timeout` seconds; returns when the process has ended."""
+        """Send SIGTERM, and SIGKILL after `timeout` seconds; return when the process has ended."""
         if timeout > 0:
             self.send(signal.SIGTERM)
             self.send(signal.SIGCONT)
@@ -48,12 +48,12 @@ class Process:
             self.kill()
 
     def kill(self) -> None:
-        """Send SIGKILL; returns when the process has ended."""
+        """Send SIGKILL; return when the process has ended."""
         self.send(signal.SIGKILL)
         self._gone_within(10.0)
 
     def memory_mb(self) -> float:
-        """Resident memory in MB; 0 if the process has ended."""
+        """Return the resident memory in MB, 0 if the process has ended."""
         try:
             pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
         except OSError:
@@ -95,11 +95,11 @@ def _fork(command: list[str], log: Path, environment: dict[str, str]) -> subproc
 
 
 def _started(pid: int) -> int | None:
-    """Start time of a process; None if there is none or it is a zombie."""
+    """Return the start time of a process; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The name, in parentheses, may hold anything; state and the rest follow its end.
+    # The name, in parentheses, may contain any characters; the other fields follow it.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else int(fields[19])

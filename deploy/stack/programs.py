@@ -1,4 +1,4 @@
-"""Find the programs that the stack needs; errors say which package to install."""
+"""Finds the programs that the stack needs; errors name the package to install."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PACKAGES = {
 
 
 def find(name: str, *folders: Path) -> str:
-    """The path of a program, searched in `folders`, then on PATH.
+    """Return the path of a program, searched in `folders`, then on PATH.
 
     Raises UnavailableError that names the package.
     """
@@ -40,9 +40,9 @@ def find(name: str, *folders: Path) -> str:
 
 
 def find_jdk(least: int) -> Path:
-    """The home of a JDK of release `least` or later.
+    """Return the home of a JDK of release `least` or later.
 
-    Returns the first one in JAVA_HOME, on PATH or under /usr/lib/jvm. Raises UnavailableError that
+    The first JDK in JAVA_HOME, on PATH or under /usr/lib/jvm is used. Raises UnavailableError that
     lists the releases found and the package to install.
     """
     check_platform()
@@ -80,7 +80,7 @@ def _jdk_homes() -> Iterator[Path]:
 
 
 def _release(home: Path) -> int | None:
-    """The Java release of a home, from its `release` file, otherwise from `java -version`."""
+    """Return the Java release of a home, from its `release` file, else from `java -version`."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")
     except OSError:

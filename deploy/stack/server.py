@@ -31,7 +31,7 @@ LOG_LINES = 15
 """Last lines of a log in an error message."""
 
 STAMP = "stk_"
-"""Prefix of every password, by which tests find leaked ones."""
+"""Prefix of all passwords, by which tests find leaked passwords."""
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,22 @@ class Place:
     data: Path
     log: Path
     ports: Mapping[str, int]
-    """Port by use; `main` is the one for clients."""
+    """Use -> port; `main` is the port for clients."""
     joined: Mapping[str, int] = field(default_factory=dict)
-    """Ports of the server that this one joins."""
+    """Ports of the server whose cluster this server joins."""
 
 
 class Server(ABC):
     """A server on loopback with its own data and password.
 
-    Port, data and password stay the same when it is restarted. Subclasses define the program and
-    its readiness check.
+    A restart keeps port, data and password. Subclasses define the program and its readiness check.
     """
 
     name: ClassVar[str]
     ports: ClassVar[tuple[str, ...]] = ("main",)
     has_password: ClassVar[bool] = True
     joins: ClassVar[str | None] = None
-    """Name of the server whose cluster it joins; that one is started first."""
+    """Name of the server whose cluster this server joins, and which is started first."""
 
     def __init__(self, place: Place, memory: Memory, *, tethered: bool) -> None:
         self.place = place
@@ -78,7 +77,7 @@ class Server(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """The address for the settings, without the password."""
+        """Address for the settings, without the password."""
 
     @abstractmethod
     def prepare(self) -> None:
@@ -86,18 +85,18 @@ class Server(ABC):
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """The program and its arguments, without a password; call `prepare` first."""
+        """Return the program and its arguments, without a password; call `prepare` first."""
 
     @abstractmethod
     def ask(self, timeout: float) -> None:
         """Check that the server is ready; raises OSError or NotReadyError."""
 
     def environment(self) -> Mapping[str, str]:
-        """Environment variables in addition to those of this process."""
+        """Return environment variables in addition to those of this process."""
         return {}
 
     def helper_commands(self) -> Mapping[str, Sequence[str]]:
-        """Helper programs that must listen before the server starts, by the name of their port."""
+        """Return port name -> helper program that must listen there before the server starts."""
         return {}
 
     @property
@@ -173,11 +172,11 @@ class Server(ABC):
             time.sleep(0.1)
 
     def running(self) -> bool:
-        """Whether its process runs or is frozen."""
+        """Return whether the process runs or is frozen."""
         return self.process is not None and self.process.alive()
 
     def problem(self) -> str | None:
-        """Why the server is not ready now; None if it is."""
+        """Return why the server is not ready now; None if it is ready."""
         if not self.running():
             return "it is not running"
         try:
@@ -187,11 +186,11 @@ class Server(ABC):
         return None
 
     def kill(self) -> None:
-        """Send SIGKILL; returns when the process has ended."""
+        """Send SIGKILL; return when the process has ended."""
         self._started().kill()
 
     def freeze(self) -> None:
-        """Send SIGSTOP: the server keeps its connections and does not answer."""
+        """Send SIGSTOP: the server keeps its connections, but does not answer."""
         self._started().send(signal.SIGSTOP)
 
     def thaw(self) -> None:
@@ -201,7 +200,7 @@ class Server(ABC):
     def start_again(self, *, wait: bool = True) -> None:
         """Start a killed or stopped server again, with the same port and data.
 
-        wait: until it is ready. Raises StackError if it still runs.
+        wait: wait until it is ready. Raises StackError if it still runs.
         """
         if self.running():
             raise StackError(f"{self.name} still runs as process {self.pid}: kill or stop it first")
@@ -212,19 +211,19 @@ class Server(ABC):
     def stop(self, timeout: float = 60.0) -> None:
         """Stop the server and its helpers: SIGTERM, and SIGKILL after `timeout` seconds.
 
-        With 0 SIGKILL is sent immediately, which may lose data.
+        With timeout 0, SIGKILL is sent immediately, which may lose data.
         """
         for process in (self.process, *self.helpers.values()):
             if process is not None:
                 process.end(timeout)
 
     def memory_mb(self) -> float:
-        """Resident memory of the server and its helpers, in MB."""
+        """Return the resident memory of the server and its helpers, in MB."""
         everyone = (self.process, *self.helpers.values())
         return sum(process.memory_mb() for process in everyone if process is not None)
 
     def running_helpers(self) -> set[str]:
-        """Names of the running helpers."""
+        """Return the names of the running helpers."""
         return {name for name, process in self.helpers.items() if process.alive()}
 
     def _run(self, command: Sequence[str]) -> Process:

@@ -1,4 +1,4 @@
-"""The servers: program, configuration and readiness check of each."""
+"""Servers of the stack, with program, configuration and readiness check."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Elasticsearch(JavaServer):
         return f"http://{HOST}:{self.port}"
 
     def configure(self) -> None:
-        """`config/elasticsearch.yml`."""
+        """Write `config/elasticsearch.yml`."""
         settings: dict[str, object] = {
             "cluster.name": "skillbus-local",
             "node.name": self.name,
@@ -51,11 +51,11 @@ class Elasticsearch(JavaServer):
         write_private(self.place.data / "config/elasticsearch.yml", "\n".join(lines) + "\n")
 
     def _discovery(self) -> Mapping[str, object]:
-        """Elect this node without waiting for others; data nodes may join later."""
+        """Return settings that elect this node without waiting; data nodes may join later."""
         return {"cluster.initial_master_nodes": f"[{self.name}]", "discovery.seed_hosts": "[]"}
 
     def ask(self, timeout: float) -> None:
-        """Check the health of the cluster, which a node knows once it has a master."""
+        """Check the health of the cluster, which a node reports only once it has a master."""
         asking.ask_elasticsearch(self.port, timeout)
 
 
@@ -93,7 +93,7 @@ class Neo4j(JavaServer):
         return f"bolt://{HOST}:{self.port}"
 
     def configure(self) -> None:
-        """`neo4j.conf`."""
+        """Write `neo4j.conf`."""
         settings: dict[str, object] = {
             "server.bolt.enabled": "true",
             "server.bolt.listen_address": f"{HOST}:{self.port}",
@@ -142,7 +142,7 @@ class Redis(Server):
         write_private(self.place.data / "redis.conf", "\n".join(lines) + "\n")
 
     def command(self) -> Sequence[str]:
-        """The system's `redis-server`."""
+        """Return the command of the system's `redis-server`."""
         return [programs.find("redis-server"), str(self.place.data / "redis.conf")]
 
     def ask(self, timeout: float) -> None:
@@ -151,7 +151,7 @@ class Redis(Server):
 
 
 class RabbitMQ(Server):
-    """RabbitMQ with a separate port mapper (epmd), which ends with it."""
+    """RabbitMQ with its own port mapper (epmd), which ends with the server."""
 
     name = "rabbitmq"
     ports = ("main", "distribution", "epmd")
@@ -180,11 +180,11 @@ class RabbitMQ(Server):
         write_private(self.place.data / "enabled_plugins", "[].\n")
 
     def command(self) -> Sequence[str]:
-        """The system's `rabbitmq-server`."""
+        """Return the command of the system's `rabbitmq-server`."""
         return [self._program()]
 
     def environment(self) -> Mapping[str, str]:
-        """Paths that RabbitMQ would otherwise take from the system's folders."""
+        """Return ports and paths, in place of RabbitMQ's defaults in the system's folders."""
         data = self.place.data
         return {
             "HOME": str(data),  # folder of the Erlang cookie
@@ -209,7 +209,7 @@ class RabbitMQ(Server):
         }
 
     def helper_commands(self) -> Mapping[str, Sequence[str]]:
-        """The port mapper; Erlang would otherwise start one that keeps running."""
+        """Return the port mapper; otherwise Erlang would start one that keeps running."""
         port = str(self.place.ports["epmd"])
         return {"epmd": [programs.find("epmd"), "-address", HOST, "-port", port]}
 

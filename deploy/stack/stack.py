@@ -1,4 +1,4 @@
-"""Servers that share a folder and are started and stopped together."""
+"""A group of servers that share a folder and are started and stopped together."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from deploy.stack.servers import KINDS
 class Stack:
     """Servers that start together; used as a context manager, it stops them.
 
-    folder: for data (`data/NAME`) and logs (`logs/NAME.log`). tethered: the servers also end with
-    this process, even if it is killed; otherwise they are recorded in `folder`, for another process
-    to adopt. ports: client ports by server name; the others are chosen.
+    folder: folder of data (`data/NAME`) and logs (`logs/NAME.log`). tethered: the servers also end
+    with this process, even if it is killed; otherwise they are recorded in `folder`, so that
+    another process can adopt them. ports: client ports by server name; other ports are chosen.
     """
 
     def __init__(
@@ -53,7 +53,10 @@ class Stack:
         self.stop()
 
     def server(self, name: str, ports: Mapping[str, int] | None = None) -> Server:
-        """The server of a name, created on first use, not started. ports: all of its ports."""
+        """Return the server of a name; it is created on first use, but not started.
+
+        ports: all ports of a new server; chosen by default.
+        """
         if name not in self.servers:
             kind = KINDS[name]
             joined = self.server(kind.joins).place.ports if kind.joins else {}
@@ -69,13 +72,16 @@ class Stack:
     def adopt(
         self, records: Mapping[str, tuple[Mapping[str, int], Process | None, dict[str, Process]]]
     ) -> None:
-        """Adopt servers of another process. records: ports, process and helpers by server name."""
+        """Adopt servers that another process started.
+
+        records: server name -> ports, process and helpers.
+        """
         for name, (ports, process, helpers) in records.items():
             server = self.server(name, ports)
             server.process, server.helpers = process, helpers
 
     def launch(self, names: Iterable[str]) -> list[Server]:
-        """Start servers that do not run, and those they join, without waiting until they are ready.
+        """Start servers that are not running, and servers that they join, without waiting.
 
         Raises UnavailableError, StackError.
         """
@@ -94,15 +100,15 @@ class Stack:
     def start(self, names: Iterable[str], seconds: float = START_SECONDS) -> list[Server]:
         """Start servers in parallel and wait until all are ready.
 
-        Raises UnavailableError where something must be installed, StackError where a server does
-        not come up; the other servers keep running until the stack is stopped.
+        Raises UnavailableError if something must be installed, StackError if a server does not
+        become ready; the other servers keep running until the stack is stopped.
         """
         started = self.launch(names)
         each_of(started, lambda server: server.wait_ready(seconds))
         return started
 
     def stop(self) -> None:
-        """Kill every server and delete its data; logs stay."""
+        """Kill all servers and delete their data; logs stay."""
         each_of(self.servers.values(), lambda server: server.stop(timeout=0))
         shutil.rmtree(self.folder / "data", ignore_errors=True)
 
@@ -116,7 +122,7 @@ class Stack:
 
 
 def each_of(servers: Iterable[Server], act: Callable[[Server], None]) -> None:
-    """Call a function for all servers in parallel; raises the first error when all are done."""
+    """Call a function for all servers in parallel; raise the first error when all are done."""
     several = list(servers)
     if not several:
         return

@@ -1,4 +1,4 @@
-"""Files that `up` writes for `down` and `status`: ports and processes, and the settings."""
+"""Files that `up` writes: ports and processes for `down` and `status`, and the settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def save(folder: Path, servers: Mapping[str, Server]) -> None:
 
 
 def load(folder: Path) -> dict[str, tuple[dict[str, int], Process | None, dict[str, Process]]]:
-    """Ports, process and helpers by server name; empty if no server was started.
+    """Return server name -> ports, process and helpers; empty if no server was started.
 
     Raises StackError if the file is invalid.
     """
@@ -60,7 +60,7 @@ def load(folder: Path) -> dict[str, tuple[dict[str, int], Process | None, dict[s
 
 
 def write_settings(folder: Path, servers: Mapping[str, Server], broker: str) -> Path:
-    """Write the settings that name these servers as a shell script; returns its path."""
+    """Write the settings of these servers as a shell script; return its path."""
     named = {"broker": servers[broker]}
     named |= {name: servers[name] for name in ("redis", "elasticsearch", "neo4j")}
     lines = []
@@ -82,7 +82,7 @@ def write_settings(folder: Path, servers: Mapping[str, Server], broker: str) -> 
 
 
 def forget(folder: Path) -> None:
-    """Delete both files."""
+    """Delete the files of `save` and `write_settings`."""
     (folder / STATE).unlink(missing_ok=True)
     (folder / SETTINGS).unlink(missing_ok=True)
 

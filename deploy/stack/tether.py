@@ -1,4 +1,4 @@
-"""Run a program that Linux kills when its parent ends: `tether.py PARENT PROGRAM ARGUMENT…`."""
+"""Runs a program that Linux kills when its parent ends: `tether.py PARENT PROGRAM ARGUMENT…`."""
 
 from __future__ import annotations
 

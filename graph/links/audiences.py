@@ -1,7 +1,8 @@
-"""Audiences: sources that the same readers see.
+"""Audiences: sets of sources that the same readers see.
 
-A skill keeps its best few links of a type to each audience. What a reader may not see then takes no
-place from what it may: the links that it sees are those of a library without the rest.
+A skill keeps its best few links of a type to each audience. Thus links to skills that a reader may
+not see do not displace links that it may see: the reader sees the links that a library of only its
+visible skills would have.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from skills.skill_policy import get_source_id
 
 
 class Audiences:
-    """The audience of each skill: the groups of its source, "" for those of the settings.
+    """Maps skills to audiences: the groups of their source, "" for the default of the settings.
 
-    groups: as of `SourceAccess`.
+    groups: source id -> groups, as in `SourceAccess`.
     """
 
     def __init__(self, groups: Mapping[str, Sequence[str]]) -> None:
@@ -31,15 +32,15 @@ class Audiences:
         return hash(frozenset(self._by_source.items()))
 
     def __bool__(self) -> bool:
-        """Whether there may be more than one."""
+        """Return whether there may be more than one audience."""
         return bool(self._by_source)
 
     def of(self, skill_id: str) -> str:
-        """The audience of a skill."""
+        """Return the audience of a skill."""
         return self._by_source.get(get_source_id(skill_id), "") if self._by_source else ""
 
     def split(self, skill_ids: Sequence[str]) -> Iterator[list[int]]:
-        """The places of the skills of each audience that has some."""
+        """Yield, for each audience with skills among these, the indexes of its skills."""
         if not self._by_source:
             if skill_ids:
                 yield list(range(len(skill_ids)))
@@ -50,7 +51,7 @@ class Audiences:
         yield from places.values()
 
     def digest(self) -> str:
-        """What distinguishes these audiences from others, "" while there is one."""
+        """Return a hash of the audiences, "" if there is only one."""
         if not self._by_source:
             return ""
         return hashlib.sha256(json.dumps(sorted(self._by_source.items())).encode()).hexdigest()[:16]

@@ -9,20 +9,20 @@ from graph.records import DismissedLink, Link, LinkType, place_of
 
 
 class DismissedLinks:
-    """Which links a person dismissed."""
+    """The links that a person dismissed."""
 
     def __init__(self, dismissed: Iterable[DismissedLink]) -> None:
         self._places = {place_of(one.source, one.target, one.type) for one in dismissed}
         self._counts = Counter(end for place in self._places for end in place[:2])
 
     def covers(self, source: str, target: str, kind: LinkType) -> bool:
-        """Whether the link from one skill to another is dismissed."""
+        """Return whether the link from `source` to `target` is dismissed."""
         return bool(self._places) and place_of(source, target, kind) in self._places
 
     def count(self, skill_id: str) -> int:
-        """How many links with a skill are dismissed."""
+        """Return the number of dismissed links with a skill."""
         return self._counts[skill_id]
 
     def drop_from(self, links: Iterable[Link]) -> list[Link]:
-        """The links that are not dismissed."""
+        """Return the links that are not dismissed."""
         return [link for link in links if not self.covers(*link.ends, link.type)]

@@ -1,9 +1,9 @@
-"""Links that are learned from outcomes: how they differ from others, and how others are adapted.
+"""Links that are learned from outcomes, and other links whose weights are adapted by outcomes.
 
-The evidence of a learned link begins with `outcomes: `, that of an adapted one with `outcomes xF
+The evidence of a learned link begins with `outcomes: `, that of an adapted link with `outcomes xF
 (…): `, where F is the factor on its weight. The evidence of any other link begins with a kind of
-mention, with how alike texts are, or with the name of a language model, so that no text of a skill
-can pass for learned.
+mention, with a similarity of texts, or with the name of a language model, so that no text of a
+skill can imitate a learned link.
 """
 
 from __future__ import annotations
@@ -20,37 +20,41 @@ _NOTE = re.compile(r"outcomes x([0-9]+\.[0-9]{2}) \([^()]*\): ")
 
 
 class LearnedLinks(Protocol):
-    """What outcomes say about links; a function of the stored outcomes and the settings."""
+    """Links and weights learned from outcomes; a function of stored outcomes and settings."""
 
     def find_links(self, skill_ids: Sequence[str]) -> Mapping[str, Sequence[Link]]:
-        """By skill, the learned links that start or end at it, among published skills; every id
-        has a list."""
+        """Return skill -> learned links that start or end at it, among published skills.
+
+        Every id has a list.
+        """
         ...
 
     def adapt(self, link: Link) -> Link:
-        """A link with the weight that outcomes give it, and a note in its evidence; the link
-        itself where they say nothing about it."""
+        """Return a link with its weight adapted by outcomes, and a note in its evidence.
+
+        Without outcomes about it, the link is returned unchanged.
+        """
         ...
 
 
 def is_learned(link: Link) -> bool:
-    """Whether a link comes from outcomes alone."""
+    """Return whether a link comes only from outcomes."""
     return link.evidence.startswith(LEARNED_EVIDENCE)
 
 
 def get_note(link: Link) -> str:
-    """What outcomes changed about a link, "" if nothing."""
+    """Return the note about the adaptation of a link, "" if it is not adapted."""
     match = _NOTE.match(link.evidence)
     return match[0] if match else ""
 
 
 def get_own_evidence(link: Link) -> str:
-    """The evidence of a link without what outcomes changed about it."""
+    """Return the evidence of a link without the note about its adaptation."""
     return link.evidence[len(get_note(link)) :]
 
 
 def without_note(link: Link) -> Link:
-    """The link as it was before outcomes changed it, to within rounding of its weight."""
+    """Return the link as it was before its adaptation, except for rounding of its weight."""
     match = _NOTE.match(link.evidence)
     if match is None:
         return link
@@ -59,10 +63,10 @@ def without_note(link: Link) -> Link:
 
 
 def adapt_weight(link: Link, factor: float, reason: str) -> Link:
-    """The link with its weight times a factor, rounded to hundredths, and the reason as a note.
+    """Multiply a link's weight by a factor, rounded to hundredths, and add the reason as a note.
 
-    reason: without parentheses. The note says the factor, so that two links with the same note have
-    the same weight.
+    reason: without parentheses. The note contains the factor, so links that differ only in their
+    factor have different notes.
     """
     factor = round(factor, 2)
     if factor == 1.0:

@@ -1,7 +1,7 @@
 """Rules for typed links between skills: a function of the library, independent of ingest order.
 
-The score of a pair depends on the two skills only; each skill keeps its best K links of a type,
-ties by skill_id; mentions are resolved again when a name appears or disappears. All functions are
+The score of a pair depends only on the two skills. Each skill keeps its best K links of a type,
+ties by skill_id. Mentions are resolved again when a name appears or disappears. All functions are
 pure.
 """
 
@@ -22,7 +22,7 @@ from graph.records import Link, LinkFeatures, LinkType, Mention
 from graph.skill_names import lookup_keys
 
 SIMILARITY_LINK_TYPES = (LinkType.ALTERNATIVE, LinkType.SEMANTIC)
-"""Types whose links come from scores of pairs; the others come from mentions."""
+"""Types of links from scores of pairs; links of other types come from mentions."""
 
 WEIGHT_STEPS = 1 << 15
 """Term weights are quantised to steps of 1 / WEIGHT_STEPS: products and sums of such numbers are
@@ -38,11 +38,11 @@ QuantisedVector = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint16]]
 class LinkSettings:
     """Thresholds on cosines of body terms and of description terms, and weights of mentions.
 
-    alternative_*: minimum cosines of an alternative. Skills with the same name need one of the
-    two, others both, because siblings made from one template are similar.
-    complement_*: minimum cosine of bodies and maximum of descriptions for a semantic link.
-    max_*: K, the most links of the type that one skill owns to each audience.
-    cross_collection_factor: multiplies the weight of an undeclared mention of a skill in another
+    alternative_*: minimum cosines of an alternative. Skills with the same name need one of the two;
+    other skills need both, because siblings made from one template are similar.
+    complement_*: minimum cosine of bodies and maximum cosine of descriptions for a semantic link.
+    max_*: K, the maximum links of the type that one skill owns to each audience.
+    cross_collection_factor: factor on the weight of an undeclared mention of a skill in another
     collection.
     """
 
@@ -79,7 +79,7 @@ class LinkSettings:
             raise UsageError("a threshold of 0 would link every skill with every other")
 
     def max_links(self, kind: LinkType) -> int:
-        """How many links of a scored type a skill keeps."""
+        """Return the maximum links of a scored type that a skill keeps to each audience."""
         return self.max_alternatives if kind is LinkType.ALTERNATIVE else self.max_complements
 
 
@@ -93,25 +93,27 @@ _PRECISION: dict[LinkType, tuple[tuple[float, float], ...]] = {
     LinkType.SEMANTIC: ((0.1, 0.56),),
     LinkType.USED_TOGETHER: ((0.0, 0.0), (1.0, 1.0)),
 }
-"""By type, (weight, share of such links judged correct by reading both skills); see
-docs/decisions/0010-links-and-their-precision.md. The weight of a link from use is a share of tasks
-itself."""
+"""Type -> pairs of weight and share of such links that were correct on reading both skills; see
+docs/decisions/0010-links-and-their-precision.md. The weight of a link from use is itself a share of
+tasks."""
 
 
 def estimate_confidence(kind: LinkType, weight: float) -> float:
-    """Estimated precision of a link, from 0 to 1: the share of similar labelled links that were
-    correct.
+    """Estimate the precision of a link: the share of similar labelled links that were correct.
 
-    Depends on type and weight, because the weight of a mention's link depends on the kind of
-    mention and that of a scored link is its cosine; interpolated between measured weights.
+    It depends on type and weight, and is interpolated between measured weights. The weight shows
+    the kind of mention, or the cosine of a scored link.
     """
     weights, shares = zip(*_PRECISION[kind], strict=True)
     return float(np.interp(weight, weights, shares))
 
 
 class ResolvedNames(NamedTuple):
-    """Skills that names may refer to: published skills of the owner's source by normalised name,
-    and those of any source that are declared by skill_id."""
+    """Skills to which names may refer.
+
+    by_name: published skills of the owner's source, by normalised name. by_skill_id: published
+    skills of any source that are declared by skill_id.
+    """
 
     by_name: Mapping[str, Sequence[str]]
     by_skill_id: Collection[str] = ()
@@ -127,7 +129,7 @@ class ScoredLink(NamedTuple):
 
 
 def quantise_vector(vector: Mapping[int, float]) -> QuantisedVector:
-    """A sparse unit vector as sorted terms and quantised weights."""
+    """Convert a sparse unit vector to sorted terms and quantised weights."""
     terms = np.fromiter(vector.keys(), dtype=np.uint64, count=len(vector))
     weights = np.fromiter(vector.values(), dtype=np.float64, count=len(vector))
     order = np.argsort(terms)
@@ -142,11 +144,11 @@ def score_pairs(
     may_be_same_skill: Callable[[int], bool],
     settings: LinkSettings,
 ) -> dict[LinkType, Floats]:
-    """Weights of the alternative and of the semantic link of each pair, float64 (pairs,).
+    """Return the weights of the alternative and the semantic link of each pair, float64 (pairs,).
 
-    0 means no link; no pair has both. body, description: cosines. namesake: whether both have the
-    same name. may_be_same_skill: whether the two names of the pair at an index may denote one
-    skill; called for few pairs.
+    0 means no link; no pair has both links. body, description: cosines. namesake: whether both have
+    the same name. may_be_same_skill: returns whether the two names of the pair at an index may
+    denote one skill; called for few pairs.
     """
     similar_description, similar_body = (
         description >= settings.alternative_description_cosine,
@@ -169,7 +171,7 @@ def score_pairs(
 
 
 def similarity_evidence(body: float, description: float) -> str:
-    """The evidence of a scored link, in words."""
+    """Return the evidence of a scored link, in words."""
     return f"texts {body:.2f} alike, descriptions {description:.2f}"
 
 
@@ -180,11 +182,10 @@ def build_links(
     settings: LinkSettings = DEFAULT_LINK_SETTINGS,
     audiences: Audiences = ONE_AUDIENCE,
 ) -> list[Link]:
-    """All links that one skill owns, sorted by source, target and type.
+    """Return all links that one skill owns, sorted by source, target and type.
 
-    scored: its pairs with other skills, at least those that can be among its best K of an
-    audience. Where several mentions give the same link, the heaviest is kept, of these the first
-    in the text.
+    scored: its pairs with other skills, at least those that can be among its best K of an audience.
+    If several mentions give the same link, the heaviest is kept; on a tie, the first in the text.
     """
     found: dict[tuple[str, str, LinkType], Link] = {}
     best = select_top_links(scored, settings, audiences)
@@ -201,7 +202,7 @@ def build_links(
 def select_top_links(
     scored: Iterable[ScoredLink], settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE
 ) -> list[ScoredLink]:
-    """The K heaviest of each type to each audience, heaviest first, ties by skill_id."""
+    """Return the K heaviest links of each type to each audience, sorted by `rank_key`."""
     ordered = sorted(scored, key=rank_key)
     best: list[ScoredLink] = []
     for kind in SIMILARITY_LINK_TYPES:
@@ -216,12 +217,12 @@ def select_top_links(
 
 
 def rank_key(scored: ScoredLink) -> tuple[float, str]:
-    """Sort key of a skill's lists: heaviest first, ties by skill_id."""
+    """Return the sort key of a skill's lists: heaviest first, ties by skill_id."""
     return (-scored.weight, scored.skill_id)
 
 
 def as_owned_links(owner: str, scored: Iterable[ScoredLink]) -> list[Link]:
-    """The links of the owner to these skills."""
+    """Return the links of the owner to these skills."""
     return [Link(owner, owner, one.skill_id, one.type, one.weight, one.evidence) for one in scored]
 
 
@@ -257,9 +258,9 @@ def _mentioned(
 
 
 def resolve_mention(features: LinkFeatures, mention: Mention, resolve: ResolvedNames) -> str | None:
-    """The published skill that a mention refers to: the nearest by path, then by skill_id.
+    """Return the published skill to which a mention refers: the nearest by path, then by skill_id.
 
-    A declared name may be a skill_id; any other is looked up in the owner's source.
+    A declared name may be a skill_id; any other name is looked up in the owner's source.
     """
     if is_declared(mention) and mention.name in resolve.by_skill_id:
         return mention.name
@@ -274,14 +275,17 @@ def resolve_mention(features: LinkFeatures, mention: Mention, resolve: ResolvedN
 
 
 def is_declared(mention: Mention) -> bool:
-    """Whether it is declared in front matter; only then may it name a skill of another source."""
+    """Return whether a mention is declared in the frontmatter.
+
+    Only a declared mention may name a skill of another source.
+    """
     return mention.kind in ("depends", "conflicts")
 
 
 def _is_far(owner: str, target: str, mention: Mention) -> bool:
-    """Whether an undeclared mention refers to a skill of another collection.
+    """Return whether an undeclared mention refers to a skill of another collection.
 
-    Collections are distinguishable only where a mirror has flattened them into one folder, as
+    Collections can be distinguished only if a mirror has flattened them into one folder, as
     `collection__folder__skill`.
     """
     if is_declared(mention):
@@ -295,9 +299,9 @@ def _in_source(skill_id: str, features: LinkFeatures) -> bool:
 
 
 def _nearness(features: LinkFeatures, other: str) -> tuple[int, int]:
-    """Leading folders that two skills of a source share, then leading characters.
+    """Return the numbers of leading folders and leading characters that two paths share.
 
-    The characters matter where a mirror has flattened folders into one.
+    The characters matter if a mirror has flattened several folders into one.
     """
     theirs = other[len(features.source_id) + 1 :]
     folders = _shared(features.path.split("/"), theirs.split("/"))
@@ -305,6 +309,6 @@ def _nearness(features: LinkFeatures, other: str) -> tuple[int, int]:
 
 
 def _shared(one: Sequence[str], two: Sequence[str]) -> int:
-    """How many leading parts two sequences have in common."""
+    """Return the number of leading parts that two sequences share."""
     pairs = zip(one, two, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,8 +1,8 @@
-"""Linking: recompute the links of marked skills, and of the skills whose lists they change.
+"""Linking: recomputes the links of marked skills, and of the skills whose lists they change.
 
 The links of a skill are a function of the library (`build_links`). When a skill changes, the
-catalog marks it with all skills that own a link to it or mention its name; the skills whose lists
-it newly enters are found here. One process links at a time.
+catalog marks it and all skills that own a link to it or mention its name; this module finds the
+skills whose lists it newly enters. One process links at a time.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ from graph.skill_names import lookup_keys
 _NO_LIMIT = 1 << 40
 
 VERDICT_EVIDENCE = "language model "
-"""The evidence of links from verdicts begins so; that of others begins with a kind of mention, or
-with how alike texts are."""
+"""Start of the evidence of links from verdicts; other evidence begins with a kind of mention or
+with a similarity of texts."""
 
 VerdictLinks = Callable[[Sequence[str]], Mapping[str, Sequence[Link]]]
-"""Returns by skill the links from verdicts of a language model that start or end at it; every id
-has a list. Those of a type that is also scored end at their owner, so that they are apart from its
-scored ones, which start there."""
+"""Returns skill -> links from verdicts of a language model that start or end at it; every id has a
+list. Links of a type that is also scored end at their owner, which distinguishes them from scored
+links, which start there."""
 
 _Moves = dict[str, ScoredLink | None]
-"""By skill, its new link in a list, None if it leaves the list."""
+"""Skill -> its new link in a list, None if it leaves the list."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkReport:
     """Result of one run of linking.
 
-    linked: marked skills that were linked. updated_neighbours: other skills whose lists changed.
-    links: number of links of each type that all of these own now.
+    linked: number of marked skills that were linked. updated_neighbours: number of other skills
+    whose lists changed. links: type -> number of links that all of these skills own now.
     """
 
     linked: int = 0
@@ -77,8 +77,7 @@ class Linker:
         verdict_links: VerdictLinks | None = None,
         learned_links: LearnedLinks | None = None,
     ) -> None:
-        """verdict_links: None without a language model. learned_links: None if nothing is learned
-        from outcomes."""
+        """verdict_links: None without a language model. learned_links: None if learning is off."""
         self._graph = graph
         self._settings = settings
         self._verdict_links = verdict_links
@@ -92,9 +91,9 @@ class Linker:
     ) -> LinkReport:
         """Link these skills, update the lists that they enter, leave or move in, clear their marks.
 
-        marks: (skill_id, epoch) as of `list_awaiting_linking`. A mark that was renewed in the
-        meantime stays, so that its skill is linked again. before_skill: called before each, so
-        that the caller can yield to other work.
+        marks: (skill_id, epoch) from `list_awaiting_linking`. A mark that was renewed in the
+        meantime stays, so that its skill is linked again. before_skill: called before each skill,
+        so that the caller can yield to other work.
         """
         if not marks:
             return LinkReport()
@@ -151,9 +150,9 @@ class Linker:
         self._index.refresh(self._graph)
 
     def find_alike(self, skill_id: str, limit: int) -> list[str]:
-        """The published skills whose texts are most alike, best first, ties by skill_id.
+        """Return the published skills with the most similar texts, best first, ties by skill_id.
 
-        Only those alike enough for a semantic link. Empty for a skill that is not published.
+        They are similar enough for a semantic link. Empty for a skill that is not published.
         """
         with self._lock:
             self._refresh_index()
@@ -163,7 +162,7 @@ class Linker:
             return self._index.score(features).most_alike(limit)
 
     def _find_named_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
-        """By skill, the links from verdicts and from outcomes that start or end at it."""
+        """Return skill -> links from verdicts and outcomes that start or end at it."""
         found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
         verdicts = self._verdict_links(skill_ids) if self._verdict_links else {}
         for skill_id, links in verdicts.items():
@@ -174,12 +173,12 @@ class Linker:
         return found
 
     def _adapt(self, links: Iterable[Link]) -> list[Link]:
-        """The links without dismissed ones, with the weights that outcomes give them."""
+        """Drop dismissed links, and adapt the weights of the others by outcomes."""
         kept = self._dismissed.drop_from(links)
         return [self._learned_links.adapt(link) for link in kept] if self._learned_links else kept
 
     def _best(self, skill_id: str, scores: SimilarityScores) -> list[ScoredLink]:
-        """Candidates for the skill's lists, without dismissed links."""
+        """Return candidates for the skill's lists, without dismissed links."""
         best = scores.best(self._dismissed.count(skill_id))
         return [one for one in best if not self._dismissed.covers(skill_id, one.skill_id, one.type)]
 
@@ -189,8 +188,10 @@ class Linker:
         current_links: Mapping[str, Iterable[Link]],
         wanted: Mapping[str, Iterable[Link]],
     ) -> set[str]:
-        """The other owners whose links with these skills differ from what verdicts and outcomes
-        make of them."""
+        """Return the other skills that own outdated links with these skills.
+
+        A link is outdated if it differs from the present result of verdicts and outcomes.
+        """
         owners = _owners_of_outdated(skill_ids, current_links, wanted)
         for skill_id in skill_ids:
             for link in current_links[skill_id]:
@@ -204,13 +205,13 @@ class Linker:
         return get_note(self._learned_links.adapt(without_note(link)))
 
     def _apply_moves(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
-        """All links that each of these skills owns after the moves in its lists."""
+        """Return all links that each of these skills owns after the moves in its lists."""
         owned = self._graph.get_owned_links(sorted(moves)) if moves else {}
         moved: dict[str, list[Link]] = {}
         beyond: list[str] = []
         for owner, links in owned.items():
             named, scored = _split_by_origin(links)
-            # The weights of adapted links do not say how alike the texts are.
+            # Weights of adapted links are not the similarity of the texts.
             is_adapted = any(get_note(link) for link in links if _is_scored(link))
             now = None
             if not is_adapted:
@@ -226,7 +227,7 @@ class Linker:
         return moved
 
     def _resolve(self, owners: Iterable[LinkFeatures]) -> dict[str, ResolvedNames]:
-        """By source, the skills that the mentions of these owners may refer to."""
+        """Return source -> skills to which the mentions of these owners may refer."""
         names: defaultdict[str, set[str]] = defaultdict(set)
         whole: set[str] = set()
         for features in owners:
@@ -246,8 +247,10 @@ def _owners_of_outdated(
     current_links: Mapping[str, Iterable[Link]],
     named: Mapping[str, Iterable[Link]],
 ) -> set[str]:
-    """The owners whose links from verdicts or outcomes with these skills differ from the stored
-    ones."""
+    """Return the owners of links with these skills that differ between `named` and the store.
+
+    named: skill -> wanted links from verdicts and outcomes.
+    """
     owners: set[str] = set()
     for skill_id in skill_ids:
         wanted = named.get(skill_id, ())
@@ -259,7 +262,10 @@ def _owners_of_outdated(
 
 
 def _is_missing(wanted: Link, stored: Link | None) -> bool:
-    """Whether a link is not stored, nor a heavier one of another origin in its place."""
+    """Return whether a wanted link has to be stored: its place has no link, or a lighter one.
+
+    A stored learned link is also replaced if it differs from a wanted learned link.
+    """
     if stored is None or stored.weight < wanted.weight:
         return True
     return is_learned(wanted) and is_learned(stored) and stored != wanted
@@ -270,7 +276,7 @@ def _place(link: Link) -> tuple[str, str, str, LinkType]:
 
 
 def is_from_verdict(link: Link) -> bool:
-    """Whether a link comes from a verdict of a language model."""
+    """Return whether a link comes from a verdict of a language model."""
     return get_own_evidence(link).startswith(VERDICT_EVIDENCE)
 
 
@@ -281,9 +287,9 @@ def _is_scored(link: Link) -> bool:
 def _lists_with(
     skill_id: str, links: Iterable[Link], pending: Set[str]
 ) -> dict[str, tuple[LinkType, float, str]]:
-    """By owner, type, weight and evidence of the link by which this skill is in the owner's list.
+    """Return owner -> type, weight and evidence of this skill's link in the owner's list.
 
-    Pending owners are left out: their lists are computed in full.
+    Pending owners are left out, since their lists are computed in full.
     """
     return {
         link.owner: (link.type, link.weight, link.evidence)
@@ -298,8 +304,10 @@ def _list_changes(
     listed: Mapping[str, tuple[LinkType, float, str]],
     pending: Set[str],
 ) -> _Moves:
-    """By owner, this skill's link in the owner's lists, if it differs from the stored one; None if
-    it is not in the lists any more."""
+    """Return owner -> this skill's link in the owner's lists, if it differs from the stored link.
+
+    None means that the skill is no longer in the lists.
+    """
     now = scores.links_entering(pending) | scores.links_with(listed)
     turned = {owner: one._replace(skill_id=skill_id) for owner, one in now.items()}
     return {
@@ -310,12 +318,12 @@ def _list_changes(
 
 
 def _stored_values(one: ScoredLink) -> tuple[LinkType, float, str]:
-    """The stored values of a link; the evidence may change while the weight does not."""
+    """Return the stored values of a link; the evidence may change while the weight does not."""
     return one.type, one.weight, one.evidence
 
 
 def _split_by_origin(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink]]:
-    """Split the links that a skill owns into those from mentions or verdicts and from scores."""
+    """Split the links that a skill owns into scored links and all others, which come first."""
     named: list[Link] = []
     scored: list[ScoredLink] = []
     for link in links:
@@ -329,10 +337,10 @@ def _split_by_origin(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink
 def _move_in_lists(
     listed: Sequence[ScoredLink], moves: _Moves, settings: LinkSettings, audiences: Audiences
 ) -> list[ScoredLink] | None:
-    """The lists after these moves; None if a skill that is not listed might move up.
+    """Return the lists after these moves; None if a skill that is not listed might move up.
 
-    All skills that a full list left out rank below its last entry, so that the list is known as
-    long as no entry falls below that.
+    All skills that do not fit into a full list rank below its last entry. So the new list is known
+    as long as no entry falls below that rank.
     """
 
     def by_list(links: Iterable[ScoredLink]) -> dict[ListKey, list[ScoredLink]]:

@@ -1,7 +1,7 @@
 """Finds mentions of other skills: declared, in a related section, quoted, by file, in sequence.
 
-A mention becomes a link only when a published skill of the same source has that name. Names that
-occur as plain words are ignored, because most of these are coincidences.
+A mention becomes a link only if a published skill of the same source has that name. Names that
+occur as plain words are ignored, because most of them are coincidences.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ _OTHERWISE = re.compile(
     r"(?:(?:the|a|an|via|with|use|using|in|for)\s+)?[`*\"“「『《\[/@]*$",
     re.IGNORECASE,
 )
-"""Text before a name that is an alternative or is advised against."""
+"""Text before the name of a skill that is an alternative or is advised against."""
 
 _NOT_HEADING = FilteredPattern(
     r"\bwhen not to\b|\bnot (?:for|to use|in scope)\b|\bdo(?:n't| not)\b|\bout of scope\b|"
@@ -118,15 +118,16 @@ _NOT_NAMES = frozenset(
         "their these this those two user which your skill skills",
     )
 ) | {"claude-code", "codex-cli", "gemini-cli"}
-"""Words that do not denote a skill, and the agents that skills are written for."""
+"""Words that do not denote a skill, including names of agents."""
 
 _PLACEHOLDER = re.compile(r"(?:my|your|example)-")
 
 
 class _Line(NamedTuple):
-    """A line with its context: in code, under which kind of heading.
+    """A line with its context.
 
-    elsewhere: under a heading on alternatives or on what the skill is not for.
+    code: in a code block. about_skills, about_needs: under a heading about related skills, or about
+    requirements. elsewhere: under a heading about alternatives or uses that the skill is not for.
     """
 
     number: int
@@ -138,7 +139,7 @@ class _Line(NamedTuple):
 
 
 def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
-    """The skills that this one mentions, at most MAX_MENTIONS, declared ones first.
+    """Find the mentions of skills in a skill, at most MAX_MENTIONS; declared mentions come first.
 
     Time is linear in the text. The skill's own name is left out, except in sequences.
     """
@@ -157,7 +158,7 @@ def find_mentions(parsed: ParsedSkill) -> tuple[Mention, ...]:
 
 
 def _is_common_word(name: str, key: str) -> bool:
-    """Whether a name is a common word, a placeholder, or a constant in capitals."""
+    """Return whether a name is a common word, a placeholder, or a constant in capitals."""
     constant = name.isupper() and name.isascii() and len(name) > _ACRONYM
     return constant or key in _NOT_NAMES or bool(_PLACEHOLDER.match(key))
 
@@ -181,7 +182,7 @@ def _declared(parsed: ParsedSkill) -> Iterator[Mention]:
 
 
 def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
-    """Names listed under a front matter key about other skills."""
+    """Yield names listed under a frontmatter key about other skills."""
     depth = -1
     for number, line in enumerate(parsed.lines[: max(parsed.body_line - 1, 0)], 1):
         text = line[:_LINE_LIMIT]
@@ -202,7 +203,7 @@ def _front_matter(parsed: ParsedSkill) -> Iterator[Mention]:
 
 
 def _described(parsed: ParsedSkill) -> Iterator[Mention]:
-    """Skills that the description mentions."""
+    """Yield mentions in the description."""
     text = parsed.record.description[:_LINE_LIMIT]
     for clause in re.split(r"(?<=[.;。；!])\s*", text):
         if not _INSTEAD.search(clause):
@@ -210,14 +211,14 @@ def _described(parsed: ParsedSkill) -> Iterator[Mention]:
 
 
 def _lines(parsed: ParsedSkill) -> list[_Line]:
-    """The body's lines with their context."""
+    """Return the non-blank lines of the body with their context, without headings."""
     code: set[int] = set()
     for passage in parsed.passages:
         if passage.kind is PassageKind.CODE:
             code.update(range(passage.first_line, passage.last_line + 1))
     fenced = False
     for number, text in enumerate(parsed.lines, 1):
-        # A fence inside a list item is part of that item's passage.
+        # A fence inside a list item belongs to the passage of the item, which is not code.
         fence = ("```" in text or "~~~" in text) and _FENCE.match(text)
         fenced = fenced != bool(fence)
         if fenced or fence:
@@ -254,14 +255,14 @@ def _in_line(line: _Line) -> Iterator[Mention]:
 
 
 def _says_related(text: str) -> bool:
-    """Whether a line outside a section on related skills introduces them itself."""
+    """Return whether a line itself introduces related skills, as a heading would."""
     return bool(_SKILL_WORD.search(text)) and bool(_SKILL_HEADING.search(text))
 
 
 def _listed(line: _Line) -> list[str]:
-    """Names in a line about related or needed skills.
+    """Return names in a line about related or required skills.
 
-    Where the heading does not mention skills, a single word may be a package.
+    If the heading does not mention skills, a single word may be a package and is left out.
     """
     plain = line.about_skills or bool(_SKILL_WORD.search(line.text))
     head = _ITEM_HEAD.match(line.text)
@@ -279,7 +280,7 @@ def _listed(line: _Line) -> list[str]:
 
 
 def _quoted(text: str) -> list[str]:
-    """Names in quotation marks or backticks, and names followed by the word `skill`.
+    """Return names in quotation marks or backticks, and names followed by the word `skill`.
 
     A single quoted word is more often a command or a value than a skill: it counts only next to
     the word `skill`.
@@ -303,7 +304,7 @@ def _quoted(text: str) -> list[str]:
 
 
 def _is_compound(name: str) -> bool:
-    """Whether a name has several parts and no space, so that it is unlikely to be a word.
+    """Return whether a name has several parts and no space, so that it is unlikely to be a word.
 
     Parts joined by underscores alone are more often an identifier than a skill.
     """
@@ -311,7 +312,7 @@ def _is_compound(name: str) -> bool:
 
 
 def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
-    """Skills in a sequence: joined by arrows in a line, or one for each numbered step."""
+    """Yield skills in a sequence: joined by arrows in a line, or one in each numbered step."""
     sequence = 0
     steps: list[tuple[str, _Line]] = []
     last = 0
@@ -342,13 +343,12 @@ def _sequences(lines: Sequence[_Line]) -> Iterator[Mention]:
 
 
 def _is_route(step: str, name: str) -> bool:
-    """Whether an item names a skill for one case: a choice, not a step of a sequence."""
+    """Return whether an item names a skill for one case: a choice, not a step of a sequence."""
     return bool(_CONDITION.match(step) or _ARROW.search(step[: max(step.find(name), 0)]))
 
 
 def _is_call(step: str, name: str) -> bool:
-    """Whether a step instructs to use the skill: it begins with the name, or invokes it in its
-    first sentence."""
+    """Return whether a step begins with the name, or invokes the skill in its first sentence."""
     before = step[: max(step.find(name), 0)]
     if _NOT_FIRST.search(before):
         return False
@@ -356,9 +356,9 @@ def _is_call(step: str, name: str) -> bool:
 
 
 def _along_arrows(text: str) -> list[str]:
-    """Names joined directly by arrows; a remark in parentheses may follow each.
+    """Return names joined directly by arrows; each may be followed by a remark in parentheses.
 
-    An arrow from words to a name, from one list to another or from a name to a variant of it is no
+    An arrow from words to a name, from one list to another or from a name to its variant is not a
     sequence. A single word is a state or a label unless the line contains the word `skill`.
     """
     if not _ARROW.may_match(text):
@@ -382,7 +382,7 @@ def _along_arrows(text: str) -> list[str]:
 
 
 def _is_chain_name(match: re.Match[str], plain: bool) -> bool:
-    """Whether a token between arrows has several parts, or is quoted where `plain` allows it."""
+    """Return whether a token between arrows has several parts, or is quoted and `plain` is true."""
     return _is_compound(match.group(1) or match.group(2)) or (plain and bool(match.group(1)))
 
 
@@ -393,6 +393,6 @@ def _ordered(named: Sequence[tuple[str, _Line]], sequence: int) -> Iterator[Ment
 
 
 def _evidence(text: str, name: str = "") -> str:
-    """The part of a line around a name, at most _EVIDENCE_LIMIT characters."""
+    """Return the part of a line around a name, at most _EVIDENCE_LIMIT characters."""
     start = max(0, text.find(name) - _EVIDENCE_LIMIT // 2)
     return " ".join(text[start : start + 2 * _EVIDENCE_LIMIT].split())[:_EVIDENCE_LIMIT]

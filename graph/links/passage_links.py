@@ -1,6 +1,7 @@
 """Typed links between the passages of one skill (SkillPager §3.1).
 
-They are stored with the revision, by passage index: sequence, semantic, reference and condition.
+The types are sequence, semantic, reference and condition. Links are stored with the revision, by
+passage index.
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ class PassageLink:
 class PassageLinkSettings:
     """Thresholds of passage links.
 
-    min_semantic_cosine: exclusive (SkillPager's tau). max_links_per_passage: links of a type that
-    start at one passage. condition_reach: how many passages after a precondition are searched for
-    its step. min_title_length: characters of a heading that references can name.
+    min_semantic_cosine: exclusive (SkillPager's tau). max_links_per_passage: maximum links of a
+    type that start at one passage. condition_reach: number of passages after a precondition that
+    are searched for its step. min_title_length: minimum characters of a heading that references can
+    name.
     """
 
     min_semantic_cosine: float = 0.85
@@ -87,11 +89,11 @@ def link_passages(
     vectors: Vectors | None = None,
     settings: PassageLinkSettings = DEFAULT_PASSAGE_LINK_SETTINGS,
 ) -> tuple[PassageLink, ...]:
-    """All links between the passages of a skill, sorted by source, target and type.
+    """Return all links between the passages of a skill, sorted by source, target and type.
 
-    vectors: unit vectors of the passages, (passages, d), or of the sections, (sections, d); then
-    similar sections are linked at their first passages. Without vectors there are no semantic
-    links. Raises UsageError for any other number of vectors.
+    vectors: unit vectors of the passages, (passages, d), or of the sections, (sections, d). With
+    vectors of sections, similar sections are linked at their first passages. Without vectors there
+    are no semantic links. Raises UsageError for any other number of vectors.
     """
     found = [
         *_sequence(parsed.passages),
@@ -107,7 +109,7 @@ def link_passages(
 
 
 def _sequence(passages: Sequence[Passage]) -> list[PassageLink]:
-    """Neighbours in document order."""
+    """Return links between neighbours in document order."""
     return [
         PassageLink(one.index, two.index, PassageLinkType.SEQUENCE, 1.0, "next in the document")
         for one, two in pairwise(passages)
@@ -117,7 +119,7 @@ def _sequence(passages: Sequence[Passage]) -> list[PassageLink]:
 def _semantic(
     parsed: ParsedSkill, vectors: Vectors | None, settings: PassageLinkSettings
 ) -> list[PassageLink]:
-    """The best pairs of each passage above the threshold, computed in blocks of rows."""
+    """Return links to the most similar passages above the threshold; computed in blocks of rows."""
     if vectors is None or not len(vectors):
         return []
     if len(vectors) == len(parsed.passages):
@@ -151,7 +153,7 @@ def _semantic(
 
 
 def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
-    """Links to a section whose heading, step number or introduced term a passage mentions."""
+    """Return links to sections whose heading, step number or introduced term a passage mentions."""
     first: dict[int, Passage] = {}
     for passage in parsed.passages:
         first.setdefault(passage.section, passage)
@@ -184,7 +186,7 @@ def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
 def _titles(
     parsed: ParsedSkill, first: dict[int, Passage], settings: PassageLinkSettings
 ) -> dict[str, list[tuple[list[str], Passage]]]:
-    """Distinctive headings by their first word; those shared by several sections are left out."""
+    """Return distinctive headings by first word; headings of several sections are left out."""
     named: list[tuple[list[str], Passage]] = []
     for section in parsed.sections:
         if section.level > 1 and section.index in first and section.heading_path:
@@ -202,7 +204,7 @@ def _titles(
 
 
 def _step_numbers(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[int, Passage]:
-    """Sections whose heading is a numbered step, by number; an ambiguous number is left out."""
+    """Return first passages of numbered steps, by number; ambiguous numbers are left out."""
     found: dict[int, Passage] = {}
     twice: set[int] = set()
     for section in parsed.sections:
@@ -216,7 +218,7 @@ def _step_numbers(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[int, P
 
 
 def _introduced(parsed: ParsedSkill) -> dict[str, Passage]:
-    """Key term -> the passage that begins with it; terms of several passages are left out."""
+    """Return key term -> passage that begins with it; terms of several passages are left out."""
     found: dict[str, Passage] = {}
     twice: set[str] = set()
     for passage in parsed.passages:
@@ -240,9 +242,9 @@ def _key_terms(text: str) -> list[str]:
 
 
 def _conditions(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[PassageLink]:
-    """A link from each precondition to the step that it constrains.
+    """Return a link from each precondition to the step that it constrains.
 
-    That is the next step in its section or a subsection, otherwise the first step that follows.
+    This is the next step in its section or a subsection, otherwise the next step at all.
     """
     links = []
     for passage in parsed.passages:

@@ -1,7 +1,7 @@
-"""A part of the similarity index: the term vectors of some skills, to find those like another one.
+"""Blocks of the similarity index: term vectors of some skills, searched for similar skills.
 
-Body terms are kept by term, since few of them are read for a skill; description terms by skill,
-since they are compared only where bodies are alike or names equal.
+Body terms are stored by term, since a search reads few terms. Description terms are stored by
+skill, since they are compared only for similar bodies and equal names.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from graph.records import LinkFeatures, LinkType
 from graph.skill_names import normalise_name
 
 Rows = npt.NDArray[np.int64]
-"""Rows of a block."""
+"""Row numbers of a block."""
 
 ListKey = tuple[LinkType, str]
-"""Names a list of links of a skill: by their type, and by the audience of the skills in it."""
+"""Key of a skill's list of links: their type, and the audience of the skills in the list."""
 
 Texts = npt.NDArray[np.object_]
-"""Strings, one a row."""
+"""Strings, one per row."""
 
 MAX_ROWS = 16384
-"""The most rows of a block. A larger one takes longer to merge, more of them longer to search: each
-is a dozen calls of numpy for a skill. Rows fit the type of `_owners`."""
+"""Maximum rows of a block. Larger blocks take longer to merge; more blocks take longer to search,
+since each needs a dozen calls of numpy per skill. Row numbers fit the type of `_owners`."""
 
 
 class Member:
@@ -50,7 +50,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """Terms of several vectors: of each the term, the vector's number, and the weight in steps."""
+    """Entries of several sparse vectors: term, number of the vector, weight in steps."""
 
     terms: npt.NDArray[np.uint64]
     owners: npt.NDArray[np.int64]
@@ -58,7 +58,7 @@ class _Terms:
 
     @staticmethod
     def of(vectors: Sequence[QuantisedVector]) -> _Terms:
-        """Of vectors in this order."""
+        """Collect the entries of vectors, numbered in this order."""
         lengths = [len(terms) for terms, _ in vectors]
         return _Terms(
             np.concatenate([np.empty(0, np.uint64), *(terms for terms, _ in vectors)]),
@@ -68,7 +68,7 @@ class _Terms:
 
     @staticmethod
     def join(parts: Sequence[_Terms]) -> _Terms:
-        """All terms of all parts."""
+        """Concatenate the entries of all parts."""
         return _Terms(
             np.concatenate([part.terms for part in parts]),
             np.concatenate([part.owners for part in parts]),
@@ -76,17 +76,17 @@ class _Terms:
         )
 
     def moved(self, rows: Rows) -> _Terms:
-        """With the vectors' new numbers; those below 0 are dropped."""
+        """Renumber the vectors; vectors with a new number below 0 are dropped."""
         owners = rows[self.owners]
         kept = owners >= 0
         return _Terms(self.terms[kept], owners[kept], self.weights[kept])
 
 
 class Block:
-    """Names and vectors of some skills, one a row; a dropped row is not found any more.
+    """Names and vectors of some skills, one per row; searches skip dropped rows.
 
-    What a link must weigh to enter a list of the skill of each row is kept by list: 0 while it has
-    room.
+    For each list, the block also has the minimum weight of a link to enter the list of each row's
+    skill; it is 0 while the list has room.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Block:
 
     @staticmethod
     def of(members: Sequence[Member]) -> Block:
-        """Of MAX_ROWS skills at most."""
+        """Create a block of at most MAX_ROWS skills."""
         return Block(
             [one.skill_id for one in members],
             [one.name for one in members],
@@ -115,7 +115,7 @@ class Block:
 
     @staticmethod
     def merge(blocks: Sequence[Block]) -> Block:
-        """One block of the rows that are left in these, MAX_ROWS at most."""
+        """Merge the live rows of several blocks, at most MAX_ROWS, into one block."""
         ids: list[str] = []
         names: list[str] = []
         bodies, descriptions = [], []
@@ -134,12 +134,12 @@ class Block:
         return merged
 
     def get_entry_weights(self, key: ListKey) -> Floats:
-        """What a link must weigh to enter this list of the skill of each row, float64 (rows,)."""
+        """Return the minimum weight to enter this list of each row's skill, float64 (rows,)."""
         weights = self._entry_weights.get(key)
         return np.zeros(len(self.ids)) if weights is None else weights
 
     def set_entry_weight(self, key: ListKey, skill_id: str, weight: float) -> None:
-        """Set what a link must weigh to enter a list of the skill, if that is in this block."""
+        """Set the minimum weight to enter a list of the skill, if it is in this block."""
         row = self._rows.get(skill_id)
         if row is not None:
             if key not in self._entry_weights:
@@ -147,7 +147,7 @@ class Block:
             self._entry_weights[key][row] = weight
 
     def place_in(self, rows: Rows, skill_id: str) -> int | None:
-        """The place of the skill's row in ascending rows; None if it is not among them."""
+        """Return the index of the skill's row in ascending rows; None if it is not among them."""
         row = self._rows.get(skill_id)
         place = 0 if row is None else int(np.searchsorted(rows, row))
         return place if row is not None and place < len(rows) and rows[place] == row else None
@@ -160,9 +160,9 @@ class Block:
             self.live -= 1
 
     def find(self, asked: Member, least: float) -> tuple[Rows, Floats, Floats, Booleans]:
-        """The other skills whose bodies have this cosine at least, or that have the same name.
+        """Find other skills with a cosine of bodies of at least `least`, or with the same name.
 
-        Returns their rows, the cosines of bodies and of descriptions, and the mask of equal names.
+        Returns their rows, the cosines of bodies and of descriptions, and a mask of equal names.
         """
         cosines = self._bodies.cosines(asked.body, len(self.ids))
         is_found = cosines >= least
@@ -179,7 +179,7 @@ class Block:
 
 
 class _Inverted:
-    """Sparse vectors by term: for each term, the vectors that hold it, with weights."""
+    """Sparse vectors in inverted form: for each term, the vectors that contain it, with weights."""
 
     def __init__(self, held: _Terms) -> None:
         order = np.argsort(held.terms, kind="stable")
@@ -189,12 +189,12 @@ class _Inverted:
         self._starts = np.concatenate([[0], np.cumsum(counts)])
 
     def read(self) -> _Terms:
-        """All terms, by term."""
+        """Return all entries, sorted by term."""
         terms = np.repeat(self._terms, np.diff(self._starts))
         return _Terms(terms, self._owners.astype(np.int64), self._weights)
 
     def cosines(self, vector: QuantisedVector, size: int) -> Floats:
-        """The dot product with every vector, float64 (size,), exact."""
+        """Return the dot product with every vector, float64 (size,), exact."""
         places, known = _places(self._terms, vector[0])
         starts = self._starts[places]
         spans, lengths = _spans(starts, self._starts[places + 1] - starts)
@@ -204,7 +204,7 @@ class _Inverted:
 
 
 class _ByRow:
-    """Sparse vectors one after another."""
+    """Sparse vectors in compressed rows."""
 
     def __init__(self, held: _Terms, size: int) -> None:
         order = np.argsort(held.owners, kind="stable")
@@ -212,12 +212,12 @@ class _ByRow:
         self._starts = np.concatenate([[0], np.cumsum(np.bincount(held.owners, minlength=size))])
 
     def read(self) -> _Terms:
-        """All terms, by row."""
+        """Return all entries, sorted by row."""
         lengths = np.diff(self._starts)
         return _Terms(self._terms, np.repeat(np.arange(len(lengths)), lengths), self._weights)
 
     def cosines(self, vector: QuantisedVector, rows: Rows) -> Floats:
-        """The dot product with the vectors of these rows, float64 (rows,), exact."""
+        """Return the dot product with the vectors of these rows, float64 (rows,), exact."""
         starts = self._starts[rows]
         spans, lengths = _spans(starts, self._starts[rows + 1] - starts)
         found = np.searchsorted(vector[0], self._terms[spans])
@@ -231,7 +231,7 @@ class _ByRow:
 def _places(
     terms: npt.NDArray[np.uint64], asked: npt.NDArray[np.uint64]
 ) -> tuple[Rows, npt.NDArray[np.int64]]:
-    """Where the asked terms are in `terms`, and which of the asked those are."""
+    """Return the indexes of the common terms in `terms`, and in `asked`."""
     places = np.searchsorted(terms, asked)
     known = np.flatnonzero(places < len(terms))
     known = known[terms[places[known]] == asked[known]]
@@ -239,7 +239,7 @@ def _places(
 
 
 def _spans(starts: Rows, lengths: Rows) -> tuple[Rows, Rows]:
-    """The indices of several spans, one after another, and the spans' lengths."""
+    """Return the concatenated indexes of several spans, and the spans' lengths."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - ends + lengths, lengths) + np.arange(total), lengths

@@ -1,6 +1,6 @@
-"""In-memory index of all published skills' term vectors, to score one skill against all.
+"""In-memory index of all published skills' term vectors, to score one skill against all others.
 
-It follows the catalog's change feed, so that the cost of an edit depends on what it changed.
+It follows the catalog's change feed, so the cost of an update depends on the number of changes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _GROWTH = 4
 
 
 class SimilarityIndex:
-    """Scores one skill against all published ones, and finds the lists that it would enter.
+    """Scores one skill against all published skills, and finds the lists that it would enter.
 
-    Skills are in blocks of up to `MAX_ROWS`. A new block is merged with those that are not
-    `_GROWTH` times as large, so that blocks are few, and each skill is merged a few times.
+    Skills are in blocks of up to `MAX_ROWS`. A new block is merged with blocks that are less than
+    `_GROWTH` times as large, so that blocks are few and each skill is merged only a few times.
     """
 
     def __init__(self, settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE) -> None:
@@ -46,7 +46,7 @@ class SimilarityIndex:
         self._entry_weights: dict[ListKey, dict[str, float]] = {}
 
     def refresh(self, graph: SkillGraph) -> None:
-        """Apply the catalog's changes: read what was published, drop what was withdrawn."""
+        """Apply the catalog's changes: read published skills, drop withdrawn skills."""
         changes = graph.get_changes_since(self._epoch)
         for relinked in _batches(sorted(changes.relinked)):
             self._read_entry_weights(graph, relinked)
@@ -67,7 +67,7 @@ class SimilarityIndex:
         self._merge_blocks()
 
     def _merge_blocks(self) -> None:
-        """Merge the last block with small ones, and rewrite a block that is mostly dropped."""
+        """Merge the last block with small blocks, and with blocks of mostly dropped rows."""
         last = self._blocks.pop()
         merged, size = [last], last.live
         for block in sorted(self._blocks, key=lambda one: one.live):
@@ -80,8 +80,7 @@ class SimilarityIndex:
             self._blocks.append(Block.merge(merged) if len(merged) > 1 else last)
 
     def score(self, features: LinkFeatures) -> SimilarityScores:
-        """Score this skill against every other one; those with which it has no link of any type
-        may be left out."""
+        """Score this skill against all others; skills without a link to it may be left out."""
         asked = Member(features)
         audience = self.audiences.of(features.skill_id)
         found: list[tuple[Block, Rows]] = []
@@ -121,8 +120,7 @@ class SimilarityIndex:
         )
 
     def _read_entry_weights(self, graph: LinkStore, skill_ids: Sequence[str]) -> None:
-        """Read the weights that a link must have to enter the lists of these skills; there is
-        none while a list has room."""
+        """Read the minimum weights of links to enter these skills' lists; 0 for lists with room."""
         read = self._find_entry_weights(graph, skill_ids)
         for key in read.keys() | self._entry_weights.keys():
             known, now = self._entry_weights.setdefault(key, {}), read.get(key, {})
@@ -135,7 +133,7 @@ class SimilarityIndex:
     def _find_entry_weights(
         self, graph: LinkStore, skill_ids: Sequence[str]
     ) -> dict[ListKey, dict[str, float]]:
-        """By list, the lowest weight in it, by skill; those that have room are left out."""
+        """Return list -> skill -> lowest weight in the list; lists with room are left out."""
         limits = {kind: self._settings.max_links(kind) for kind in SIMILARITY_LINK_TYPES}
         if not self.audiences:
             return {
@@ -164,8 +162,9 @@ def _batches(skill_ids: Sequence[str]) -> Iterable[Sequence[str]]:
 class SimilarityScores:
     """Scores of one skill against others; every array is (skills,), in the order of `ids`.
 
-    entry_weights: by type, what a link must weigh to enter the list of each for the audience of the
-    skill; 0 while it has room. found: the blocks with their rows, in this order.
+    weights: by type, the weight of the link with each; 0 for no link. entry_weights: by type, the
+    minimum weight to enter the list of each for the audience of the scored skill; 0 while the list
+    has room. found: blocks with their rows, in this order.
     """
 
     ids: Texts
@@ -178,8 +177,10 @@ class SimilarityScores:
     audiences: Audiences = ONE_AUDIENCE
 
     def best(self, more: int = 0) -> list[ScoredLink]:
-        """Candidates for the skill's lists: of each audience the best K of each type and `more`,
-        with ties."""
+        """Return candidates for the skill's lists.
+
+        For each type and audience, these are the best K + `more`, including ties with the last.
+        """
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
             linked = np.flatnonzero(weights > 0)
@@ -189,21 +190,23 @@ class SimilarityScores:
         return found
 
     def _split(self, places: Rows) -> list[Rows]:
-        """The places by audience."""
+        """Split places by audience."""
         if not self.audiences:
             return [places]
         return [places[some] for some in self.audiences.split(self.ids[places].tolist())]
 
     def most_alike(self, limit: int) -> list[str]:
-        """The skills whose bodies have the highest cosines, from that of a complement on, best
-        first; ties by skill_id."""
+        """Return the skills with the highest cosines of bodies, best first, ties by skill_id.
+
+        The cosine is at least the minimum of a semantic link.
+        """
         last = max(_last_place(self.body, limit), self.settings.complement_body_cosine)
         places = np.flatnonzero(self.body >= last).tolist()
         ranked = sorted((-float(self.body[place]), self.ids[place]) for place in places)
         return [skill_id for _, skill_id in ranked[:limit]]
 
     def links_entering(self, excluded: Collection[str]) -> dict[str, ScoredLink]:
-        """By skill, the link with which this one would enter, stay in or tie with its list."""
+        """Return skill -> link with which this skill enters, stays in or ties with its list."""
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
             places = np.flatnonzero((weights > 0) & (weights >= self.entry_weights[kind])).tolist()
@@ -211,7 +214,7 @@ class SimilarityScores:
         return {one.skill_id: one for one in found}
 
     def links_with(self, skill_ids: Iterable[str]) -> dict[str, ScoredLink]:
-        """By skill, the link with it; skills without one are left out."""
+        """Return skill -> link with it; skills without a link are left out."""
         places = [place for one in skill_ids if (place := self._find_place(one)) is not None]
         found: list[ScoredLink] = []
         for kind, weights in self.weights.items():
@@ -240,6 +243,6 @@ class SimilarityScores:
 
 
 def _last_place(weights: Floats, most: int) -> float:
-    """The K-th highest weight, 0 when there are fewer."""
+    """Return the `most`-th highest weight, 0 if there are fewer weights."""
     place = len(weights) - most
     return float(np.partition(weights, place)[place]) if place >= 0 else 0.0

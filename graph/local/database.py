@@ -1,4 +1,4 @@
-"""The SQLite file of the embedded store: connections, transactions, errors, schema.
+"""SQLite file of the embedded store: connections, transactions, errors, schema.
 
 WAL with synchronous FULL: a committed transaction survives a kill and a power cut, and readers of
 any process see the last commit while one process writes.
@@ -28,14 +28,13 @@ _TRANSIENT_CODES = {
 
 
 class Database:
-    """Connections to one file, one for each thread; a lock serialises writes in the process."""
+    """Connections to one file, one per thread; a lock serialises the writes of the process."""
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         """Open the file; with `writable`, create or upgrade it.
 
-        Raises UsageError when there is no file to read or its schema is older, PermanentError for
-        a damaged file or an unknown schema, TransientError when the disk is full or the file
-        locked.
+        Raises UsageError if there is no file to read or its schema is older, PermanentError for a
+        damaged file or an unknown schema, TransientError if the disk is full or the file is locked.
         """
         self._path = path
         self._writable = writable
@@ -87,7 +86,7 @@ class Database:
                 connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION:d}")
             else:
                 _upgrade(connection)
-            # What distinguishes this file from all others.
+            # A random identity, which distinguishes this file from all others.
             connection.execute(
                 "INSERT OR IGNORE INTO meta VALUES ('identity', random() & 0x7fffffffffffffff)"
             )
@@ -98,7 +97,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A read transaction: all its statements see the same commit."""
+        """Open a read transaction, in which all statements see the same commit."""
         with self._errors():
             connection = self._connection()
             connection.execute("BEGIN")
@@ -109,7 +108,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """A write transaction: committed when the block ends, rolled back when it raises."""
+        """Open a write transaction: committed when the block ends, rolled back if it raises."""
         if not self._writable:
             raise UsageError(f"{self._path} was opened for reading only")
         with self._write_lock, self._errors():
@@ -124,7 +123,7 @@ class Database:
                 raise
 
     def overwrite_deleted(self) -> None:
-        """Write the file anew, so that neither it nor its log holds anything of deleted rows.
+        """Rewrite the file, so that neither it nor its log contains data of deleted rows.
 
         Raises TransientError while another connection reads.
         """
@@ -141,8 +140,10 @@ class Database:
             )
 
     def read_identity(self) -> str | None:
-        """What distinguishes this file from all others; None if only versions without one have
-        written it."""
+        """Return an id that distinguishes this file from all others.
+
+        None if only versions of skillbus without this id have written the file.
+        """
         with self.read() as connection:
             found = connection.execute("SELECT value FROM meta WHERE key = 'identity'")
             row = found.fetchone()
@@ -166,7 +167,7 @@ class Database:
         return connection
 
     def _open(self) -> sqlite3.Connection:
-        # `rw` for readers too: reading a WAL file needs write access to its shared memory.
+        # Readers also need `rw`: reading a WAL file needs write access to its shared memory.
         mode = "rwc" if self._writable else "rw"
         uri = f"{self._path.resolve().as_uri()}?mode={mode}"
         connection = sqlite3.connect(
@@ -205,7 +206,7 @@ class Database:
 
 
 def _upgrade(connection: sqlite3.Connection) -> None:
-    """Upgrade a file with an older schema; a newer one is left as it is."""
+    """Upgrade a file with an older schema; a file with a newer schema is left unchanged."""
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     upgrades = load_statements("graph.local", "upgrades.sql")
     for number in range(version + 1, SCHEMA_VERSION + 1) if version else ():
@@ -215,7 +216,7 @@ def _upgrade(connection: sqlite3.Connection) -> None:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script; `executescript` would commit between them."""
+    """Yield the statements of a script; `executescript` would commit the transaction first."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

@@ -1,4 +1,4 @@
-"""The part of the embedded store that queries read links with."""
+"""Part of the embedded store from which queries read links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph.local.rows import LinkEnd, adjacency_from_ends, link_from_row
 from graph.records import Adjacency, CatalogChanges, Link
 
 _MAX_FOLLOWED_EPOCHS = 200
-"""Changes beyond which all cached rows are dropped, which is faster than to read what changed."""
+"""Maximum epochs of changes to read; after more, dropping all cached rows is faster."""
 
 
 def read_changes(db: sqlite3.Connection, sql: Mapping[str, str], epoch: int) -> CatalogChanges:
@@ -30,14 +30,14 @@ def read_changes(db: sqlite3.Connection, sql: Mapping[str, str], epoch: int) -> 
 
 
 class SqliteLinkReader:
-    """Links by skill, of `graph.protocol.LinkStore`."""
+    """Reading of links, for `graph.protocol.LinkStore`."""
 
     _database: Database
     _sql: Mapping[str, str]
     _adjacency: AdjacencyCache
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        """See `LinkStore`; rows that did not change are read once."""
+        """See `LinkStore`; unchanged rows come from a cache."""
         with self._database.read() as db:
             epoch = self._evict_changed_rows(db)
             found, version = self._adjacency.get_many(skill_ids, fan_out)
@@ -52,11 +52,11 @@ class SqliteLinkReader:
         return found | read
 
     def _evict_changed_rows(self, db: sqlite3.Connection) -> int:
-        """Drop the cached rows that changed up to the commit that is read; returns its epoch."""
+        """Drop cached rows that changed up to the commit of this transaction; return its epoch."""
         (epoch,) = db.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
         since = self._adjacency.epoch
         if epoch - since > _MAX_FOLLOWED_EPOCHS:
-            since = epoch  # all rows are dropped: reading so many changes would take longer
+            since = epoch  # drops all rows, which is faster than reading so many changes
         if epoch > self._adjacency.epoch:
             self._adjacency.apply_changes(since, read_changes(db, self._sql, since))
         return int(epoch)

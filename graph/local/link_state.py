@@ -1,5 +1,4 @@
-"""The part of the embedded store about links apart from the links themselves: which ones a person
-dismissed, and what they were made from."""
+"""Part of the embedded store with data about links: dismissals, and the origin of links."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from graph.records import DismissedLink, LinkPlace, LinkType, place_of
 
 
 class SqliteLinkState:
-    """Dismissed links and origins, of `graph.protocol.LinkStore`."""
+    """Dismissed links and origins, for `graph.protocol.LinkStore`."""
 
     _database: Database
     _sql: Mapping[str, str]

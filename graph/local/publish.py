@@ -30,7 +30,7 @@ _Edge = tuple[int, int, str, float, str]
 
 
 class Transaction:
-    """One write transaction: its connection, its epoch, and the marks for linking to write."""
+    """A write transaction: its connection, its epoch, and queued marks for linking."""
 
     def __init__(self, db: sqlite3.Connection, sql: Mapping[str, str]) -> None:
         self.db = db
@@ -41,12 +41,12 @@ class Transaction:
 
     @cached_property
     def epoch(self) -> int:
-        """This transaction's number in the change feed; allocated on first access."""
+        """Number of this transaction in the change feed; allocated on first access."""
         (epoch,) = self.db.execute(self.sql["next_epoch"]).fetchone()
         return int(epoch)
 
     def get_or_add_skill(self, skill_id: str, source_id: str, path: str) -> tuple[int, int, int]:
-        """A skill's row id, pointer and served_seq; inserts the row when it is missing."""
+        """Return a skill's row id, pointer and served_seq; a missing row is inserted."""
         asked = "SELECT id, seq, served_seq FROM skills WHERE skill_id = ?"
         row = self.db.execute(asked, (skill_id,)).fetchone()
         if row is None:
@@ -55,16 +55,16 @@ class Transaction:
         return (row[0], row[1], row[2])
 
     def queue_name_change(self, skill_id: str, source_id: str, keys: set[str]) -> None:
-        """Mark the skills that mention these names, or this skill_id: they resolve them again."""
+        """Queue marks of skills that mention these names or this skill_id; they resolve again."""
         self._names.update((key, source_id) for key in keys)
         self._keys.add(normalise_name(skill_id))
 
     def queue_links_lost(self, row: int) -> None:
-        """Mark the skills that own links with this one: they have room for others."""
+        """Queue marks of skills that own links with this skill, since their lists get room."""
         self._relinked.add(row)
 
     def write_marks(self) -> None:
-        """Write all queued marks; call it before links are deleted, and at the end."""
+        """Write all queued marks; must be called before links are deleted, and at the end."""
         if self._relinked:
             ids = json.dumps(sorted(self._relinked))
             self.db.execute(self.sql["mark_owners"], {"epoch": self.epoch, "ids": ids})
@@ -81,7 +81,7 @@ class Transaction:
 
 
 def publish(transaction: Transaction, publication: Publication) -> bool:
-    """Move one pointer; False when the publication is stale."""
+    """Publish a revision by moving the pointer of its skill; False if it is stale."""
     skill_id, seq = publication.key
     row, pointer, served = transaction.get_or_add_skill(
         skill_id, publication.source_id, publication.path
@@ -116,7 +116,7 @@ def withdraw(
     state: SkillState,
     reason: str,
 ) -> bool:
-    """Withdraw one pointer with its facts and links; True when there was one.
+    """Withdraw the pointer of a skill with its facts and links; True if it was published.
 
     The seq is recorded in any case, so that events older than this removal or failure are stale.
     """
@@ -147,7 +147,7 @@ def withdraw(
 
 
 def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]]) -> None:
-    """Make each owner's links exactly these; rows that do not change are not written."""
+    """Replace the links of each owner by these; unchanged rows are not written."""
     named = {skill_id for owned in links.values() for link in owned for skill_id in link.ends}
     rows = dict(
         transaction.db.execute(
@@ -198,7 +198,7 @@ def dismiss_link(transaction: Transaction, place: LinkPlace, reason: str, dismis
 
 
 def restore_link(transaction: Transaction, place: LinkPlace) -> bool:
-    """Delete a dismissal and mark the skills that may own the link; False if there is none."""
+    """Delete a dismissal and mark the skills that may own the link; False without a dismissal."""
     found = transaction.db.execute(
         "DELETE FROM dismissed_links WHERE source = ? AND target = ? AND type = ?",
         (*place[:2], place.type.value),
@@ -219,7 +219,7 @@ def save_judgements(
     model: str,
     judgements: Mapping[str, tuple[str, Judgement | None]],
 ) -> None:
-    """Set a model's judgements of skills that still have the content they are about."""
+    """Store a model's judgements of skills whose content is still the judged content."""
     db, changed = transaction.db, set()
     for skill_id, (content_hash, judgement) in judgements.items():
         for row, stored in db.execute(
@@ -236,7 +236,7 @@ def save_judgements(
 def save_scan(
     transaction: Transaction, key: RevisionKey, scan: RevisionScan, scanner_version: int
 ) -> None:
-    """Save a scan, unless the revision is superseded or its present scan is as good."""
+    """Save a scan, unless the revision is superseded or its stored scan is as recent."""
     changed = {
         **key._asdict(),
         "safety_level": scan.safety_level,
@@ -248,7 +248,7 @@ def save_scan(
 
 
 def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> set[int]:
-    """Write the difference of one owner's links; returns the rows whose links changed."""
+    """Write the difference of one owner's links; return the rows whose links changed."""
     known: set[_Edge] = set(
         db.execute(
             "SELECT source, target, type, weight, evidence FROM links WHERE owner = ?", (owner,)
@@ -272,7 +272,7 @@ def _read_dismissed_places(db: sqlite3.Connection) -> set[LinkPlace]:
 
 
 def _find_rows(db: sqlite3.Connection, skill_ids: Sequence[str]) -> list[tuple[str, int]]:
-    """Id and row of those of the skills that are published."""
+    """Return (skill_id, row) of those skills that are published."""
     return db.execute(
         "SELECT skill_id, id FROM skills WHERE seq > 0"
         " AND skill_id IN (SELECT value FROM json_each(?))",
@@ -283,7 +283,7 @@ def _find_rows(db: sqlite3.Connection, skill_ids: Sequence[str]) -> list[tuple[s
 def _find_links(
     db: sqlite3.Connection, rows: Sequence[int], kind: LinkType
 ) -> list[tuple[int, int, int]]:
-    """Owner, source and target of the links of a type among these skills."""
+    """Return (owner, source, target) of the links of a type among these skills."""
     asked = json.dumps(list(rows))
     return db.execute(
         "SELECT owner, source, target FROM links WHERE type = ?"
@@ -301,7 +301,7 @@ def _set_epoch(transaction: Transaction, column: str, rows: set[int]) -> None:
 
 
 def _name_key(db: sqlite3.Connection, row: int) -> str:
-    """A published skill's normalised name."""
+    """Return a published skill's normalised name."""
     (key,) = db.execute("SELECT name_key FROM skills WHERE id = ?", (row,)).fetchone()
     return str(key)
 

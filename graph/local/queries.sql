@@ -1,6 +1,6 @@
 -- Statements of the embedded store by name. A list is passed as one JSON array, so that the text of
--- a statement does not depend on the list's length. `$$conditions` is replaced by those of an
--- `EntryFilter`.
+-- a statement does not depend on the list's length. `$$conditions` is replaced by the conditions of
+-- an `EntryFilter`.
 
 -- name: allocate_sequence
 UPDATE meta SET value = value + ? WHERE key = 'seq' RETURNING value;
@@ -120,7 +120,7 @@ WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end
 ORDER BY +skill_id LIMIT :limit;
 
 -- name: count_entries
--- One key to sort by takes a sixth of the time of several.
+-- Grouping by one concatenated key takes a sixth of the time of several keys.
 SELECT source_id, state, language, licence, safety_level, has_scripts, paged, count(*) FROM skills
 GROUP BY source_id || char(0) || state || char(0) || language || char(0) || licence || char(0)
     || safety_level || paged || coalesce(has_scripts, 2);

@@ -27,7 +27,7 @@ LinkEnd = tuple[float, str, int, str]
 ENTRY_COLUMNS = """skill_id, source_id, path, state, name, description, seq, content_hash,
     wanted_seq, reason, warnings, safety_level, tokens, language, licence, vectors, paged,
     updated, scanner, judgements, has_scripts"""
-"""The columns that `entry_from_row` reads."""
+"""Columns that `entry_from_row` reads."""
 
 ENTRY_CONDITIONS = {
     "language": "language = :language",
@@ -37,21 +37,22 @@ ENTRY_CONDITIONS = {
     "has_scripts": "has_scripts = :has_scripts",
     "scripts_unknown": "has_scripts IS NULL",
 }
-"""By name, the conditions of an `EntryFilter`. A statement has only those that are set: the others
-would cost time with each row."""
+"""Conditions of an `EntryFilter`, by name. A statement contains only conditions that are set, since
+unset conditions would cost time for each row."""
 
 _LINK_TYPES = {kind.value: kind for kind in LinkType}
 _CONFLICT = LinkType.CONFLICT.value
-"""By value. A query reads thousands, for which the enum's own lookup is too slow."""
+"""Value of the type that is listed first. Types are looked up by value in these constants, since a
+query reads thousands of links, for which the enum's own lookup is too slow."""
 
 
 def source_from_row(row: tuple[Any, ...]) -> Source:
-    """A row of the statement `sources`."""
+    """Convert a row of the statement `sources`."""
     return Source(*row[:6], *(tuple(json.loads(row[6])), *row[7:]))
 
 
 def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
-    """A row of ENTRY_COLUMNS."""
+    """Convert a row of ENTRY_COLUMNS."""
     values = list(row)
     values[3] = SkillState(values[3])
     values[15], values[16] = bool(values[15]), bool(values[16])
@@ -61,7 +62,7 @@ def entry_from_row(row: tuple[Any, ...]) -> CatalogEntry:
 
 
 def count_from_row(row: tuple[Any, ...]) -> EntryCount:
-    """A row of the statement `count_entries`."""
+    """Convert a row of the statement `count_entries`."""
     values = list(row)
     values[1] = SkillState(values[1])
     values[5], values[6] = _optional_bool(values[5]), bool(values[6])
@@ -73,20 +74,20 @@ def _optional_bool(value: int | None) -> bool | None:
 
 
 def link_from_row(row: Iterable[Any]) -> Link:
-    """A row of owner, source, target, type, weight and evidence."""
+    """Convert a row of owner, source, target, type, weight and evidence."""
     owner, source, target, kind, weight, evidence = row
     return Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
 
 
 def features_from_row(row: tuple[Any, ...]) -> LinkFeatures:
-    """A row of the statement `link_features`."""
+    """Convert a row of the statement `link_features`."""
     skill_id, source_id, path, name, body, description, mentions = row
     vectors = (unpack_vector(body), unpack_vector(description))
     return LinkFeatures(skill_id, source_id, path, name, *vectors, unpack_mentions(mentions))
 
 
 def adjacency_from_ends(ends: list[LinkEnd], fan_out: int) -> Adjacency:
-    """Neighbours, cut at the fan-out, with the totals of all of them."""
+    """Return an adjacency row: neighbours up to the fan-out, and the totals of all neighbours."""
     ends.sort(key=lambda end: (end[1] != _CONFLICT, end))
     totals: defaultdict[tuple[str, int], float] = defaultdict(float)
     for minus, kind, backward, _ in ends:

@@ -72,7 +72,7 @@ CREATE TABLE skills (
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
 CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
--- With the values that lists are filtered by: a list passes over skills without reading their rows.
+-- Contains the columns of filters, so that lists skip skills without reading their rows.
 CREATE INDEX skills_by_state ON skills (
     state, skill_id, has_scripts, paged, safety_level, language, licence);
 CREATE INDEX skills_by_pointer_epoch ON skills (pointer_epoch);
@@ -83,7 +83,7 @@ CREATE INDEX skills_without_vectors ON skills (uses DESC, skill_id) WHERE seq > 
 CREATE INDEX skills_unpaged ON skills (uses DESC, skill_id) WHERE seq > 0 AND paged = 0;
 CREATE INDEX skills_judged ON skills (skill_id) WHERE judgements != '';
 
--- The rules by which a published skill has findings.
+-- The rules of the findings of published skills.
 CREATE TABLE finding_rules (
     rule TEXT NOT NULL,
     skill_id TEXT NOT NULL,
@@ -99,7 +99,7 @@ CREATE TABLE facts (
     mentions TEXT NOT NULL
 );
 
--- The normalised names that a published skill mentions.
+-- The normalised names that published skills mention.
 CREATE TABLE mentions (
     key TEXT NOT NULL,
     source_id TEXT NOT NULL,
@@ -117,12 +117,12 @@ CREATE TABLE links (
     evidence TEXT NOT NULL,
     PRIMARY KEY (owner, source, target, type)
 ) WITHOUT ROWID;
--- The weight makes them covering indexes for reading adjacency.
+-- The weight makes these indexes covering for reading adjacency.
 CREATE INDEX links_by_source ON links (source, weight);
 CREATE INDEX links_by_target ON links (target, weight);
 
--- Links that a person took out for good, by ids: they outlive the skills. The ends of a type without
--- direction are sorted.
+-- Links that a person dismissed, by skill_id, so that dismissals outlive the skills. The ends of an
+-- undirected type are sorted.
 CREATE TABLE dismissed_links (
     source TEXT NOT NULL,
     target TEXT NOT NULL,

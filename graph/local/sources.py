@@ -1,4 +1,4 @@
-"""The part of the embedded store that holds sources, their groups and file signatures."""
+"""Part of the embedded store with sources, their groups and file signatures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graph.records import Source, SourceAccess
 
 
 class SqliteSources:
-    """Sources, of `graph.protocol.Catalog`."""
+    """Sources, for `graph.protocol.Catalog`."""
 
     _database: Database
     _sql: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The embedded store of catalog and links: one SQLite file."""
+"""Embedded store of catalog and links in one SQLite file."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
 
 _NO_LATER_EPOCH = 2**62
-"""No change has such an epoch; SQLite holds it."""
+"""Epoch above that of any change, within the integers of SQLite."""
 
 
 class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGraph):
     """`graph.protocol.SkillGraph` on SQLite; safe to share among threads.
 
     One process may write; any number may read at the same time with `writable=False`.
-    identity: of `Database.read_identity`.
+    identity: value of `Database.read_identity`.
     """
 
     def __init__(self, path: Path, *, writable: bool) -> None:

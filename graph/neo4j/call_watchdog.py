@@ -1,4 +1,4 @@
-"""Time limit on calls to a server that has stopped answering.
+"""Time limit for calls to a server that has stopped answering.
 
 The driver waits for a frozen server as long as the server's own hint says (two minutes by default)
 and has no setting for it. Overdue calls are ended by closing their connections.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class WatchedCall:
-    """One call being watched. `expired` is set when it was aborted."""
+    """A watched call. `expired` is set when it is aborted."""
 
     __slots__ = ("due", "expired")
 
@@ -22,10 +22,10 @@ class WatchedCall:
 
 
 class CallWatchdog:
-    """Calls in flight, and a thread that aborts them when one is overdue."""
+    """Watches calls in flight, with a thread that aborts all of them when one is overdue."""
 
     def __init__(self, abort_calls: Callable[[], None]) -> None:
-        """abort_calls: ends every call in flight; called from the thread."""
+        """abort_calls: ends all calls in flight; called from the thread."""
         self._abort_calls = abort_calls
         self._changed = threading.Condition()
         self._calls: set[WatchedCall] = set()
@@ -33,7 +33,7 @@ class CallWatchdog:
         self._idle = False
 
     def start_call(self, seconds: float) -> WatchedCall:
-        """Watch a call; `finish_call` must follow."""
+        """Start watching a call; `finish_call` must follow."""
         call = WatchedCall(time.monotonic() + seconds)
         with self._changed:
             self._calls.add(call)
@@ -45,12 +45,12 @@ class CallWatchdog:
         return call
 
     def finish_call(self, call: WatchedCall) -> None:
-        """Stop watching a call, which returned or raised."""
+        """Stop watching a call, after it returned or raised."""
         with self._changed:
             self._calls.discard(call)
 
     def _run(self) -> None:
-        # A call added while the thread sleeps is mostly due after it wakes.
+        # No notification for calls added while the thread sleeps: it wakes before most are due.
         while True:
             with self._changed:
                 if not self._calls:
@@ -70,4 +70,4 @@ class CallWatchdog:
 
 
 _MAX_SLEEP_SECONDS = 1.0
-"""A short call may be added while the thread waits for a long one."""
+"""Maximum sleep, since a short call may be added while the thread waits for a long one."""

@@ -175,7 +175,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def publish(self, publications: Sequence[Publication]) -> list[RevisionKey]:
-        """At most WRITE_BATCH skills in one transaction."""
+        """Publishes at most WRITE_BATCH skills per transaction."""
         newest = select_latest_revisions(publications)
         moved: list[RevisionKey] = []
         for given in batches([newest[skill_id] for skill_id in sorted(newest)]):
@@ -274,8 +274,8 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def overwrite_deleted(self) -> None:
-        """Nothing: no client can read deleted values, and none can have the community edition
-        overwrite them. They stay in its files until it reuses their space (decision 60)."""
+        """Do nothing: clients cannot read deleted values, and the community edition cannot be made
+        to overwrite them. They stay in its files until it reuses their space (decision 60)."""
 
     @override
     def get_counts(self) -> dict[str, int]:
@@ -290,9 +290,9 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def get_changes_since(self, epoch: int) -> CatalogChanges:
-        """One round trip when nothing changed. Otherwise the epoch is read again behind its lock:
-        every transaction up to that epoch has been committed by then, so that none is missed.
-        Later commits may be included, and are returned again next time."""
+        """Takes one round trip if nothing changed. Otherwise the epoch is read again with its lock:
+        then all transactions up to that epoch are committed, so that none is missed. Later commits
+        may be included, and are returned again next time."""
         now = self._check_epoch(epoch, self._read("epoch")[0][0])
         if now == epoch:
             changes = CatalogChanges(epoch, {}, frozenset())

@@ -1,4 +1,4 @@
-"""Copies everything in the database of a catalog to rows, and rows into an empty database."""
+"""Backup of a catalog: copies its whole database to rows, and rows into an empty database."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NODE_KEYS = {
     "DismissedLink": ("source", "target", "type"),
     "Passage": ("skill_id", "seq", "place"),
 }
-"""Every label of the schema, with the properties that name a node of it."""
+"""Label -> properties that identify a node; has all labels of the schema."""
 
 _META, _SCHEMA = ("Meta",), "schema"
 _ENDS = (("Skill", "Skill"), ("Skill", "Passage"), ("Passage", "Passage"))
@@ -36,10 +36,11 @@ _BATCH_ROWS = 1_000
 
 
 class Row(NamedTuple):
-    """A node, or a relation between two.
+    """A node, or a relation between two nodes.
 
-    labels: that of the node; or of the start, the type, and that of the end. values: properties of
-    the node; or the keys of both ends and the properties of the relation.
+    labels: for a node, its label; for a relation, the label of the start, the type and the label of
+    the end. values: for a node, its properties; for a relation, the keys of both ends and its
+    properties.
     """
 
     labels: tuple[str, ...]
@@ -57,10 +58,10 @@ class CatalogBackup:
         self._statements = load_statements("graph.neo4j", "cypher", "backup.cypher")
 
     def read(self, store: Store) -> None:
-        """Pass all rows to `store`, as they are at one moment; again if the call is retried.
+        """Pass a consistent snapshot of all rows to `store`; again if the transaction is retried.
 
-        Nothing is published, removed or linked meanwhile: writers wait, and readers do not.
-        Raises MisconfiguredError unless the schema is that of this version.
+        Meanwhile nothing is published, removed or linked: writers wait, readers do not. Raises
+        MisconfiguredError unless the schema is that of this version.
         """
         migrations.check(self._server)
         self._server.run_transaction(lambda run, _: store(self._rows(run)), _SECONDS)
@@ -79,7 +80,7 @@ class CatalogBackup:
                 yield Row((start, kind, end), values)
 
     def require_empty(self) -> None:
-        """Raise UsageError if the database holds anything but counters."""
+        """Raise UsageError if the database contains any nodes except counters."""
         count = self._server.read(self._statements["count_nodes"])[0][0]
         if count:
             raise UsageError(
@@ -101,7 +102,7 @@ class CatalogBackup:
                 values = [one for one in values if one["key"] != _SCHEMA]
             for batch in batches(values, _BATCH_ROWS):
                 self._write_batch(labels, batch)
-        # It may be older than this version's: migrations bring the data up.
+        # The schema may be older than that of this version; migrations upgrade the data.
         self._write_batch(_META, schema)
         migrations.migrate(self._server)
 
@@ -114,7 +115,7 @@ class CatalogBackup:
             raise PermanentError(f"the backup of the catalog has unknown rows {labels}")
         if not _RELATION_TYPE.fullmatch(labels[1]):
             raise PermanentError(f"the backup of the catalog has a relation {labels[1]!r}")
-        # Links between two skills differ by owner.
+        # Links between two skills are identified by owner too.
         for owned in (True, False):
             some = [row for row in batch if ("owner" in row[2]) == owned]
             if some:
@@ -141,7 +142,7 @@ class CatalogBackup:
 
 
 def check_schema(rows: Iterable[Row]) -> None:
-    """Raise UsageError for the rows of a catalog that this version of skillbus does not know."""
+    """Raise UsageError if the rows of a catalog have no schema number, or one that is too new."""
     known = max(migrations.migrations())
     counters = (row.values for row in rows if row.labels == _META)
     schema = next((one["value"] for one in counters if one["key"] == _SCHEMA), None)

@@ -1,6 +1,6 @@
 """Client of one Neo4j server or cluster: statements, retries, time limits, error translation.
 
-The driver is created on the first call, so that processes forked before it share none.
+The driver is created on the first call, so that processes forked earlier do not share it.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ T = TypeVar("T")
 
 Rows = list[list[Any]]
 Run = Callable[..., Rows]
-"""Runs a statement with keyword parameters inside a transaction; its records as lists."""
+"""Runs a statement with keyword parameters in a transaction, and returns its records as lists."""
 
 _PUBLIC_MESSAGE = "the catalog does not answer"
 _GRACE_SECONDS = 0.5
 _RECONNECT_SECONDS = 2.0
 _REFUSED_LOGIN_SECONDS = 10.0
-"""Pause after a refused login: several in a row lock the account, for the right password too."""
+"""Pause after a refused login: several in a row lock the account, even for the right password."""
 _FIRST_PAUSE_SECONDS = 0.02
 _MAX_PAUSE_SECONDS = 0.5
 _DATABASE_MISSING = "Neo.ClientError.Database.DatabaseNotFound"
@@ -61,14 +61,14 @@ _PASSING_CODES = (
 
 
 class Neo4jClient:
-    """Runs statements; errors of the server or the connection are raised as SkillbusError.
+    """Client that runs statements; errors of server and connection are raised as SkillbusError.
 
     Statements are retried after conflicts with other writers and lost connections, so they must be
     idempotent. Safe to share among threads.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        """Connects on the first call."""
+        """Create the client; it connects on the first call."""
         self._settings = settings
         self._address = strip_password(settings.neo4j)
         self._host = urlsplit(settings.neo4j).hostname or ""
@@ -88,13 +88,13 @@ class Neo4jClient:
         return self._address
 
     def read(self, statement: str, **parameters: object) -> Rows:
-        """Run one statement that only reads; its records as lists. One round trip."""
+        """Run one statement that only reads, in one round trip; return its records as lists."""
         return self._retrying(
             lambda driver, _: self._run(driver, READ_ACCESS, statement, parameters), "read"
         )
 
     def write(self, statement: str, **parameters: object) -> Rows:
-        """Run one statement on the leader, as a transaction; its records as lists."""
+        """Run one statement on the leader, as a transaction; return its records as lists."""
         return self._retrying(
             lambda driver, _: self._run(driver, WRITE_ACCESS, statement, parameters), "write"
         )
@@ -102,8 +102,8 @@ class Neo4jClient:
     def run_transaction(self, work: Callable[[Run, bool], T], seconds: float | None = None) -> T:
         """Run `work(run, retried)` as one transaction and return its result.
 
-        retried: an earlier attempt may have been committed although its answer was lost. seconds:
-        time limit, by default that of a call.
+        retried: True if an earlier attempt may have been committed although its answer was lost.
+        seconds: time limit, by default that of a call.
         """
         limit = seconds or self._timeout_seconds
 
@@ -137,11 +137,11 @@ class Neo4jClient:
 
     @contextmanager
     def _session(self, driver: Driver, access: str) -> Iterator[Session]:
-        """A session that is closed at the end, or after an interrupt cancelled.
+        """Open a session that is closed at the end, or cancelled after an interrupt.
 
-        Ctrl-C and the end of a worker process raise KeyboardInterrupt and SystemExit in whatever
-        runs. Closing the session would read on in the answer that was interrupted, and the driver
-        would raise BufferError in their place. After CancelledError it drops the connection.
+        Ctrl-C and the end of a worker process raise KeyboardInterrupt and SystemExit anywhere in
+        the code. Closing the session would then continue to read the interrupted answer, and the
+        driver would raise BufferError instead. After CancelledError it drops the connection.
         """
         interrupt: BaseException | None = None
         with (
@@ -163,7 +163,7 @@ class Neo4jClient:
     def _retrying(
         self, attempt: Callable[[Driver, bool], T], operation: str, limit: float | None = None
     ) -> T:
-        """`_repeat` as a span of a trace; operation: `read`, `write` or `transaction`."""
+        """Call `_repeat` within a span of the trace. operation: read, write or transaction."""
         attributes = {
             "db.system.name": "neo4j",
             "db.operation.name": operation,
@@ -192,14 +192,14 @@ class Neo4jClient:
             time.sleep(pause)
 
     def _connected(self) -> tuple[Driver, CallWatchdog]:
-        """The driver of this process, created when there is none, and its watchdog."""
+        """Return the driver of this process, created if needed, and its watchdog."""
         with self._lock:
             if self._closed:
                 raise UsageError(f"the catalog at {self._address} has been closed")
             if self._refused is not None and time.monotonic() < self._refused[0]:
                 raise self._refused[1]
             if self._driver is not None and self._pid != os.getpid():
-                # These are the parent's sockets: they must be neither used nor closed here.
+                # Its sockets belong to the parent process and must be neither used nor closed here.
                 self._inherited.append(self._driver)
                 self._driver, self._watch = None, CallWatchdog(self._abort_connections)
             if self._driver is None:
@@ -227,7 +227,7 @@ class Neo4jClient:
             ) from None
 
     def _abort_connections(self) -> None:
-        """Close all connections, which ends every call in flight; the next call opens new ones."""
+        """Close all connections, which ends all calls in flight; the next call connects again."""
         with self._lock:
             driver, self._driver = self._driver, None
         if driver is not None:
@@ -235,7 +235,7 @@ class Neo4jClient:
                 driver.close()
 
     def _translated(self, error: Exception, call: WatchedCall, limit: float) -> SkillbusError:
-        """The SkillbusError for an error of the driver; raises any other error again, as a bug."""
+        """Return the SkillbusError for an error of the driver; raise an unexpected error again."""
         name = f"Neo4j at {self._address}"
         if call.expired:
             return TransientError(
@@ -275,7 +275,7 @@ class Neo4jClient:
 
 
 def _retry_seconds(error: Exception, call: WatchedCall, limit: float) -> float:
-    """For how many seconds after the first attempt the call is retried on this error."""
+    """Return the seconds after the first attempt in which this error is retried."""
     if call.expired:
         return 0.0
     if isinstance(error, (ServiceUnavailable, SessionExpired, IncompleteCommit)):

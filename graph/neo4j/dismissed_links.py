@@ -1,6 +1,6 @@
 """Transactions of the Neo4j store about links that a person dismissed.
 
-See `graph.neo4j.publish` for what transactions have in common.
+See `graph.neo4j.publish` for the common form of transactions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from graph.records import DismissedLink, Link, LinkPlace, place_of
 def dismiss_link(
     run: RunNamed, retried: bool, extra_locks: Set[str], dismissed: DismissedLink
 ) -> set[str]:
-    """Record a dismissal, delete the link and mark its owners and ends for linking; returns the
-    skills whose links changed. Raises MissingLocksError."""
+    """Record a dismissal, delete the link, and mark its owners and ends for linking.
+
+    Returns the skills whose links changed. Raises MissingLocksError.
+    """
     del retried
     place = place_of(dismissed.source, dismissed.target, dismissed.type)
     owners = {link.owner for link in _read_links(run, place)}
@@ -42,11 +44,11 @@ def dismiss_link(
 
 
 def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], place: LinkPlace) -> bool:
-    """Delete a dismissal and mark the skills that may own the link; False if there is none."""
+    """Delete a dismissal and mark the skills that may own the link; False without a dismissal."""
     ends = sorted({place.source, place.target})
     marked = {*ends} | mentioning_skills(run, dict(run("name_keys", ids=ends)))
     locked = dict(run("lock", ids=sorted(marked | extra_locks)))
-    # Skills of these names may have come meanwhile.
+    # Skills that mention these names may have been added meanwhile.
     mentioning = mentioning_skills(run, dict(run("name_keys", ids=ends)))
     require_locked(mentioning, locked)
     found = run("restore_link", source=place.source, target=place.target, type=place.type.name)[0][

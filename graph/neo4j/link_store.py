@@ -1,4 +1,4 @@
-"""The link store on Neo4j: adjacency for queries, and all that linking reads and writes."""
+"""Link store on Neo4j: adjacency for queries, and the data that linking reads and writes."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     # -- readers
     @override
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        """No round trip for cached rows: a row is cached until `get_changes_since` or a write in
-        this process names it."""
+        """Cached rows need no round trip. A row stays cached until `get_changes_since` or a write
+        in this process names it."""
         found, version = self._adjacency_cache.get_many(skill_ids, fan_out)
         missing = [skill_id for skill_id in dict.fromkeys(skill_ids) if skill_id not in found]
         if missing:
@@ -159,8 +159,8 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
     def replace_links(
         self, links: Mapping[str, Sequence[Link]], marks: Sequence[tuple[str, int]]
     ) -> None:
-        """The links of one owner are replaced in one transaction. Marks are cleared last, so that
-        an interrupted call is repeated as a whole."""
+        """Replaces the links of one owner in one transaction. Marks are cleared last, so that an
+        interrupted call is repeated as a whole."""
         for some in _split_by_owner(links):
             touched = self._transact_with_locks(partial(publish.replace_links, links=some))
             self._adjacency_cache.evict(touched)
@@ -169,7 +169,7 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
 
 
 def _split_by_owner(links: Mapping[str, Sequence[Link]]) -> Iterable[dict[str, Sequence[Link]]]:
-    """The owners in order, in batches bounded in owners and links."""
+    """Yield the owners in order, in batches with limited numbers of owners and links."""
     batch: dict[str, Sequence[Link]] = {}
     size = 0
     for owner in sorted(links):

@@ -1,4 +1,4 @@
-"""Schema of the Neo4j database: numbered migrations, and the check that they have been run."""
+"""Schema of the Neo4j database: numbered migrations, and a check that all have been run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _statements() -> dict[str, str]:
 
 
 def migrations() -> dict[int, list[str]]:
-    """The statements of each migration by its number, in order."""
+    """Return migration number -> its statements, in order."""
     found = {}
     for file in files("graph.neo4j").joinpath(*_FOLDER).iterdir():
         match = _NUMBER.fullmatch(file.name)
@@ -33,11 +33,11 @@ def migrations() -> dict[int, list[str]]:
 
 
 def migrate(server: Neo4jClient) -> int:
-    """Run the missing migrations; returns the schema's number.
+    """Run the missing migrations; return the number of the schema.
 
-    Of several processes at once, one migrates and the others wait. An interrupted migration is
-    repeated by the next process, since every statement is idempotent. Raises MisconfiguredError
-    when the schema is of a newer skillbus, or the server is too old.
+    If several processes call this at once, one migrates and the others wait. The next process
+    repeats an interrupted migration, which is safe since every statement is idempotent. Raises
+    MisconfiguredError if the schema is of a newer skillbus or the server is too old.
     """
     sql = _statements()
     _check_server(server, sql["components"])
@@ -53,8 +53,8 @@ def migrate(server: Neo4jClient) -> int:
         if version > max(known):
             raise newer(server, version, max(known))
         for number in (number for number in known if number > version):
-            # Outside this transaction, which only holds the lock: Neo4j does not allow schema
-            # and data changes in one.
+            # Run outside this transaction, which only holds the lock, since Neo4j does not allow
+            # changes of schema and data in one transaction.
             for statement in known[number]:
                 server.write(statement)
             server.run_transaction(
@@ -68,7 +68,7 @@ def migrate(server: Neo4jClient) -> int:
 
 
 def check(server: Neo4jClient) -> None:
-    """Raise MisconfiguredError unless the schema is the one that this version of skillbus needs."""
+    """Raise MisconfiguredError unless the schema is that of this version of skillbus."""
     sql = _statements()
     version = schema_version(server)
     wanted = max(migrations())
@@ -88,18 +88,18 @@ def check(server: Neo4jClient) -> None:
 
 
 def schema_version(server: Neo4jClient) -> int:
-    """The number of the last migration that was run, 0 if none."""
+    """Return the number of the last migration that was run, 0 if none."""
     return int(server.read(_statements()["schema_version"])[0][0])
 
 
 def server_version(server: Neo4jClient) -> tuple[str, str]:
-    """Version and edition of the server."""
+    """Return version and edition of the server."""
     version, edition = server.read(_statements()["components"])[0]
     return str(version), str(edition)
 
 
 def newer(server: Neo4jClient, version: int, known: int) -> MisconfiguredError:
-    """The error for a schema of a newer skillbus."""
+    """Return the error for a schema of a newer skillbus."""
     return MisconfiguredError(
         f"Neo4j at {server.address} has schema {version}, this version of skillbus knows {known}: "
         "upgrade skillbus, or name another database with servers.neo4j_database"

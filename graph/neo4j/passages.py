@@ -1,7 +1,7 @@
 """Passages as nodes and their links as relationships, for exploring the graph.
 
-A projection of what the search index holds: no query reads it, and it is written only with the
-setting `servers.neo4j_passages`.
+They are a copy of passages in the search index: no query reads them, and they are written only with
+the setting `servers.neo4j_passages`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Neo4jPassages(StatementRunner, PassageProjector):
     def project_passages(
         self, key: RevisionKey, parsed: ParsedSkill, links: Sequence[PassageLink]
     ) -> bool:
-        """Idempotent, and may be interrupted at any point: it writes what is missing in batches,
-        and deletes other revisions' passages last."""
+        """Idempotent, and may be interrupted at any point: missing passages are written in batches,
+        and passages of other revisions are deleted last."""
         skill_id, seq = key
         about = {"skill_id": skill_id, "seq": seq}
         rows = [_passage_row(parsed, place) for place in range(len(parsed.passages))]
@@ -48,7 +48,7 @@ class Neo4jPassages(StatementRunner, PassageProjector):
                 pass
 
     def delete_orphaned_passages(self) -> int:
-        """Delete passages of skills without a pointer; returns the number of these skills."""
+        """Delete passages of skills without a pointer; return the number of these skills."""
         swept = 0
         while left := [row[0] for row in self._read("orphaned_passages", limit=WRITE_BATCH)]:
             self.delete_passages(left)

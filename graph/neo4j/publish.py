@@ -1,12 +1,12 @@
 """Transactions of the Neo4j store: publishing and withdrawing skills, replacing links.
 
-Each first locks all skills that it will touch, by skill_id, then compares, writes, and takes the
-epoch last: writers cannot deadlock, and the epoch's lock is held briefly. The skills to lock are
-looked up before locking; when others have been added by then, the transaction is rolled back
-(`MissingLocksError`) and repeated with all of them.
+Each transaction first locks all skills that it will touch, by skill_id, then compares, writes, and
+takes the epoch last. Thus writers cannot deadlock, and the epoch's lock is held briefly. The skills
+to lock are looked up before locking. If further skills turn out to be needed after locking, the
+transaction is rolled back (`MissingLocksError`) and repeated with locks on all of them.
 
-Parameters that all share: `run` runs a statement; `retried`: an earlier attempt may have been
-committed without an answer, so that revisions it wrote count as moved; `extra_locks`: skills to
+Common parameters: `run` runs a statement; `retried`: an earlier attempt may have been committed
+although its answer was lost, so that revisions it wrote count as moved; `extra_locks`: skills to
 lock in addition to those that are looked up.
 """
 
@@ -34,11 +34,11 @@ from skills.judgement import Judgement, replace_judgement
 from skills.record import RevisionKey
 
 RunNamed = Callable[..., Rows]
-"""Runs a statement by its name, with keyword parameters, in the transaction."""
+"""Runs a statement by name, with keyword parameters, in the transaction."""
 
 
 class MissingLocksError(Exception):
-    """The transaction would touch skills that it has not locked; nothing was written."""
+    """A transaction needs to touch skills that it has not locked; nothing was written."""
 
     def __init__(self, skill_ids: Set[str]) -> None:
         super().__init__(f"{len(skill_ids)} skills were not locked")
@@ -66,7 +66,7 @@ class _LockedSkill(NamedTuple):
 def publish(
     run: RunNamed, retried: bool, extra_locks: Set[str], given: Sequence[Publication]
 ) -> list[RevisionKey]:
-    """Move these pointers, one for each skill and ordered by skill_id; returns those that moved.
+    """Move these pointers, one per skill and sorted by skill_id; return the keys that moved.
 
     Raises MissingLocksError.
     """
@@ -96,10 +96,10 @@ def publish(
 def withdraw(
     run: RunNamed, retried: bool, extra_locks: Set[str], given: Sequence[Withdrawal]
 ) -> tuple[list[str], set[str]]:
-    """Withdraw these pointers with facts and links; one for each skill, ordered by skill_id.
+    """Withdraw these pointers with facts and links; one per skill, sorted by skill_id.
 
-    The seq is recorded in any case, so that older events are stale. Returns the skills that were
-    withdrawn, and those whose links changed with them. Raises MissingLocksError.
+    The seq is recorded in any case, so that older events are stale. Returns the withdrawn skills,
+    and the skills whose links changed as a result. Raises MissingLocksError.
     """
     ids = [one.key.skill_id for one in given]
     before: dict[str, str] = dict(run("name_keys", ids=ids))
@@ -138,7 +138,7 @@ def withdraw(
 def replace_links(
     run: RunNamed, retried: bool, extra_locks: Set[str], links: Mapping[str, Sequence[Link]]
 ) -> set[str]:
-    """Make each owner's links exactly these; returns the skills whose links may have changed.
+    """Replace the links of each owner by these; return the skills whose links may have changed.
 
     Raises MissingLocksError.
     """
@@ -186,9 +186,11 @@ def save_judgements(
     model: str,
     given: Sequence[tuple[str, str, Judgement | None]],
 ) -> None:
-    """Set a model's judgements of skills that still have the content they are about; `given`:
-    skill_id, content hash and judgement, ordered by skill_id. An attempt that was committed changes
-    nothing when it is repeated."""
+    """Store a model's judgements of skills whose content is still the judged content.
+
+    given: (skill_id, content hash, judgement), sorted by skill_id. Repeating a committed attempt
+    changes nothing.
+    """
     del retried
     wanted = {skill_id: (content_hash, one) for skill_id, content_hash, one in given}
     run("lock", ids=sorted(wanted.keys() | extra_locks))
@@ -210,8 +212,7 @@ def save_scans(
     scans: Sequence[tuple[RevisionKey, RevisionScan]],
     scanner_version: int,
 ) -> None:
-    """Save scans, ordered by skill_id. An attempt that was committed changes nothing when it is
-    repeated."""
+    """Save scans, sorted by skill_id. Repeating a committed attempt changes nothing."""
     del retried
     rows = [[*key, scan.safety_level or None, scan.has_scripts] for key, scan in scans]
     saved = {skill_id for (skill_id,) in run("save_scans", rows=rows, scanner=scanner_version)}
@@ -219,7 +220,7 @@ def save_scans(
 
 
 def mark_for_linking(run: RunNamed, retried: bool, skill_ids: Sequence[str]) -> None:
-    """Mark these skills for linking; those that are not published are ignored."""
+    """Mark these skills for linking; unpublished skills are ignored."""
     del retried
     run("lock", ids=sorted(skill_ids))
     run("mark_for_linking", ids=sorted(skill_ids), epoch=run("next_epoch")[0][0])
@@ -228,7 +229,10 @@ def mark_for_linking(run: RunNamed, retried: bool, skill_ids: Sequence[str]) -> 
 def _lock(
     run: RunNamed, own: Iterable[tuple[str, str, str]], others: Iterable[str]
 ) -> dict[str, _LockedSkill]:
-    """Lock these skills by skill_id; adds the missing ones of `own` (skill_id, source_id, path)."""
+    """Lock these skills in order of skill_id; missing skills are added first.
+
+    own: (skill_id, source_id, path) of skills to lock. others: ids of further skills.
+    """
     rows = {skill_id: (skill_id, *_split_skill_id(skill_id)) for skill_id in others}
     rows |= {row[0]: row for row in own}
     found = run("lock_or_add", rows=[list(rows[skill_id]) for skill_id in sorted(rows)])
@@ -248,14 +252,14 @@ def _split_skill_id(skill_id: str) -> tuple[str, str]:
 
 
 class _Names(NamedTuple):
-    """Names that appear or disappear, each with its source, and skill_ids as names."""
+    """Names that appear or disappear, each with its source, and the skills' ids as names."""
 
     names: list[list[str]]
     keys: list[str]
 
 
 def _changed_names(given: Iterable[Publication], before: Mapping[str, str]) -> _Names:
-    """Names that these publications add or remove."""
+    """Return the names that these publications add or remove."""
     names: set[tuple[str, str]] = set()
     keys = set()
     for one in given:
@@ -273,12 +277,12 @@ def _removed_names(before: Mapping[str, str]) -> _Names:
 
 
 def mentioning_skills(run: RunNamed, name_keys: Mapping[str, str]) -> set[str]:
-    """Skills that mention one of these (skill_id -> name key), by its name or its id."""
+    """Return the skills that mention any of these (skill_id -> name key), by name or by id."""
     return _mentioning(run, _removed_names(name_keys))
 
 
 def _mentioning(run: RunNamed, names: _Names) -> set[str]:
-    """Skills that mention any of these names."""
+    """Return the skills that mention any of these names."""
     if not names.keys:
         return set()
     found = run("find_mentioning", names=names.names, keys=names.keys)
@@ -323,7 +327,7 @@ _WITHDRAWN_PROPERTIES = dict.fromkeys(
         "judgements", "has_scripts", "scanned_seq",
     )
 )  # fmt: skip
-"""Properties that are removed with the pointer."""
+"""Properties of a skill that are removed with its pointer."""
 
 
 def _withdrawal_row(one: Withdrawal) -> dict[str, Any]:
@@ -364,7 +368,7 @@ def _write_facts(run: RunNamed, moved: Sequence[Publication]) -> None:
 
 
 def _write_rules(run: RunNamed, rules: Mapping[RevisionKey, Sequence[str]]) -> None:
-    """Make the rules of each skill exactly these."""
+    """Replace the stored rules of each skill by these."""
     if rules:
         run("drop_finding_rules", ids=[key.skill_id for key in rules])
     rows = [[rule, *key] for key, names in rules.items() for rule in names]

@@ -1,6 +1,6 @@
 """Conversion of Cypher rows into records, and back; the order of values is set by the statements.
 
-Properties that are empty are not stored, and read as null.
+Empty properties are not stored, and are read as null.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from graph.records import (
 from skills.judgement import judgements_from_json
 
 HAS_SCRIPTS = "CASE WHEN s.scanned_seq = s.seq THEN s.has_scripts END"
-"""What is known of the scripts of a skill; null while that is nothing."""
+"""Expression for whether a skill has scripts; null if unknown."""
 
 ENTRY_COLUMNS = f"""s.skill_id, s.source_id, s.path, s.state, s.name, s.description, s.seq,
     s.content_hash, s.wanted_seq, s.reason, s.warnings, s.safety_level, s.tokens, s.language,
     s.licence, s.seq > 0 AND s.without_vectors IS NULL, s.paged, s.updated, s.scanner,
     s.judgements, {HAS_SCRIPTS}"""
-"""The values that `entries_from_rows` reads."""
+"""Values that `entries_from_rows` reads."""
 
 ENTRY_CONDITIONS = {
     "language": "s.language = $language",
@@ -39,8 +39,8 @@ ENTRY_CONDITIONS = {
     "has_scripts": "s.has_scripts = $has_scripts AND s.scanned_seq = s.seq",
     "scripts_unknown": "(s.scanned_seq IS NULL OR s.scanned_seq <> s.seq)",
 }
-"""By name, the conditions of an `EntryFilter`. A statement has only those that are set: the others
-would cost time with each node."""
+"""Conditions of an `EntryFilter`, by name. A statement contains only conditions that are set, since
+unset conditions would cost time for each node."""
 
 _SKILL_ID, _STATE = 0, 3
 
@@ -50,21 +50,22 @@ _ENTRY_DEFAULTS: tuple[Any, ...] = (
     "", "", "", "", "", "", 0, "", 0, "", 0, 0, 0, "", "", False, False, 0.0, 0, "", None,
 )  # fmt: skip
 _LINK_TYPES = {kind.name: kind for kind in LinkType}
-"""By relationship type. A query reads thousands, for which the enum's own lookup is too slow."""
+"""Relationship type -> type of the link. A query reads thousands of links, for which the enum's own
+lookup is too slow."""
 
 _NAME = 3
-"""Place of the name in a row of `link_features`."""
+"""Index of the name in a row of `link_features`."""
 
 _MAX_KEY_BYTES = 1_000
 
 
 def source_from_row(row: Sequence[Any]) -> Source:
-    """A row of the statement `sources`."""
+    """Convert a row of the statement `sources`."""
     return Source(*row[:6], *(tuple(row[6]), *row[7:]))
 
 
 def entries_from_rows(rows: Iterable[Sequence[Any]]) -> list[CatalogEntry]:
-    """Rows of ENTRY_COLUMNS; entries that are deleted meanwhile are left out."""
+    """Convert rows of ENTRY_COLUMNS; entries that are deleted meanwhile are left out."""
     return [
         _entry_from_row(row)
         for row in rows
@@ -83,10 +84,10 @@ def _entry_from_row(row: Sequence[Any]) -> CatalogEntry:
 
 
 def links_from_rows(rows: Iterable[Sequence[Any]]) -> list[Link]:
-    """Rows of owner, source, target, type, weight and evidence.
+    """Convert rows of owner, source, target, type, weight and evidence.
 
-    A link that is deleted while a statement runs may be found with nulls in any of them, because
-    Neo4j reads what is committed at that moment. It is left out.
+    A link that is deleted while the statement runs may have nulls in any of these values, because
+    Neo4j reads the latest committed values. Such a link is left out.
     """
     return [
         Link(owner, source, target, _LINK_TYPES[kind], weight, evidence)
@@ -95,7 +96,7 @@ def links_from_rows(rows: Iterable[Sequence[Any]]) -> list[Link]:
 
 
 def link_to_row(link: Link) -> dict[str, Any]:
-    """The parameters of `add_links` and `delete_links` for one link."""
+    """Return the parameters of `add_links` and `delete_links` for one link."""
     return {
         "owner": link.owner,
         "source": link.source,
@@ -107,9 +108,11 @@ def link_to_row(link: Link) -> dict[str, Any]:
 
 
 def features_from_rows(rows: Iterable[Sequence[Any]]) -> dict[str, LinkFeatures]:
-    """Rows of the statement `link_features` by skill; those of skills that are withdrawn meanwhile
-    are left out, as by `links_from_rows`."""
-    # The name, which may be empty, may be null.
+    """Convert rows of the statement `link_features`; return them by skill.
+
+    Skills that are withdrawn meanwhile are left out, as in `links_from_rows`.
+    """
+    # The name may be null, since it may be empty.
     complete = (row for row in rows if is_complete([*row[:_NAME], *row[_NAME + 1 :]]))
     return {row[0]: _features_from_row(row) for row in complete}
 
@@ -121,9 +124,10 @@ def _features_from_row(row: Sequence[Any]) -> LinkFeatures:
 
 
 def adjacency_from_row(ends: Iterable[Sequence[Any]], totals: Iterable[Sequence[Any]]) -> Adjacency:
-    """The ends (skill_id, type, forward, weight) and totals (type, forward, sum) of `adjacency`.
+    """Convert a row of `adjacency`: ends (skill_id, type, forward, weight), totals (…, sum).
 
-    Links that are deleted meanwhile are left out, as by `links_from_rows`.
+    Totals are (type, forward, sum). Links that are deleted meanwhile are left out, as in
+    `links_from_rows`.
     """
     return Adjacency(
         tuple(
@@ -138,12 +142,15 @@ def adjacency_from_row(ends: Iterable[Sequence[Any]], totals: Iterable[Sequence[
 
 
 def is_complete(row: Sequence[Any]) -> bool:
-    """Whether no value is null, as one may be of what is deleted while a statement runs."""
+    """Return whether no value is null; values of deleted nodes and links may be null."""
     return None not in row
 
 
 def index_key(name: str) -> str:
-    """A normalised name as it is indexed: Neo4j refuses keys of more than 8 kB."""
+    """Return the index key of a normalised name; long names are hashed.
+
+    Neo4j refuses keys of more than 8 kB.
+    """
     encoded = name.encode()
     if len(encoded) <= _MAX_KEY_BYTES:
         return name

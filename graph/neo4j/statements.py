@@ -1,4 +1,4 @@
-"""Runs the named Cypher statements of a store on one server, inside transactions or alone."""
+"""Runs the named Cypher statements of a store on one server, with or without transactions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _OWNED_LINKS = " UNION ALL ".join(
 )
 
 _PLANNING = "CYPHER replan=skip"
-"""Keeps a plan once made. Each statement has one good plan, found in an empty database too; in a
-growing library Neo4j would plan each again and again, 0.1 s and more at a time, while queries
-wait."""
+"""Option that keeps the first plan of a statement. Each statement has one good plan, which is found
+even in an empty database. Without the option, Neo4j plans each statement repeatedly in a growing
+library, which takes 0.1 s and more each time, while queries wait."""
 
 _SORT_COLUMNS = {
     "all_changes": 0,
@@ -38,11 +38,11 @@ _SORT_COLUMNS = {
     "entries_of_source": 2,
     "file_signatures": 0,
 }
-"""By statement that reads pages, which value of a row they are sorted by."""
+"""Statement that reads pages -> index of the value by which its rows are sorted."""
 
 
 class StatementRunner:
-    """Base of the Neo4j stores: statements by name, schema check, transactions with locks."""
+    """Base class of the Neo4j stores: statements by name, schema check, transactions with locks."""
 
     def __init__(self, server: Neo4jClient, *, writable: bool, cached_rows: int) -> None:
         self._server = server
@@ -61,7 +61,7 @@ class StatementRunner:
         return self._server.read(self._statements[name], **parameters)
 
     def _read_from_leader(self, name: str, **parameters: object) -> Rows:
-        """Read where writes go, so that no commit is missed in a cluster whose readers lag."""
+        """Read from the leader, so that no commit is missed in a cluster with lagging readers."""
         self._check_schema()
         return self._server.write(self._statements[name], **parameters)
 
@@ -70,7 +70,7 @@ class StatementRunner:
         return self._server.write(self._statements[name], **parameters)
 
     def _transact(self, work: Callable[[Run, bool], T]) -> T:
-        """Run `work(run, retried)` as one transaction; `run` takes names of statements."""
+        """Run `work(run, retried)` as one transaction; `run` takes the name of a statement."""
         self._check_writable()
 
         def named(run: Run, retried: bool) -> T:
@@ -79,8 +79,10 @@ class StatementRunner:
         return self._server.run_transaction(named)
 
     def _transact_with_locks(self, work: Callable[..., T]) -> T:
-        """Run `work(run, retried, extra_locks)` likewise; repeat it with the skills whose locks it
-        misses (MissingLocksError)."""
+        """Run `work(run, retried, extra_locks)` as one transaction.
+
+        After a MissingLocksError it is repeated with the missing skills in `extra_locks`.
+        """
         extra_locks: set[str] = set()
         for _ in range(_MAX_LOCK_ROUNDS):
             try:
@@ -94,13 +96,13 @@ class StatementRunner:
         )
 
     def _pages(self, name: str, **parameters: object) -> Iterator[Rows]:
-        """Pages of rows by a statement that takes `limit` and `after`."""
+        """Yield pages of rows of a statement with the parameters `limit` and `after`."""
         column, after = _SORT_COLUMNS[name], ""
         while page := self._read(name, after=after, limit=READ_BATCH, **parameters)[0][0]:
             yield page
             if len(page) < READ_BATCH:
                 break
-            # The values of a node that is deleted meanwhile are null.
+            # Values of nodes that are deleted meanwhile are null.
             after = next(row[column] for row in reversed(page) if row[column] is not None)
 
     def _check_writable(self) -> None:
@@ -116,7 +118,7 @@ class StatementRunner:
 
 
 def batches(items: Sequence[T], size: int = WRITE_BATCH) -> Iterator[Sequence[T]]:
-    """The items in order, `size` at a time."""
+    """Yield the items in order, `size` at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

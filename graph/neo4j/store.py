@@ -1,4 +1,4 @@
-"""The Neo4j store of catalog, links and projected passages."""
+"""Neo4j store of catalog, links and projected passages."""
 
 from __future__ import annotations
 
@@ -22,31 +22,34 @@ from graph.protocol import SkillGraph
 class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
     """`graph.protocol.SkillGraph` on Neo4j; safe to share among threads and processes.
 
-    Any number of processes may write. A call raises TransientError when the server is away, busy
+    Any number of processes may write. Calls raise TransientError if the server is unreachable, busy
     or slower than `servers.timeout_seconds`, MisconfiguredError for wrong settings or schema.
     """
 
     def __init__(
         self, settings: ServerSettings, *, writable: bool = True, cached_rows: int = CACHED_ROWS
     ) -> None:
-        """Connects on the first call. cached_rows: skills whose links are kept in memory."""
+        """Create the store; it connects on the first call.
+
+        cached_rows: maximum skills whose links are cached in memory.
+        """
         super().__init__(Neo4jClient(settings), writable=writable, cached_rows=cached_rows)
         self._projects_passages = settings.neo4j_passages
 
     def migrate(self) -> None:
-        """Create the schema, or migrate an older one; a process that writes calls it once.
+        """Create the schema, or migrate an older schema; each writing process calls it once.
 
-        Safe with any number of processes at once. Raises MisconfiguredError for a schema of a
+        Any number of processes may call it at once. Raises MisconfiguredError for a schema of a
         newer skillbus.
         """
         migrations.migrate(self._server)
         self._checked = True
 
     def health(self) -> dict[str, Any]:
-        """State of the server for `skillbus doctor` and readiness checks; never raises.
+        """Return the state of the server for `skillbus doctor` and readiness checks.
 
-        reachable, address; then version, edition, schema, schema_wanted and counts; or problem:
-        why it cannot be used.
+        Keys: reachable and address; version, edition, schema, schema_wanted and counts as far as
+        they can be read; problem, the reason if the server cannot be used. Raises no SkillbusError.
         """
         report: dict[str, Any] = {"address": self._server.address, "reachable": False}
         try:
@@ -61,7 +64,7 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
 
     @override
     def prune_removed(self, age_seconds: float) -> list[str]:
-        """Also deletes passage nodes that were left behind."""
+        """Also deletes orphaned passage nodes."""
         self.delete_orphaned_passages()
         return super().prune_removed(age_seconds)
 

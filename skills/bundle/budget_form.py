@@ -1,4 +1,4 @@
-"""What the budget of a bundle counts: its Markdown, or the tool result that holds the Markdown."""
+"""Token counts of a bundle: of its Markdown, or of the tool result that holds the Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skills.token_count import count_tokens
 
 
 class BudgetForm(StrEnum):
-    """What the budget of a query counts.
+    """The text whose tokens the budget of a query counts.
 
     TOOL_RESULT: the JSON object that the MCP tool `find_skills` returns. Escapes make it longer
     than the Markdown: 1.1 to 1.3 times for prose, 1.6 times for some code.
@@ -30,12 +30,12 @@ class BudgetForm(StrEnum):
     TOOL_RESULT = "tool_result"
 
     def count_skill(self, number: int, skill: BundleSkill) -> int:
-        """Tokens of a skill of a bundle, the `number`-th."""
+        """Return the tokens of the `number`-th skill of a bundle, counted from 1."""
         if self is BudgetForm.MARKDOWN:
             around = "\n".join([render_header(number, skill), *render_left_out_passages(skill)])
             return count_tokens(around) + sum(map(_count_passage, skill.passages))
         text = render_skill(number, skill)
-        # The URI that the skill has if it is served whole; the name is then the record's.
+        # The URI of a skill that is served whole, whose name is that of its record.
         uri = make_file_uri(make_skill_uri(skill.skill_id, skill.name), SKILL_FILE)
         fields = {
             "skill_id": skill.skill_id,
@@ -46,10 +46,11 @@ class BudgetForm(StrEnum):
         return count_tokens(_to_json(fields))
 
     def count_rest(self, bundle: Bundle) -> int:
-        """Tokens of a bundle without its skills.
+        """Return the tokens of a bundle without its skills.
 
-        Counts of skills and rest add up to that of the bundle as Markdown, and to at least that of
-        the tool result: each skill is counted with a name and quotes of its own for its text.
+        The counts of the skills and of the rest add up to the count of the Markdown, and to at
+        least that of the tool result, where each skill is counted with a field name and quotes for
+        its text.
         """
         text = render_markdown(bundle.model_copy(update={"skills": ()}))
         if self is BudgetForm.MARKDOWN:
@@ -58,7 +59,7 @@ class BudgetForm(StrEnum):
         return count_tokens(_to_json(fields))
 
 
-# Bundles with more or fewer passages are tried for a query, and most passages are in several.
+# A query tries bundles with more or fewer passages; most passages are in several of them.
 @lru_cache(maxsize=1 << 12)
 def _count_passage(passage: BundlePassage) -> int:
     return count_tokens(render_passage(passage))
@@ -69,7 +70,7 @@ def _to_json(fields: Mapping[str, object]) -> str:
 
 
 def with_markdown_tokens(bundle: Bundle) -> Bundle:
-    """The bundle with `tokens` of it and its skills as the Markdown form has them."""
+    """Return the bundle with the `tokens` of bundle and skills counted in the Markdown form."""
     form = BudgetForm.MARKDOWN
     skills = tuple(
         skill.model_copy(update={"tokens": form.count_skill(number, skill)})

@@ -46,10 +46,11 @@ _PLAIN = re.compile(r"[\w./:@+~=%#*-]+")
 
 
 def escape_passage(text: str) -> str:
-    """The text of a passage, safe between its tags.
+    """Return the text of a passage, made safe between its tags.
 
-    It is unchanged except for tags of that or a similar name, invisible characters, and constructs
-    that would extend beyond the passage: an open code fence is closed, an open comment escaped.
+    Only three things change: tags named `passage` or similar, invisible characters, and constructs
+    that would extend past the end of the passage (an open code fence is closed, an open comment
+    escaped).
     """
     if text.isascii() and "<" not in text and "`" not in text and "~" not in text:
         return show_invisible(text)
@@ -57,30 +58,35 @@ def escape_passage(text: str) -> str:
 
 
 def escape_inline(text: str) -> str:
-    """Text from a skill on one line, without the beginning of a tag, link, image or comment."""
+    """Return text from a skill on one line, without the start of a tag, link, image or comment."""
     return show_invisible(" ".join(text.split())).replace("<", "&lt;").replace("](", "]\\(")
 
 
 def escape_terminal_line(text: str) -> str:
-    """Text from a skill on one line of a terminal, without control characters."""
+    """Return text from a skill as one line for a terminal, without control characters."""
     return show_invisible(" ".join(text.split()))
 
 
 def escape_attribute(text: str) -> str:
-    """Text from a skill for a tag's attribute in double quotes."""
+    """Return text from a skill for a tag's attribute in double quotes."""
     return escape_inline(text).replace('"', "'").replace(">", "&gt;")
 
 
 def quote_value(text: str) -> str:
-    """A path, id or licence in a list of values: unchanged if plain, else as a JSON string, so
-    that it cannot look like several values."""
+    """Return a path, id or licence for a list of values: unchanged if plain, else as a JSON string.
+
+    Thus one value cannot look like several.
+    """
     shown = escape_inline(text)
     return shown if _PLAIN.fullmatch(shown) else json.dumps(shown, ensure_ascii=False)
 
 
 def dump_terminal_json(data: object) -> str:
-    """Data as JSON that is safe on a terminal: invisible and control characters are JSON escapes,
-    so a parser reads the same data. Values of types unknown to JSON become their text."""
+    """Return data as JSON that is safe on a terminal.
+
+    Invisible and control characters are JSON escapes, so a parser reads the same data. Values of
+    types unknown to JSON are converted to text.
+    """
     text = json.dumps(data, indent=2, ensure_ascii=False, default=str)
     if text.isascii():
         return text.replace("\x7f", "\\u007f")
@@ -90,9 +96,9 @@ def dump_terminal_json(data: object) -> str:
 
 
 def show_invisible(text: str) -> str:
-    """The text with each run of invisible characters replaced by a note of their number.
+    """Replace each run of invisible characters by a note with their number.
 
-    Joiners in emoji and in scripts that need them, and flags, stay.
+    Flags, and joiners in emoji and in scripts that need them, stay.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -100,7 +106,7 @@ def show_invisible(text: str) -> str:
 
 
 def find_invisible(text: str) -> Iterator[tuple[int, int]]:
-    """The start and end of each run of characters that `show_invisible` replaces."""
+    """Yield the start and end of each run of characters that `show_invisible` replaces."""
     return (run.span() for run in _INVISIBLE_RUN.finditer(text) if not _is_needed(run))
 
 
@@ -109,7 +115,7 @@ def _note_hidden(run: re.Match[str]) -> str:
 
 
 def _is_needed(run: re.Match[str]) -> bool:
-    """Whether invisible characters are part of a visible one: a flag, an emoji, joined letters."""
+    """Return whether invisible characters belong to a flag, an emoji or joined letters."""
     hidden, text = run.group(), run.string
     if hidden[0] == "\U0001f3f4":
         return True
@@ -139,7 +145,7 @@ def _begins_tag(following: str) -> bool:
 
 
 def _close_open_blocks(text: str) -> str:
-    """Close an open code fence, and escape the beginning of comments that do not end."""
+    """Close an open code fence, and escape the start of comments and tags that have no end."""
     lines, mark = [], ""
     outside: list[int] = []
     for number, line in enumerate(text.split("\n")):
@@ -162,9 +168,9 @@ def _close_open_blocks(text: str) -> str:
 
 
 def _escape_unended(line: str, ended: dict[str, int]) -> str:
-    """The line with each `<` escaped that opens a construct without an end.
+    """Escape each `<` in the line that opens a construct without an end.
 
-    ended: by opener, the offset of the last end in the text, relative to the line's start.
+    ended: by opener, the offset of the last end mark in the text, relative to the line's start.
     """
     shown, folded = [], line.lower()
     for at, character in enumerate(line):

@@ -1,6 +1,6 @@
 """The Markdown form of a bundle, for the prompt of an agent.
 
-Parts are joined by line ends, so the token counts of the parts add up to that of the whole.
+Parts are joined by line ends, so the token counts of the parts add up to the count of the whole.
 """
 
 from __future__ import annotations
@@ -49,12 +49,14 @@ status: NO_SKILL_HIT ({reason}). Go on without a skill.
 """
 
 _MAX_NAMED = 5
-"""Maximum skills left out, and withheld, that the Markdown names; the JSON names all."""
+"""Maximum entries of each list (left out, withheld, …) in the Markdown; the JSON has all."""
 
 
 def render_markdown(bundle: Bundle) -> str:
-    """The bundle as Markdown: its warning, the skills, best first, then links, skills left out and
-    withheld."""
+    """Return the bundle as Markdown.
+
+    Order: the warning, the skills (best first), links, skills left out, and withheld skills.
+    """
     warning = render_warning(bundle.warning)
     if bundle.status == "NO_SKILL_HIT":
         summary = render_withheld(bundle.withheld)
@@ -71,14 +73,14 @@ def render_markdown(bundle: Bundle) -> str:
 
 
 def _render_preamble(bundle: Bundle) -> str:
-    """How to read the bundle; short where the session has explained it before."""
+    """Return the introduction of the bundle; short if the session has sent it before."""
     if bundle.reason and not bundle.skills:
         return ALL_SENT.format(reason=escape_inline(bundle.reason))
     return FOLLOWING_PREAMBLE if bundle.already_sent else PREAMBLE
 
 
 def render_already_sent(sent: tuple[AlreadySent, ...]) -> str:
-    """What of the chosen skills was sent earlier in the session, a line for each."""
+    """Return the lines of the chosen skills that were sent earlier in the session, by skill."""
     if not sent:
         return ""
     listed = "\n".join(
@@ -90,18 +92,18 @@ def render_already_sent(sent: tuple[AlreadySent, ...]) -> str:
 
 
 def render_warning(warning: str) -> str:
-    """The first line: that the best match is withheld."""
+    """Return the first line, a warning that the best match is withheld; "" without a warning."""
     return f"Warning: {escape_inline(warning)}.\n" if warning else ""
 
 
 def render_skill(rank: int, skill: BundleSkill) -> str:
-    """One skill's part of the Markdown."""
+    """Return one skill's part of the Markdown."""
     parts = [render_header(rank, skill), *map(render_passage, skill.passages)]
     return "\n".join([*parts, *render_left_out_passages(skill)])
 
 
 def render_left_out_passages(skill: BundleSkill) -> list[str]:
-    """What of a skill is not sent, as a list of one line; empty if all of it is."""
+    """Return one line on the passages of a skill that are not sent, [] if all are sent."""
     left_out = skill.left_out
     if not left_out.passages:
         return []
@@ -112,8 +114,10 @@ def render_left_out_passages(skill: BundleSkill) -> list[str]:
 
 
 def render_header(rank: int, skill: BundleSkill) -> str:
-    """A skill's name, source, reasons and files; less of a brief part, and of one that continues
-    what was sent before."""
+    """Return a skill's name, source, reasons and files.
+
+    The header is shorter with detail `brief`, and shortest with `continued`.
+    """
     name = escape_inline(skill.name)
     if skill.detail == "continued":
         return f"## {rank}. {name}, continued\n\n- source: {quote_value(skill.skill_id)}\n"
@@ -143,7 +147,7 @@ def render_header(rank: int, skill: BundleSkill) -> str:
 
 
 def render_passage(passage: BundlePassage) -> str:
-    """A passage between tags that its text cannot close."""
+    """Return a passage between tags that its text cannot close."""
     text = escape_passage(passage.text)
     roles = " ".join(passage.roles)
     lines = format_line_range(passage.first_line, passage.last_line)
@@ -152,12 +156,12 @@ def render_passage(passage: BundlePassage) -> str:
 
 
 def render_path(path: tuple[str, ...]) -> str:
-    """The headings that a passage is under, but for the title of its skill."""
+    """Return the headings above a passage as text, without the title of its skill."""
     return " > ".join(map(escape_attribute, path[1:]))
 
 
 def render_links(links: tuple[BundleLink, ...]) -> str:
-    """Links between the chosen skills, one per line."""
+    """Return the links between the chosen skills, one per line."""
     if not links:
         return ""
     listed = "\n".join(
@@ -171,7 +175,7 @@ def render_links(links: tuple[BundleLink, ...]) -> str:
 def render_left_out(
     left_out: tuple[LeftOutSkill, ...], did_not_fit: DidNotFit | None = None
 ) -> str:
-    """Skills that were considered but not sent, and what would fit into a larger budget."""
+    """Return the skills that were considered but not sent, and what a larger budget would hold."""
     if not left_out and did_not_fit is None:
         return ""
     listed = [
@@ -190,7 +194,7 @@ def _format_size(left: LeftOutSkill) -> str:
 
 
 def summarise_unfit(unfit: DidNotFit) -> str:
-    """What did not fit into the budget, and how many more tokens would hold it."""
+    """Return a line on the passages that did not fit, and on the tokens that they would need."""
     passages = "1 passage" if unfit.passages == 1 else f"{unfit.passages} passages"
     skills = {0: "", 1: ", 1 skill among them whole"}.get(
         unfit.skills, f", {unfit.skills} skills among them whole"
@@ -202,12 +206,12 @@ def summarise_unfit(unfit: DidNotFit) -> str:
 
 
 def format_probability(probability: float) -> str:
-    """A probability as text, with two decimals: `0.83`."""
+    """Return a probability as text, with two decimals: `0.83`."""
     return f"{probability:.2f}"
 
 
 def render_withheld(withheld: Withheld) -> str:
-    """Skills that the policy withholds."""
+    """Return the section on skills that the policy withholds; "" without any."""
     if not withheld.count:
         return ""
     listed = [
@@ -219,17 +223,17 @@ def render_withheld(withheld: Withheld) -> str:
 
 
 def summarise_withheld(withheld: Withheld) -> str:
-    """The number of withheld skills and the reasons, in a few words."""
+    """Return the number of withheld skills and the reasons, in a few words."""
     kinds = ", ".join(f"{count} for {kind}" for kind, count in withheld.kinds.items())
     skills = "1 skill is" if withheld.count == 1 else f"{withheld.count} skills are"
     return f"{skills} withheld by policy ({kinds})"
 
 
 def format_line_ranges(ranges: Sequence[tuple[int, int]]) -> str:
-    """Line ranges as text: `3, 7-9`."""
+    """Return line ranges as text: `3, 7-9`."""
     return ", ".join(format_line_range(first, last) for first, last in ranges)
 
 
 def format_line_range(first: int, last: int) -> str:
-    """A line range as text: `7` or `7-9`."""
+    """Return a line range as text: `7` or `7-9`."""
     return str(first) if first == last else f"{first}-{last}"

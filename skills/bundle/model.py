@@ -49,8 +49,8 @@ class Revision(BundleModel):
 class BundleSkill(BundleModel):
     """A chosen skill. `tokens` counts its part of the Markdown.
 
-    `detail`: how much its part says of the skill itself; `continued` where other passages of it
-    were sent earlier in the session, see `already_sent`.
+    `detail`: form of its introduction; `continued` if other passages of the skill were sent earlier
+    in the session, see `already_sent`.
     """
 
     skill_id: str
@@ -109,10 +109,10 @@ class LeftOutSkill(BundleModel):
 
 
 class DidNotFit(BundleModel):
-    """What was chosen for the task and is not sent since the budget was spent.
+    """Chosen content that is not sent because the budget was spent.
 
-    skills: sent in no part. passages: those that the task needs and that are not sent. tokens:
-    about what they take; a budget with so many more would hold what the task needs.
+    skills: chosen skills of which nothing is sent. passages: unsent passages that the task needs.
+    tokens: their approximate size; a budget larger by so many would hold what the task needs.
     """
 
     skills: int = Field(ge=0)
@@ -121,9 +121,9 @@ class DidNotFit(BundleModel):
 
 
 class AlreadySent(BundleModel):
-    """A skill that was chosen, with what of this revision was sent earlier in the session.
+    """A chosen skill, with the lines of this revision that were sent earlier in the session.
 
-    `lines` are not sent again; `tokens` is what they took then.
+    `lines` are not sent again; `tokens` is their size when they were sent.
     """
 
     skill_id: str
@@ -156,12 +156,12 @@ class Withheld(BundleModel):
 class Bundle(BundleModel):
     """The answer to a query.
 
-    `tokens` is the exact count of the Markdown form and never above `budget`; `reason` says why
-    there is no skill; `warning` that the best match is withheld by policy; `degraded` names the
-    stages that were skipped or limited, and why. `did_not_fit` is null where all that the task
-    needs of the chosen skills is sent. `session` is that of the query, `earlier` the number of its
-    queries that were answered before; a hit without `skills` says that everything the task needs is
-    in `already_sent`.
+    `tokens` is the exact count of the Markdown form and never above `budget`. `reason` states why
+    there is no skill, `warning` that the best match is withheld by policy. `degraded` lists the
+    stages that were skipped or limited, with the reason. `did_not_fit` is null if everything that
+    the task needs of the chosen skills is sent. `session` is the session of the query, `earlier`
+    the number of its queries that were answered before. A hit without `skills` means that
+    everything the task needs is in `already_sent`.
     """
 
     schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"
@@ -195,7 +195,7 @@ class Bundle(BundleModel):
 
 
 def bundle_schema() -> str:
-    """The JSON Schema of a bundle, as published under docs/reference."""
+    """Return the JSON Schema of a bundle, as published under docs/reference."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     schema |= Bundle.model_json_schema()
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"

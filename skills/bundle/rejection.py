@@ -6,10 +6,10 @@ from enum import StrEnum
 
 
 class RejectionReason(StrEnum):
-    """Why a candidate is not used for a task.
+    """Reason why a candidate is not used for a task.
 
-    The first six are about the candidate and the task; the last two compare it with another
-    candidate that is used.
+    The first six reasons concern the candidate and the task; the last two compare the candidate
+    with another candidate, which is used.
     """
 
     WRONG_DOMAIN = "wrong_domain"
@@ -23,7 +23,7 @@ class RejectionReason(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What it says of the candidate, in words for prompts and explanations."""
+        """The meaning in words, for prompts and explanations."""
         return _MEANINGS[self]
 
 

@@ -1,4 +1,4 @@
-"""Spends the tokens of a bundle on skills and passages by expected worth, not in equal parts."""
+"""Allocates the tokens of a bundle to skills and passages by expected worth, not equally."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 class BudgetItem:
     """A skill with its passages.
 
-    worth: how likely the skill is right, above 0. passages: (index, tokens), most needed first.
-    enough: how many of the first passages suffice for most queries. sufficiency: the share of
-    queries for which they do. first: spend on this skill before any other. needed_by: place of the
-    item whose prerequisite it is, before this one; -1 for none.
+    worth: likelihood that the skill is right, above 0. passages: (index, tokens), most needed
+    first. enough: number of first passages that suffice for most queries. sufficiency: share of
+    queries for which they suffice. first: spend on this skill before any other. needed_by: place
+    of the earlier item that needs this skill as a prerequisite, -1 for none.
     """
 
     header_tokens: int
@@ -27,7 +27,7 @@ class BudgetItem:
 
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    """Passages of one skill that are bought together: what is enough, or the rest."""
+    """Passages of one skill that are bought together: those that are enough, or the rest."""
 
     place: int
     rest: bool
@@ -42,14 +42,14 @@ class _Portion:
 
 
 def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] | None]:
-    """The selected passages of each item, ascending, or None if the item is not selected.
+    """Return the selected passages of each item, ascending, or None if the item is not selected.
 
-    Each skill has two portions: its header with the passages that are enough, and the rest, which
-    can only follow. The gain of a portion is the probability that the skill is right and that the
-    portion is what makes it sufficient; portions are bought by gain per token, the greedy rule for
-    knapsacks (Dantzig, 1957), that of a prerequisite at the latest right behind the portion of the
-    skill that needs it. Of one that does not fit, the most needed passages that do are
-    bought. The total never exceeds the budget.
+    Each skill has two portions: first its header with the passages that are enough, then the rest.
+    The gain of a portion is the probability that the skill is right and that the portion makes it
+    sufficient. Portions are bought by gain per token, the greedy rule for knapsacks (Dantzig,
+    1957). The first portion of a prerequisite is bought at the latest right after that of the skill
+    that needs it. If a portion does not fit, its most needed passages that fit are bought. The
+    total never exceeds the budget.
     """
     selected: list[list[int] | None] = [None] * len(items)
     left = budget
@@ -68,11 +68,11 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
 
 
 def _order_portions(items: Sequence[BudgetItem]) -> list[_Portion]:
-    """The portions in the order in which they are bought."""
+    """Return the portions in the order in which they are bought."""
     portions = [portion for place, item in enumerate(items) for portion in _portions(place, item)]
     entries = {portion.place: portion.density for portion in portions if not portion.rest}
     firsts = [item.first for item in items]
-    for place, item in enumerate(items):  # what needs a prerequisite stands before it
+    for place, item in enumerate(items):  # a skill stands before its prerequisites
         if item.needed_by >= 0:
             entries[place] = max(entries[place], entries[item.needed_by])
             firsts[place] = firsts[place] or firsts[item.needed_by]
@@ -85,7 +85,7 @@ def _order_portions(items: Sequence[BudgetItem]) -> list[_Portion]:
 
 
 def _portions(place: int, item: BudgetItem) -> Iterator[_Portion]:
-    """What is enough and the rest; as one where the rest is worth more per token."""
+    """Yield two portions, enough and rest; a single one if the rest is worth as much per token."""
     enough, rest = item.passages[: item.enough], item.passages[item.enough :]
     costs = item.header_tokens + _tokens(enough), _tokens(rest)
     gains = item.worth * item.sufficiency, item.worth * (1 - item.sufficiency)
@@ -101,7 +101,7 @@ def _tokens(passages: Sequence[tuple[int, int]]) -> int:
 
 
 def _fitting(passages: Sequence[tuple[int, int]], room: int) -> list[tuple[int, int]]:
-    """The passages that fit in order; one that does not is passed over."""
+    """Return the passages that fit, taken in order; a passage that does not fit is skipped."""
     bought = []
     for index, tokens in passages:
         if tokens <= room:

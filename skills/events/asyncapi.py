@@ -43,7 +43,7 @@ name as routing key. The properties `reply_to` and `correlation_id` may replace 
 
 
 def asyncapi_document() -> str:
-    """The document as YAML, as published under docs/reference."""
+    """Return the document as YAML, as published under docs/reference."""
     # A JSON round trip copies shared objects, so that the YAML has no anchors.
     document = json.loads(json.dumps(_document()))
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
@@ -198,7 +198,7 @@ def _message(name: str) -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    """Schemas of the envelope, of the data of each type, and of each event as both combined."""
+    """Return schemas of the envelope, of each type's data, and of each event (both combined)."""
     found = _flatten_definitions(
         Event.model_json_schema(ref_template=_SCHEMAS + "{model}"), "Event"
     )
@@ -212,13 +212,13 @@ def _schemas() -> dict[str, Any]:
 
 
 def _flatten_definitions(schema: dict[str, Any], name: str) -> dict[str, Any]:
-    """A schema and its definitions at one level, in JSON Schema draft 7 as AsyncAPI requires."""
+    """Return a schema and its definitions at one level, in draft 7 as AsyncAPI requires."""
     definitions = schema.pop("$defs", {})
     return {key: _as_draft_07(value) for key, value in {**definitions, name: schema}.items()}
 
 
 def _as_draft_07(node: Any) -> Any:
-    """A JSON Schema 2020-12 of pydantic as draft 7: `prefixItems` of tuples is `items`."""
+    """Convert a JSON Schema 2020-12 of pydantic to draft 7: `prefixItems` becomes `items`."""
     if isinstance(node, list):
         return [_as_draft_07(one) for one in node]
     if isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Owners, reply addresses and correlation of events, and the replies to them."""
+"""Owners, reply addresses and correlation ids of events, and creation of replies."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ EVENTS_CHANNEL = "skillbus.events"
 """Name of the RabbitMQ queue or Redis stream from which skillbus consumes events."""
 
 STREAM_FIELD = "event"
-"""Field of a stream entry with the JSON text."""
+"""Field of a stream entry that holds the JSON text."""
 
 REPLY_PREFIX = "skillbus.replies."
 """Prefix of the names of all queues and streams that replies may be written to."""
 
 GATEWAY_SOURCE = "skillbus/gateway"
-"""`source` of events that the gateway makes from requests it has checked; reserved for it."""
+"""`source` of events that the gateway makes from checked requests; reserved for the gateway."""
 
 _REPLY_NAME = re.compile(r"skillbus\.replies\.[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _CORRELATION_ID = re.compile(r"[\x20-\x7e]{1,200}")
 
 
 def check_reply_to(name: str) -> str:
-    """`name`, if replies may be written to it; raises UsageError otherwise."""
+    """Return `name` if replies may be written to it; raises UsageError otherwise."""
     if not _REPLY_NAME.fullmatch(name):
         raise UsageError(
             f"replies cannot go to {name[:200]!r}: the name must be {REPLY_PREFIX} and at most "
@@ -44,7 +44,7 @@ def check_reply_to(name: str) -> str:
 def replace_origin(
     event: Event, owner: str, reader: Reader, reply_to: str = "", correlation_id: str = ""
 ) -> Event:
-    """A received event with the sender, reply address and correlation id of its connection.
+    """Return a received event with the sender, reply address and correlation id of its connection.
 
     owner, reader: always replace those of the event. reply_to, correlation_id: replace those
     of the event unless empty. Raises UsageError for a value that is not allowed.
@@ -61,9 +61,10 @@ def replace_origin(
 
 
 def new_reply(request: Event, data: Reply, source: str, trace_id: str = "") -> Event:
-    """The reply to an event: `subject` is the request's id, `correlationid` and trace are copied.
+    """Return the reply to a request.
 
-    The id is derived from request and data, so that a receiver recognises a duplicate.
+    `subject` is the request's id; `correlationid` and the trace are copied. The id is derived from
+    request and data, so that a receiver recognises a duplicate.
     trace_id: the trace of the task, for a request without a trace.
     """
     event = new_event(data, source, get_trace_id(request) or trace_id)
@@ -78,7 +79,7 @@ def new_reply(request: Event, data: Reply, source: str, trace_id: str = "") -> E
 
 
 def _get_subject(data: Reply) -> str:
-    """What distinguishes replies of one type to one request."""
+    """Return a text that distinguishes replies of one type to one request."""
     if isinstance(data, SkillPublished):
         return f"{data.skill_id}@{data.revision.seq}"
     return f"{data.skill_id}: {data.reason}" if isinstance(data, SkillFailed) else ""
@@ -86,7 +87,7 @@ def _get_subject(data: Reply) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MessageSender:
-    """Sender data of a message that is not a valid event; "" for missing members."""
+    """Reply address and ids read from a message that is not a valid event; "" if missing."""
 
     message_id: str = ""
     reply_to: str = ""
@@ -94,7 +95,7 @@ class MessageSender:
 
 
 def parse_sender(text: str | bytes) -> MessageSender:
-    """The sender data of a refused message, as far as it can be parsed."""
+    """Parse the sender data of a refused message; members that cannot be parsed are ""."""
     try:
         members = json.loads(text)
     except (ValueError, RecursionError):
@@ -113,7 +114,7 @@ def parse_sender(text: str | bytes) -> MessageSender:
 
 
 def new_refusal(sender: MessageSender, reason: str, letter_id: str, source: str) -> Event:
-    """The reply to the sender of a refused message; `subject` is the message's id."""
+    """Return the reply to the sender of a refused message; `subject` is the message's id."""
     data = MessageRefused(reason=reason, letter_id=letter_id, message_id=sender.message_id)
     event = new_event(data, source)
     changes = {"subject": sender.message_id, "correlationid": sender.correlation_id}

@@ -39,14 +39,14 @@ RESERVED_SOURCE_PREFIX = "skillbus/"
 _EXTENSION_NAME = re.compile(r"[a-z0-9]{1,64}")
 _MAX_EXTENSION_CHARACTERS = 2_000
 _MAX_READER_CHARACTERS = 20_000
-"""Tokens of an issuer, which are shorter, may name all these groups."""
+"""Limit of `readergroups`; tokens of an issuer are shorter, so all their groups fit."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _VERSIONED = re.compile(r"(.+)\.v([0-9]+)", re.DOTALL)
 
 
 def _require_timestamp_text(value: object) -> object:
-    """Reject numbers, which could be seconds or milliseconds."""
+    """Reject numbers, since they could be seconds or milliseconds."""
     if not isinstance(value, str | datetime):
         raise ValueError("must be an RFC 3339 timestamp")
     return value
@@ -70,10 +70,10 @@ Timestamp = Annotated[AwareDatetime, BeforeValidator(_require_timestamp_text)]
 class Event(BaseModel):
     """A CloudEvents 1.0 envelope in structured mode.
 
-    Unknown extension attributes are kept; members that are no CloudEvents attributes are dropped.
-    owner: name of the token that sent the event, "" for the local user. readergroups: the groups
-    that the sender may read with, `*` for one who sees everything. Both are set on receipt,
-    whatever the sender wrote. replyto: queue or stream for replies, "" for none. correlationid:
+    Unknown extension attributes are kept; members that are not CloudEvents attributes are dropped.
+    owner: name of the token that sent the event, "" for the local user. readergroups: groups with
+    which the sender reads, `*` for a sender that sees everything. Both are set on receipt and
+    replace the sender's values. replyto: queue or stream for replies, "" for none. correlationid:
     copied to replies.
     """
 
@@ -122,7 +122,7 @@ class Event(BaseModel):
     @field_validator("data")
     @classmethod
     def _check_serialisable(cls, data: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        """Reject data that cannot be written as JSON in UTF-8; data parsed from JSON always can."""
+        """Reject data that cannot be written as JSON in UTF-8; data parsed from JSON is valid."""
         if info.mode == "python":
             try:
                 json.dumps(data, ensure_ascii=False).encode()
@@ -136,7 +136,7 @@ class Event(BaseModel):
         return Reader.parse(self.readergroups)
 
     def parse_data(self) -> EventData:
-        """The data as its model; raises UsageError for an unknown type or bad data."""
+        """Return the data as its model; raises UsageError for an unknown type or invalid data."""
         model = EVENT_TYPES.get(self.type)
         if model is None:
             raise UsageError(_describe_unknown_type(self.type))
@@ -150,7 +150,7 @@ _MEMBERS = frozenset(Event.model_fields)
 
 
 def _is_extension(name: object, value: object) -> bool:
-    """Whether a member is a valid extension attribute of CloudEvents."""
+    """Return whether a member is a valid extension attribute of CloudEvents."""
     if not isinstance(name, str) or not _EXTENSION_NAME.fullmatch(name):
         return False
     if isinstance(value, str):
@@ -174,7 +174,7 @@ def _describe_unknown_type(name: str) -> str:
 
 
 def new_event(data: EventData, source: str, trace_id: str = "") -> Event:
-    """An event with `data`, a new id and the current time.
+    """Create an event with `data`, a new id and the current time.
 
     trace_id: the trace to continue; set as `traceparent` if it is a valid W3C trace id.
     """
@@ -185,26 +185,26 @@ def new_event(data: EventData, source: str, trace_id: str = "") -> Event:
 
 
 def get_trace_context(event: Event) -> TraceContext:
-    """The trace that an event is part of, by the distributed tracing extension of CloudEvents."""
+    """Return the trace of an event, by the distributed tracing extension of CloudEvents."""
     extensions = event.model_extra or {}
     return parse_context(extensions.get("traceparent"), extensions.get("tracestate"))
 
 
 def with_trace_context(event: Event, context: TraceContext) -> Event:
-    """An event as part of a trace; unchanged for an empty context."""
+    """Return an event as part of a trace; unchanged for an empty context."""
     changes = context_headers(context)
     if changes and "tracestate" in (event.model_extra or {}):
-        changes.setdefault("tracestate", "")  # of another trace
+        changes.setdefault("tracestate", "")  # the event's own belongs to another trace
     return event.model_copy(update=changes)
 
 
 def get_trace_id(event: Event) -> str:
-    """The trace id of an event's `traceparent`, "" without a valid one."""
+    """Return the trace id of an event's `traceparent`, "" if that is missing or invalid."""
     return get_trace_context(event).trace_id
 
 
 def parse_event(text: str | bytes) -> Event:
-    """An event from JSON; raises UsageError if it is not valid."""
+    """Parse an event from JSON; raises UsageError if it is invalid."""
     try:
         event = Event.model_validate_json(text)
     except ValidationError as error:
@@ -216,10 +216,10 @@ def parse_event(text: str | bytes) -> Event:
 
 
 def parse_request(text: str | bytes) -> Event:
-    """A request from another program, as an event.
+    """Parse a request from another program as an event.
 
-    Raises UsageError as `parse_event` does, and for replies, for a reserved `source`, and for fetch
-    options of git, which only `skillbus sources add` may set.
+    Raises UsageError as `parse_event` does. Also raises it for a reply, for a reserved `source`,
+    and for fetch options of git, which only `skillbus sources add` may set.
     """
     event = parse_event(text)
     if event.type not in REQUESTS:

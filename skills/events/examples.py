@@ -1,4 +1,4 @@
-"""An example of each event type, for the published documents."""
+"""Examples of all event types, for the published documents."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def _answers() -> tuple[tuple[str, Reply], ...]:
 
 @cache
 def example_events() -> dict[str, Event]:
-    """Type -> an event of it; each answer answers one of the requests."""
+    """Return type -> an event of that type; each reply answers one of the requests."""
     requests = {}
     for event_id, data in _requests():
         details = {"id": event_id, "source": "my-ci", "time": _TIME}
@@ -164,7 +164,7 @@ def example_events() -> dict[str, Event]:
 
 
 def get_example(name: str) -> dict[str, Any]:
-    """The example of a type as JSON data, without what only says that nothing was asked for."""
+    """Return the example of a type as JSON data, without options that a request leaves unset."""
     event = example_events()[name].model_dump(mode="json")
     if name not in REPLIES:
         event["data"] = {

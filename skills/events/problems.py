@@ -1,4 +1,4 @@
-"""What is wrong with the form of a request, as one line for its sender."""
+"""One-line messages for the senders of requests that fail validation."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ MAX_SHOWN_CHARACTERS = 80
 _MAX_PROBLEMS = 5
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _EMPTY_BRANCH = ("literal_error", "literal['']")
-"""Type and last place of a problem of a value that may also be empty."""
+"""Type and last part of the place of the problem "is not empty", for values that may be empty."""
 
 
 def describe_validation_error(error: ValidationError) -> str:
-    """A validation error as one line of limited length: the places and what is wrong."""
+    """Return a validation error as one line of limited length: places and problems."""
     return describe_problems(error.errors(include_url=False, include_input=False))
 
 
 def describe_problems(problems: Sequence[Mapping[str, Any]]) -> str:
-    """The problems of a validation error, in the form of pydantic, as one line of limited length.
+    """Return the problems of a validation error, as pydantic lists them, as one line.
 
-    Left out is what follows from other problems: that a value is not empty either, and that a list
-    is too short without its wrong items.
+    The line has at most _MAX_PROBLEMS problems. Problems that only follow from other problems are
+    left out: that an invalid value is not empty, and that a list is too short without its invalid
+    items.
     """
     optional = {tuple(one["loc"][:-1]) for one in problems if _is_empty_branch(one)}
     found = [
@@ -44,14 +45,14 @@ def describe_problems(problems: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_empty_branch(problem: Mapping[str, Any]) -> bool:
-    """Whether this is the other form of a value that may be left empty."""
+    """Return whether a problem only says that an optional value is not empty."""
     return bool(problem["loc"]) and (problem["type"], problem["loc"][-1]) == _EMPTY_BRANCH
 
 
 def _without_branch(
     place: tuple[int | str, ...], optional: set[tuple[int | str, ...]]
 ) -> tuple[int | str, ...]:
-    """The place without the name that pydantic gives to the form of a value."""
+    """Return the place without the name that pydantic appends for a branch of a union."""
     return place[:-1] if place[:-1] in optional else place
 
 
@@ -68,8 +69,10 @@ def _describe(place: tuple[int | str, ...], problem: Mapping[str, Any]) -> str:
 
 
 def _format_place(parts: tuple[int | str, ...]) -> str:
-    """The place of a problem and a colon, "" for the whole; keys from the input are cut and put on
-    one line."""
+    """Return the place of a problem with a colon, "" for the whole document.
+
+    Places contain keys from the input, so they are cut and put on one line.
+    """
     named = ".".join(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", str(part)) for part in parts)
     shown = named[:MAX_SHOWN_CHARACTERS] + "…" * (len(named) > MAX_SHOWN_CHARACTERS)
     return f"{shown}: " if shown else ""

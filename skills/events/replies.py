@@ -1,4 +1,4 @@
-"""Replies of skillbus: answers to queries, and outcomes of skills and messages."""
+"""Replies of skillbus: answers to queries, and results of changes, outcomes and messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SkillFailed(BaseModel):
 
 
 class OutcomesRecorded(BaseModel):
-    """Reported outcomes are stored: `outcomes` of them, those stored before included."""
+    """Reported outcomes are stored. `outcomes` is their number, including those stored before."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -25,16 +25,16 @@ MAX_QUERY_PINS = 100
 """Maximum skills that a query pins to a revision."""
 
 MAX_EXPLAINED_SKILLS = 10
-"""Maximum skills that a query asks about."""
+"""Maximum skills in `explain_skills` of a query."""
 
 MAX_OUTCOMES = 200
 """Maximum outcomes in an event."""
 
 MAX_EVENT_FILE_BYTES = 8 << 20
-"""Maximum total size of these files in bytes, as UTF-8."""
+"""Maximum total size in bytes, as UTF-8, of the files of a skill that is sent in an event."""
 
 SESSION_ID = re.compile(r"([\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?)?")
-"""What an id of a session matches, or none."""
+"""Regular expression of ids of sessions; "" means no session."""
 
 _MAX_PATH_CHARACTERS = 4_096
 _MAX_NAME_BYTES = 255
@@ -43,14 +43,14 @@ _SKILL_FILE = "SKILL.md"
 
 
 def check_source_id(source_id: str) -> str:
-    """`source_id`; raises ValueError if it contains path parts like `..`."""
+    """Return `source_id`; raises ValueError if it contains path parts like `..`."""
     if any(part in ("", ".", "..") for part in source_id.split("/")):
         raise ValueError("parts between slashes must be names, and not '.' or '..'")
     return source_id
 
 
 def check_skill_id(skill_id: str) -> str:
-    """`skill_id`; raises ValueError if its path leaves the source."""
+    """Return `skill_id`; raises ValueError if its path leaves the source."""
     source_id, _, path = skill_id.partition(":")
     check_source_id(source_id)
     if path != ".":
@@ -59,7 +59,7 @@ def check_skill_id(skill_id: str) -> str:
 
 
 def check_file_path(path: str) -> str:
-    """`path`; raises ValueError unless it is a relative path inside a skill's folder."""
+    """Return `path`; raises ValueError unless it is a relative path inside a skill's folder."""
     _check_path(path)
     if "\\" in path or not path.isprintable():
         raise ValueError("a file's path must be printable and have '/' between its parts")
@@ -74,21 +74,21 @@ def _check_path(path: str) -> None:
 
 
 def _require_integer(value: object) -> object:
-    """Accept integers of JSON, but no booleans and no digits in quotes."""
+    """Return integers of JSON; booleans and digits in quotes raise ValueError."""
     if isinstance(value, bool | str | bytes):
         raise ValueError("must be a whole number")
     return value
 
 
 def _require_number(value: object) -> object:
-    """Accept numbers of JSON, but no booleans and no digits in quotes."""
+    """Return numbers of JSON; booleans and digits in quotes raise ValueError."""
     if isinstance(value, bool | str | bytes):
         raise ValueError("must be a number")
     return value
 
 
 def _require_skill_id_form(value: object) -> object:
-    """Name what a skill id looks like, where the pattern alone would be shown."""
+    """Reject a malformed skill id with a readable message; pydantic would show only the pattern."""
     if isinstance(value, str) and not re.fullmatch(_SKILL_ID, value):
         shown = value[:_MAX_SHOWN_CHARACTERS] + "…" * (len(value) > _MAX_SHOWN_CHARACTERS)
         raise ValueError(f"{shown!r} is no skill id: write SOURCE:PATH, as a bundle names it")
@@ -144,11 +144,11 @@ _NUMBER = BeforeValidator(_require_number)
 
 
 class GitFetchOptions(BaseModel):
-    """What is fetched from a git repository, and how often.
+    """Content to fetch from a git repository, and the interval.
 
-    `branch`: empty for the remote's default branch. `path`: the folder with the skills, empty for
-    the whole repository. `licences`: allowed licences, empty for any. `credential_file`: a file in
-    the folder of credentials. `poll_seconds`: 0 for the interval of the settings.
+    `branch`: empty for the remote's default branch. `path`: folder with the skills, empty for the
+    whole repository. `licences`: allowed licences, empty for any. `credential_file`: a file in the
+    folder of credentials. `poll_seconds`: interval of fetches, 0 for that of the settings.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -170,7 +170,7 @@ class GitPush(BaseModel):
 
 
 class SourceChanged(BaseModel):
-    """Files of a source may have changed; without paths, any of them.
+    """Files of a source may have changed: those in `paths`, or any if it is empty.
 
     `paths` are relative to the root, with `/`: files or folders that were added, changed or
     removed. A known source needs no `root`. With `git`, `root` is the address of a repository,
@@ -244,7 +244,7 @@ class SkillRemoved(BaseModel):
 
 
 class QueryFilters(BaseModel):
-    """Allowed values of each field; every skill of the bundle has one of them."""
+    """Allowed values by field; every skill of the bundle has one of the values of each field."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -258,15 +258,15 @@ class QueryAsked(BaseModel):
     """A query: a task in words, with limits of the answer.
 
     `without` switches stages off. `budget` is in tokens, `top` in skills; null for the setting.
-    `budget_form`: what the budget counts, the Markdown form or the result of the MCP tool.
-    `session`: an id of the caller's choice; what was sent in the session is not sent again, unless
-    `resend` says that the caller lost it. `obstacle`: what went wrong with the session's task. With
-    an obstacle, and with `resend`, `task` may be empty: then it is the session's last. `brief`:
-    skills are introduced, and more of them follows when further queries of the session need it.
-    `pins`: seqs by skill id; if one of these skills is chosen, that revision of it is sent in place
-    of the published one. `explain_skills`: the explanation also says in which stage each of these
-    fell, and why. `least_probability`: a bundle of which it is less likely that one of its
-    skills is right is not sent, and the answer is NO_SKILL_HIT. `record_use`: false to look at an
+    `budget_form`: the text that the budget counts, the Markdown form or the result of the MCP tool.
+    `session`: an id of the caller's choice; text that was sent in the session is not sent again,
+    unless `resend` says that the caller lost it. `obstacle`: the problem met in the session's task.
+    With an obstacle or with `resend`, `task` may be empty: the session's last task is used.
+    `brief`: skills are only introduced; further queries of the session get more of them as needed.
+    `pins`: seqs by skill id; if such a skill is chosen, this revision is sent in place of the
+    published one. `explain_skills`: the explanation also names the stage in which each of these
+    skills was dropped, and the reason. `least_probability`: if the probability that a skill of the
+    bundle is right is below it, the answer is NO_SKILL_HIT. `record_use`: false to look at an
     answer without using it: it is not counted as usage, and nothing counts as sent in the session.
     """
 
@@ -303,11 +303,11 @@ class QueryAsked(BaseModel):
 
 
 class SkillOutcome(BaseModel):
-    """What came of one skill in a task.
+    """The outcome of one skill in a task.
 
-    `skill_id` is empty for `missing` alone. `reason` is for `rejected` alone. `other_skill_id`: for
-    `superseded` the skill that was used instead; for a rejection as `redundant` or `incompatible`
-    the skill that it is so with; neither needs to be in the bundle.
+    `skill_id` is empty only for `missing`. `reason` is only for `rejected`. `other_skill_id`: for
+    `superseded`, the skill that was used instead; for a rejection as `redundant` or `incompatible`,
+    the skill that makes it so. Neither skill needs to be in the bundle.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -342,7 +342,7 @@ _COMPARING_REASONS = (RejectionReason.REDUNDANT, RejectionReason.INCOMPATIBLE)
 
 
 class OutcomesReported(BaseModel):
-    """What came of the skills of an answered query, and of others that were used for it."""
+    """Outcomes of the skills of an answered query, and of other skills that were used for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -357,7 +357,7 @@ Request = (
 
 
 def get_source_id(data: object) -> str:
-    """The source that an event changes, "" for data of other events."""
+    """Return the source that an event changes, "" for data of other events."""
     if isinstance(data, SourceChanged | SourceRemoved):
         return data.source_id
     if isinstance(data, SkillUpserted | SkillRemoved):

@@ -12,7 +12,7 @@ _DIALECT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
 
 
 def events_schema() -> str:
-    """The JSON Schema of every event, as published under docs/reference."""
+    """Return the JSON Schema of all events, as published under docs/reference."""
     envelope = Event.model_json_schema()
     definitions: dict[str, Any] = envelope.pop("$defs", {})
     kinds = []
@@ -25,12 +25,12 @@ def events_schema() -> str:
 
 
 def event_schemas() -> dict[str, str]:
-    """Type -> the JSON Schema of events of that type alone, with an example."""
+    """Return type -> the JSON Schema of events of that type only, with an example."""
     return {name: _to_json(event_schema(name)) for name in EVENT_TYPES}
 
 
 def event_schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of events of one type: the envelope with that type's data."""
+    """Return the JSON Schema of events of one type: the envelope with that type's data."""
     model = EVENT_TYPES[name]
     envelope = Event.model_json_schema()
     data = model.model_json_schema(ref_template="#/$defs/{model}")

@@ -1,1 +1,1 @@
-"""Outcomes: what came of the skills that a query was answered with."""
+"""Outcomes: reports on whether the skills of an answer helped with the task."""

@@ -1,4 +1,4 @@
-"""Serialises answered queries and outcomes: compact JSON, answered queries under zlib."""
+"""Serialises answered queries (JSON under zlib) and outcomes (JSON)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from skills.outcomes.model import (
 )
 
 OWNER_FIELD, REPORTED_FIELD = 3, 4
-"""Where `dump_outcome` puts the owner of an outcome, and the time of its report."""
+"""Indexes of the owner and the time of the report in the JSON array of `dump_outcome`."""
 
 _VERSION = 1
 _COMPRESSION_LEVEL = 6
 
-# A day may have a million outcomes: these are several times as fast as json.loads of bytes and as
-# the lookup of a value by an enumeration.
+# A day may have a million outcomes. This parser is several times as fast as json.loads of bytes,
+# and these tables are several times as fast as a lookup by an enumeration.
 _parse = json.JSONDecoder().raw_decode
 _KINDS = {kind.value: kind for kind in OutcomeKind}
 _REPORTERS = {reporter.value: reporter for reporter in Reporter}
@@ -51,7 +51,7 @@ def dump_answer(answer: AnsweredQuery) -> bytes:
 
 
 def load_answer(data: bytes) -> AnsweredQuery:
-    """The answered query of `dump_answer`."""
+    """Deserialise an answered query from the bytes of `dump_answer`."""
     values, _ = _parse(zlib.decompress(data).decode())
     _, query_id, owner, session, task, answered, hit, probability, skills, lost, resend, *use = (
         values
@@ -77,7 +77,7 @@ def load_answer(data: bytes) -> AnsweredQuery:
 
 
 def dump_outcome(outcome: Outcome) -> bytes:
-    """Serialise what of an outcome is not in its key and query; `load_outcome` restores it."""
+    """Serialise an outcome without its key and query id; `load_outcome` restores it."""
     return _dump(
         [
             outcome.skill_id,
@@ -94,14 +94,14 @@ def dump_outcome(outcome: Outcome) -> bytes:
 
 
 def load_outcome(key: str, query_id: str, data: bytes | str) -> Outcome:
-    """The outcome of `dump_outcome`."""
+    """Deserialise an outcome from the bytes of `dump_outcome`, given its key and query id."""
     values, _ = _parse(data if isinstance(data, str) else data.decode())
     skill_id, kind, by, *rest = values
     return Outcome(key, query_id, skill_id, _KINDS[kind], _REPORTERS[by], *rest)
 
 
 def outcome_to_dict(outcome: Outcome) -> dict[str, Any]:
-    """An outcome as a JSON object, as it is exported."""
+    """Return an outcome as a JSON object, in the form of exports."""
     return {
         "key": outcome.key,
         "query_id": outcome.query_id,

@@ -1,4 +1,7 @@
-"""Which reports count, and how many of them: caps and owners, so that one owner decides nothing."""
+"""Rules for counting reports: caps per owner and day, and a minimum of agreeing owners.
+
+They keep a single owner from deciding alone, unless it is trusted.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,17 @@ from skills.outcomes.task_report import TaskReport
 from skills.outcomes.weights import TRUSTED_OWNERS
 
 _Weighed = tuple[float, str]
-"""The weight of a report, negative, and its query: the weightiest sorts first."""
+"""Negative weight of a report, and the id of its query: the greatest weight sorts first."""
 
 _Days = defaultdict[tuple[str, int], list[_Weighed]]
 """Reports by owner and day."""
 
 
 class Tally(NamedTuple):
-    """What reports add up to. weight: each task counts once, with its weightiest report."""
+    """The sum of reports about a statement.
+
+    weight: each task counts once, with its greatest weight.
+    """
 
     weight: float = 0.0
     tasks: int = 0
@@ -31,11 +37,12 @@ NOTHING = Tally()
 
 @dataclass(frozen=True, slots=True)
 class CountingRules:
-    """Whose reports count.
+    """Owners whose reports count, and limits on the others.
 
-    trusted: owners whose reports count without limits. least_owners: that must agree, if none is
-    trusted. daily_tasks: of one owner and day that count for one statement. contributors: owners by
-    the source that they contributed to; they do not count for its skills.
+    trusted: owners whose reports count without limits. least_owners: number of owners that must
+    agree if none of them is trusted. daily_tasks: maximum tasks of one owner and day that count for
+    one statement. contributors: source -> owners that contributed to it; their reports do not count
+    for its skills.
     """
 
     trusted: frozenset[str] = TRUSTED_OWNERS
@@ -44,9 +51,9 @@ class CountingRules:
     contributors: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def count(self, skill_ids: Iterable[str], reports: Iterable[tuple[TaskReport, float]]) -> Tally:
-        """The tally of a statement about these skills, from reports with their weights.
+        """Return the tally of a statement about these skills, from reports with their weights.
 
-        A function of the set of reports, of which there is at most one of a task and owner.
+        A function of the set of reports; the set has at most one report of a task and owner.
         """
         by_day = self.group(skill_ids, reports)
         if not self.agree({owner for owner, _ in by_day}):
@@ -58,7 +65,7 @@ class CountingRules:
         return Tally(sum(tasks.values()), len(tasks), len({owner for owner, _ in by_day}))
 
     def group(self, skill_ids: Iterable[str], reports: Iterable[tuple[TaskReport, float]]) -> _Days:
-        """Reports that count, without limits."""
+        """Group reports by owner and day, without reports of contributors."""
         barred = {
             owner
             for skill_id in skill_ids
@@ -71,18 +78,18 @@ class CountingRules:
         return by_day
 
     def agree(self, owners: Set[str]) -> bool:
-        """Whether what these owners report counts."""
+        """Return whether the owners suffice: enough of them, or one that is trusted."""
         return len(owners) >= self.least_owners or not owners.isdisjoint(self.trusted)
 
     def limit(self, owner: str, found: Iterable[_Weighed]) -> Iterable[_Weighed]:
-        """Those of one owner and day that count, from all in order."""
+        """Return the first reports of an owner and day, up to the daily limit; all if trusted."""
         return found if owner in self.trusted else islice(found, self.daily_tasks)
 
 
 class CountedTasks:
-    """The tasks that count for a statement about one skill, and how many do without some reports.
+    """The tasks that count for a statement about one skill; recounts them without some reports.
 
-    reports: as of `CountingRules.count`.
+    reports: as in `CountingRules.count`.
     """
 
     def __init__(
@@ -100,9 +107,9 @@ class CountedTasks:
             self._places.update((owner, query_id) for _, query_id in found)
 
     def count_without(self, reports: Iterable[TaskReport]) -> int:
-        """The number of tasks that `CountingRules.count` has without these reports.
+        """Return the number of tasks that `CountingRules.count` gives without these reports.
 
-        Takes time by the number of these reports only.
+        The time depends only on the number of these reports.
         """
         rules = self._rules
         gone: defaultdict[tuple[str, int], set[str]] = defaultdict(set)

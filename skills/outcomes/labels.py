@@ -1,4 +1,4 @@
-"""Labels of a past task: what its owners reported of each skill, settled where they contradict."""
+"""Labels of a past task: which skills helped and which were rejected, by owner."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _HELPED = (OutcomeKind.USED, OutcomeKind.HELPED)
 
 
 class SkillLabel(NamedTuple):
-    """What one owner said of a skill in a past task.
+    """The judgement of one owner about a skill in a past task.
 
-    day: of the report, in days from the epoch. helped, rejected: weights, multiples of 1/4; a label
-    has one of them.
+    day: day of the report, in days from the epoch. helped, rejected: weights, multiples of 1/4; one
+    of them is 0.
     """
 
     skill_id: str
@@ -27,11 +27,11 @@ class SkillLabel(NamedTuple):
 
 
 def settle_labels(outcomes: Iterable[Outcome]) -> tuple[SkillLabel, ...]:
-    """The labels of one answered query, sorted by skill and owner: a function of the set of its
-    outcomes.
+    """Return the labels of one answered query, sorted by skill and owner.
 
-    Reports are settled by `settle_reports`. The skill that superseded another helped. `used` in a
-    task that failed is no label, since the fault may lie elsewhere.
+    They are a function of the set of outcomes. `settle_reports` resolves contradictions. A skill
+    that superseded another counts as helpful. `used` in a failed task gives no label, since the
+    task may have failed for another reason.
     """
     labels: list[SkillLabel] = []
     for owner, settled in settle_reports(outcomes).items():

@@ -1,4 +1,4 @@
-"""Answered queries and reported outcomes, as they are stored."""
+"""Data classes of answered queries and reported outcomes, as stored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_TASK_CHARACTERS = 4_000
 
 
 class OutcomeKind(StrEnum):
-    """What came of a skill in a task."""
+    """Outcome of a skill in a task."""
 
     USED = "used"
     HELPED = "helped"
@@ -22,7 +22,7 @@ class OutcomeKind(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What it says, in words for schemas and explanations."""
+        """The meaning in words, for schemas and explanations."""
         return _MEANINGS[self]
 
 
@@ -45,7 +45,7 @@ class Reporter(StrEnum):
 
 
 class TaskResult(StrEnum):
-    """How the task as a whole ended."""
+    """Result of the task as a whole."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -55,9 +55,9 @@ class TaskResult(StrEnum):
 class AnsweredSkill:
     """A skill that was chosen for a query.
 
-    place: from 1, by its order in the bundle; further ones follow those that were sent. sent:
-    False if it did not fit into the budget. lines: the ranges of lines that were sent, 1-based and
-    inclusive. tokens: of its part of the bundle.
+    place: from 1, in the order of the bundle; skills that were not sent follow. sent: False if the
+    skill did not fit into the budget. lines: ranges of sent lines, 1-based and inclusive. tokens:
+    tokens of its part of the bundle.
     """
 
     skill_id: str
@@ -70,7 +70,7 @@ class AnsweredSkill:
 
 @dataclass(frozen=True, slots=True)
 class LostSkill:
-    """A skill that was left out of a bundle for one that does the same, `to`."""
+    """A skill that was left out of a bundle because another skill, `to`, does the same."""
 
     skill_id: str
     to: str
@@ -78,13 +78,13 @@ class LostSkill:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuery:
-    """A query that was answered, and with which skills.
+    """An answered query with the skills of its answer.
 
-    owner: name of the token that asked, "" for the user of this machine. session: "" without.
-    task: its first MAX_TASK_CHARACTERS. answered: seconds since the epoch. hit: whether the bundle
-    holds skills. probability: of the bundle, None where none was estimated. resend: the agent had
-    lost what the session had sent before. is_use: False for a look at an answer, which usage does
-    not count.
+    owner: name of the caller's token, "" for the user of this machine. session: "" without a
+    session. task: the first MAX_TASK_CHARACTERS of the task. answered: seconds since the epoch.
+    hit: whether the bundle holds skills. probability: that of the bundle, None if not estimated.
+    resend: True if the agent had lost the earlier answers of the session. is_use: False for a query
+    that only looks at an answer and is not counted as usage.
     """
 
     query_id: str
@@ -101,7 +101,7 @@ class AnsweredQuery:
 
     @property
     def day(self) -> int:
-        """Days from the epoch to its answer, in UTC."""
+        """Days from the epoch to the answer, in UTC."""
         return to_day(self.answered)
 
 
@@ -109,12 +109,12 @@ class AnsweredQuery:
 class Outcome:
     """One reported outcome.
 
-    key: identifies it, the same for every delivery of its event. skill_id: "" for `missing`. owner:
-    name of the token that reported it. reported: seconds since the epoch, by the event, but not
-    before its query was asked or after its receipt. reason: of a rejection, one of
-    `RejectionReason`. other: the skill that superseded this one, or with which it is incompatible
-    or redundant; "" without. place: of the skill in the bundle, 0 if it was not in it. task_result:
-    "" where it was not reported.
+    key: its identifier, the same for every delivery of its event. skill_id: "" for `missing`.
+    owner: name of the reporter's token. reported: seconds since the epoch; the time of the event,
+    clipped to the time between the query and the receipt. reason: reason of a rejection, one of
+    `RejectionReason`. other: the skill that superseded this skill, or that makes it redundant or
+    incompatible; "" without one. place: place of the skill in the bundle, 0 if it was not in it.
+    task_result: "" if not reported.
     """
 
     key: str
@@ -136,5 +136,5 @@ class Outcome:
 
 
 def to_day(seconds: float) -> int:
-    """Days from the epoch, in UTC, of a time in seconds."""
+    """Convert seconds since the epoch to days since the epoch, in UTC."""
     return int(seconds // SECONDS_PER_DAY)

@@ -1,4 +1,4 @@
-"""What past tasks say about two skills: whether they help together, and whether they conflict.
+"""Evidence from past tasks about pairs of skills: whether they help together or conflict.
 
 All numbers are functions of the set of reports. Weights of reports are multiples of 1/4, so that
 their sums are exact in any order.
@@ -15,27 +15,27 @@ from skills.outcomes.counting import NOTHING, CountedTasks, CountingRules, Tally
 from skills.outcomes.task_report import TaskReport
 
 _PRIOR_TASKS = 1.0
-"""Tasks without the other skill that a skill is taken to have helped in, before any report."""
+"""Prior: tasks in which a skill is assumed to have helped without the other, before any report."""
 
 _ADAPTING_PRIOR = 2.0
 _LEAST_FACTOR = 0.25
 _LEAST_CONFLICT_WEIGHT = 1.0
-"""One verifier or person, or two tasks of agents."""
+"""Weight of one task reported by a verifier or person, or of two tasks reported by agents."""
 
 _CHANCE = 0.01
-"""Conflicts are looked for among many pairs, so .05 would give many by chance."""
+"""Significance level of conflicts; with .05, the many tested pairs would give many by chance."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairEvidence:
-    """Tallies of two skills, `one` and `other`.
+    """Tallies of tasks of two skills, `one` and `other`.
 
-    one_helped: tasks in which it helped. together: both helped. other_rejected: one helped, and the
-    other was sent along and failed, was rejected or superseded; one_rejected: the other way round.
-    same_job: one was rejected as redundant to the other, or superseded by it. incompatible: one was
-    rejected because of the other. failed: both failed in one task. one_alone, other_alone: numbers
-    of tasks in which it helped, and failed, by reports that do not name the other; counted only if
-    both failed in some task.
+    one_helped: `one` helped. together: both helped. other_rejected: `one` helped, and `other` was
+    sent too and failed, was rejected or superseded; one_rejected: the reverse. same_job: either was
+    rejected as redundant to the other, or superseded by it. incompatible: either was rejected
+    because of the other. failed: both failed in one task. one_alone, other_alone: numbers of tasks
+    in which the skill helped, and in which it failed, by reports that are not about the other;
+    counted only if both failed in some task.
     """
 
     one_helped: Tally = NOTHING
@@ -50,27 +50,27 @@ class PairEvidence:
 
     @property
     def companion_weight(self) -> float:
-        """Smoothed share of the tasks in which `one` helped and the other did too, in [0, 1).
+        """Smoothed share of the tasks of `one` in which `other` helped too, in [0, 1).
 
-        A skill that helps with everything is thereby no companion of everything. Tasks in which the
-        other was sent along and rejected count once more.
+        Since it is a share, a skill that helps with most tasks gets no strong companions. Tasks in
+        which `other` was sent too and rejected count once more.
         """
         tried = self.one_helped.weight + self.other_rejected.weight + _PRIOR_TASKS
         return self.together.weight / tried
 
     @property
     def is_incompatible(self) -> bool:
-        """Whether reports name the two as incompatible, more than they helped together."""
+        """Whether reports of incompatibility weigh enough, and more than those of joint help."""
         weight = self.incompatible.weight
         return weight >= _LEAST_CONFLICT_WEIGHT and weight > self.together.weight
 
     @property
     def fails_together(self) -> bool:
-        """Whether the two fail together more often than two skills that do not affect each other.
+        """Whether the two fail together more often than independent skills would.
 
-        Both must have helped without the other. If neither affected the other, both would help
-        with the product of their smoothed rates of success; so few successes in so many tasks must
-        then be less likely than _CHANCE (binomial distribution).
+        Each must have helped without the other. The success rate of independent skills is the
+        product of their smoothed success rates; with this rate, at most as many successes as
+        observed must have a probability below _CHANCE (binomial distribution).
         """
         alone = (self.one_alone, self.other_alone)
         if not self.failed.tasks or not all(helped for helped, _ in alone):
@@ -80,21 +80,24 @@ class PairEvidence:
         return _at_most(self.together.tasks, tried, rates[0] * rates[1]) < _CHANCE
 
     def loss(self, against: float, confirming: float) -> float:
-        """By what a link's weight is multiplied: 1 without rejections, at least _LEAST_FACTOR.
+        """Return the factor for a link's weight: 1 without rejections, at least _LEAST_FACTOR.
 
-        The smoothed share of confirming tasks, as the mean of a Beta distribution whose prior has
-        _ADAPTING_PRIOR confirming ones.
+        It is the smoothed share of confirming tasks: the mean of a Beta distribution whose prior
+        has _ADAPTING_PRIOR confirming tasks.
         """
         whole = confirming + _ADAPTING_PRIOR
         return max(whole / (whole + against), _LEAST_FACTOR)
 
     def gain(self) -> float:
-        """Which share of what a link lacks it gains from tasks in which both helped, in [0, 1)."""
+        """Return the share of a link's missing weight that joint help adds, in [0, 1).
+
+        The missing weight is the difference from the weight of a confirmed link.
+        """
         return self.together.weight / (self.together.weight + _ADAPTING_PRIOR)
 
 
 class SkillTotals:
-    """The tasks in which a skill helped, and failed, from all reports that are about it."""
+    """Tasks in which a skill helped, and tasks in which it failed, from all reports about it."""
 
     def __init__(
         self, skill_id: str, reports: Collection[TaskReport], rules: CountingRules
@@ -115,9 +118,9 @@ class SkillTotals:
         return CountedTasks(name, self._weigh_helped(), rules), CountedTasks(name, failed, rules)
 
     def count_alone(self, shared: Collection[TaskReport]) -> tuple[int, int]:
-        """Numbers of tasks in which it helped, and failed, by all reports but these.
+        """Return in how many tasks the skill helped, and failed, by all reports except `shared`.
 
-        The difference of two tallies would not do: each has its own limits and its own owners.
+        The difference of two tallies would be wrong, since limits and owners apply to each tally.
         """
         helped, failed = self._counted
         return helped.count_without(shared), failed.count_without(shared)
@@ -129,7 +132,7 @@ def weigh_pair(
     shared: Collection[TaskReport],
     rules: CountingRules,
 ) -> PairEvidence:
-    """The evidence about two skills, from their totals and the reports that are about both."""
+    """Return the evidence about two skills, from their totals and the reports about both."""
     one, other = both
 
     def count(found: Iterable[tuple[TaskReport, float]]) -> Tally:
@@ -164,7 +167,7 @@ def _named(
     both: tuple[str, str],
     found: Iterable[tuple[TaskReport, Mapping[tuple[str, str], float]]],
 ) -> Iterable[tuple[TaskReport, float]]:
-    """The reports that name one of the two for the other."""
+    """Yield the reports that name one of the two skills as the reason against the other."""
     for report, named in found:
         weights = [named[pair] for pair in (both, both[::-1]) if pair in named]
         if weights:
@@ -180,7 +183,7 @@ def _rejected_along(
 
 
 def _at_most(successes: int, trials: int, rate: float) -> float:
-    """The probability of at most so many successes, each with this rate, between 0 and 1."""
+    """Return the probability of at most `successes` in `trials`; `rate` is between 0 and 1."""
     hit, miss = math.log(rate), math.log1p(-rate)
     return math.fsum(
         math.exp(_log_choose(trials, k) + k * hit + (trials - k) * miss)

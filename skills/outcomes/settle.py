@@ -1,4 +1,4 @@
-"""Settles what one owner reported about the skills of one task, where reports contradict."""
+"""Resolves contradicting reports of one owner about the skills of one task."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from skills.outcomes.model import Outcome
 from skills.outcomes.weights import REPORTER_WEIGHTS
 
 MAX_SKILLS = 30
-"""Skills of one owner and task that are considered; their pairs grow with the square."""
+"""Maximum skills considered per owner and task, since the number of pairs grows quadratically."""
 
 
 def settle_reports(outcomes: Iterable[Outcome]) -> dict[str, list[Outcome]]:
-    """The outcomes of one query that count, by owner, in order of the owners: one a skill, of the
-    weightiest party, and of these the last. A function of the set of outcomes.
+    """Return the outcomes of one query that count, by owner; a function of the set of outcomes.
 
-    Of each owner the first MAX_SKILLS by place in the bundle, then those that were not in it, ties
-    by skill_id. `missing` names no skill and is left out.
+    Each owner has one outcome per skill: that of the reporter with the greatest weight, and of
+    these the last. Owners are sorted. The skills of an owner are sorted by place in the bundle,
+    then those that were not in it, ties by skill_id; only the first MAX_SKILLS are kept. `missing`
+    names no skill and is left out.
     """
     counted: defaultdict[str, dict[str, Outcome]] = defaultdict(dict)
     for one in sorted(outcomes, key=lambda one: (REPORTER_WEIGHTS[one.by], one.reported, one.key)):

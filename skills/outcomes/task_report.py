@@ -1,4 +1,4 @@
-"""What one owner reported about the skills of one task, settled where reports contradict."""
+"""Reports of one owner about the skills of one task, without contradictions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _UNHELPFUL = (OutcomeKind.FAILED, OutcomeKind.REJECTED, OutcomeKind.SUPERSEDED)
 class TaskReport:
     """The settled reports of one owner about one answered query.
 
-    day: of the last report. helped: skill_id -> weight, of skills that helped or were used.
-    unhelpful: likewise of skills that were sent and failed, were rejected or superseded. failed:
-    skills that failed, or were used in a task that failed. incompatible, same_job: (skill_id, the
-    other skill that its report names) -> weight. skill_ids: all skills that it is about.
+    day: day of the last report. helped: skill_id -> weight, for skills that helped or were used.
+    unhelpful: the same for skills that were sent and failed, were rejected or superseded. failed:
+    the same for skills that failed, or were used in a failed task. incompatible, same_job:
+    (skill_id, other skill named in its report) -> weight. skill_ids: all skills of the reports.
     """
 
     query_id: str
@@ -43,7 +43,7 @@ class TaskReport:
 
 
 def build_reports(outcomes: Iterable[Outcome]) -> list[TaskReport]:
-    """The report of each owner about one query, by owner; a function of the set of outcomes."""
+    """Return the report of each owner about one query; a function of the set of outcomes."""
     return [_build_report(settled) for settled in settle_reports(outcomes).values()]
 
 

@@ -1,4 +1,4 @@
-"""How much the report of each party counts."""
+"""Weights of reports by reporter."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ REPORTER_WEIGHTS: Mapping[Reporter, float] = {
     Reporter.VERIFIER: 1.0,
     Reporter.PERSON: 1.0,
 }
-"""An agent judges its own work. Multiples of 1/4, so that sums are exact in any order."""
+"""Weight by reporter; an agent counts half, since it judges its own work.
+
+Weights are multiples of 1/4, so that sums are exact in any order.
+"""
 
 USED_SHARE = 0.5
-"""Of a report that a skill was used, as a share of one that it helped."""
+"""Weight of the report that a skill was used, as a share of the report that it helped."""
 
 TRUSTED_OWNERS = frozenset({"", "anonymous"})
-"""The user of this machine, and a caller without a token on loopback."""
+"""Owners trusted by default: the user of this machine, and callers on loopback without a token."""

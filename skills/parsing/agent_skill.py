@@ -1,7 +1,7 @@
-"""Checks a SKILL.md against the Agent Skills specification, for those who serve it unchanged.
+"""Checks a SKILL.md against the Agent Skills specification, before it is served unchanged.
 
-Ingest reads many files that break the format; an interface that promises the format leaves them
-out, with the reason. See https://agentskills.io/specification.
+Ingest also reads files that break the format; an interface that promises the format leaves them out
+and states the reason. See https://agentskills.io/specification.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _FENCE = "---"
 
 
 class FormatError(PermanentError):
-    """A skill breaks the Agent Skills specification; the message says how."""
+    """A skill breaks the Agent Skills specification; the message names the defect."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSkill:
-    """A frontmatter that keeps the format. frontmatter: every field that the author wrote, in that
-    order, as JSON values."""
+    """A frontmatter that follows the specification.
+
+    frontmatter: every field that the author wrote, in that order, as JSON values.
+    """
 
     name: str
     description: str
@@ -34,10 +36,10 @@ class AgentSkill:
 
 
 def read_agent_skill(lines: Sequence[str]) -> AgentSkill:
-    """The frontmatter of a SKILL.md, given as its lines without line ends.
+    """Read the frontmatter of a SKILL.md, given as lines without line ends.
 
-    Raises FormatError unless the file begins with a YAML mapping between `---` lines, whose `name`,
-    `description` and `compatibility` keep the specification.
+    Raises FormatError unless the file begins with a YAML mapping between `---` lines whose `name`,
+    `description` and `compatibility` follow the specification.
     """
     frontmatter = _read_mapping(lines)
     name, description = frontmatter.get("name"), frontmatter.get("description")

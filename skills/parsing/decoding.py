@@ -60,7 +60,10 @@ def decode_lines(path: str, content: bytes) -> tuple[tuple[str, ...], list[Parse
 
 
 def find_conflict_markers(lines: Sequence[str]) -> list[int]:
-    """Lines (1-based) with conflict markers of git; [] without an opening marker."""
+    """Return the numbers (1-based) of lines with conflict markers of git.
+
+    Without an opening marker the list is empty.
+    """
     marks = [
         number
         for number, line in enumerate(lines, 1)
@@ -96,7 +99,7 @@ def _decode(content: bytes, warnings: list[ParseWarning]) -> str:
 
 
 def _unmarked_utf16(content: bytes) -> str:
-    """`utf-16-le` or `utf-16-be` when every second byte is mostly NUL, else an empty string."""
+    """Return `utf-16-le` or `utf-16-be` if every second byte is mostly NUL, else ""."""
     probe = content[:_WIDE_PROBE]
     if len(probe) < 4 or b"\0" not in probe:
         return ""
@@ -110,7 +113,7 @@ def _unmarked_utf16(content: bytes) -> str:
 
 
 def _gb18030(content: bytes) -> str | None:
-    """The text when the bytes are valid GB18030 and read as Chinese, else None."""
+    """Return the text if the bytes are valid GB18030 and the text is mostly Chinese, else None."""
     try:
         text = content.decode("gb18030")
     except UnicodeDecodeError:

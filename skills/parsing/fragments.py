@@ -1,8 +1,8 @@
-"""Splitting a skill's body into sections and passages (SkillPager §3.1, spec §4.2).
+"""Splits a skill's body into sections and passages (SkillPager §3.1, spec §4.2).
 
 A section reaches from a heading to the next. Its passages are its paragraphs, top-level list
-items with all that is nested in them, whole tables, and whole code blocks (long ones in chunks).
-Passages and heading lines hold every non-blank line of the body exactly once, in order.
+items with their nested content, whole tables, and code blocks (long blocks in chunks). Passages and
+heading lines contain every non-blank line of the body exactly once, in order.
 """
 
 from __future__ import annotations
@@ -55,12 +55,13 @@ class _PassageDraft:
 def split_blocks(
     lines: Sequence[str], blocks: Sequence[MarkdownBlock], body_line: int
 ) -> tuple[tuple[Section, ...], tuple[Passage, ...]]:
-    """Sections and passages of the Markdown blocks from line `body_line` (1-based) on.
+    """Split the Markdown blocks from line `body_line` (1-based) on into sections and passages.
 
-    Roles are `concept` with confidence 0. A paragraph that ends in a colon, is one bold line, or
-    whose last sentence begins with if, when or otherwise is joined with the next paragraph, and is
-    the lead-in of a list, table or code block after it. A paragraph that begins with or, and, e.g.
-    or i.e. is joined with the paragraph or list item before it.
+    All roles are `concept` with confidence 0. A paragraph is a lead-in if it ends in a colon, is a
+    single bold line, or has a last sentence that begins with if, when or otherwise. A lead-in is
+    joined with a paragraph after it, and is the `lead_in` of a list, table or code block after it.
+    A paragraph that begins with or, and, e.g. or i.e. is joined with the paragraph or list item
+    before it.
     """
     sections = _sections(blocks, body_line)
     drafts: list[_PassageDraft] = []
@@ -127,7 +128,7 @@ def _add_block(
 def _joins_previous(
     lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int
 ) -> bool:
-    """Whether a block joins the passage before it; true for breaks and some paragraphs."""
+    """Return whether a block joins the passage before it; true for breaks and some paragraphs."""
     if block.shape is BlockType.BREAK:
         return True
     if block.shape is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
@@ -153,7 +154,7 @@ def _find_lead_in(
 
 
 def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
-    """Whether a paragraph acts as a heading of the block after it."""
+    """Return whether a paragraph is a lead-in of the block after it."""
     text = " ".join(lines[block.first - 1 : block.last][-3:]).strip(_MARKS)
     if text.endswith((":", "：")):
         return True
@@ -166,7 +167,7 @@ def _introduces(lines: Sequence[str], block: MarkdownBlock) -> bool:
 
 
 def _split_code(lines: Sequence[str], block: MarkdownBlock) -> list[tuple[int, int]]:
-    """Line ranges of a code block: whole, or chunks split at blank lines."""
+    """Return the line ranges of a code block: the whole block, or chunks split at blank lines."""
     if block.last - block.first + 1 <= MAX_CODE_LINES:
         return [(block.first, block.last)]
     chunks: list[tuple[int, int]] = []

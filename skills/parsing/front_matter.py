@@ -1,4 +1,4 @@
-"""Finds and parses the frontmatter of a SKILL.md, well formed or not.
+"""Finds and parses the frontmatter of a SKILL.md, even if it is malformed.
 
 Every scalar is a string (`yes` stays "yes"). Values are strings, lists and mappings with string
 keys. A frontmatter that is not strict YAML is parsed line by line.
@@ -49,7 +49,7 @@ class Frontmatter:
 
 @dataclass(frozen=True, slots=True)
 class _FrontmatterBlock:
-    """Lines `first` to `last` (1-based, inclusive) hold the mapping; the body begins after."""
+    """Location of a frontmatter: its mapping is in lines `first` to `last` (1-based, inclusive)."""
 
     first: int
     last: int
@@ -58,7 +58,7 @@ class _FrontmatterBlock:
 
 
 def parse_frontmatter(lines: Sequence[str], limits: YamlLimits) -> Frontmatter:
-    """Parse the frontmatter of a file; without one, there are no values and all lines are body."""
+    """Parse the frontmatter of a file; without one, values are empty and all lines are body."""
     found = Frontmatter()
     block = _locate(lines, found)
     if block is None:
@@ -107,7 +107,7 @@ def _locate(lines: Sequence[str], found: Frontmatter) -> _FrontmatterBlock | Non
 
 
 def _find_delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
-    """The block that the `---` of line `at` opens."""
+    """Return the block that the `---` in line `at` opens."""
     last = _find_closing(lines, at + 1, "---")
     end = _find_mapping_end(lines, at + 1)
     if last and (end >= last - 1 or not _swallows_body(lines, at, last)):
@@ -119,7 +119,7 @@ def _find_delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _Front
 
 
 def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
-    """Whether the closing `---` is a thematic break of the body, with Markdown before it."""
+    """Return whether the closing `---` is a thematic break of the body, with Markdown before it."""
     between = lines[at : last - 1]
     blank = False
     for line in between:
@@ -130,7 +130,7 @@ def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
 
 
 def _find_unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
-    """A mapping at the top of the file without its opening `---`."""
+    """Return the block of a mapping at the top of the file that lacks its opening `---`."""
     end = _find_mapping_end(lines, at)
     found.warn("frontmatter_unopened", at, "the frontmatter has no opening `---`")
     after = _skip_blank(lines, end + 1)
@@ -141,7 +141,7 @@ def _find_unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _Frontm
 def _find_after_preamble(
     lines: Sequence[str], at: int, found: Frontmatter
 ) -> _FrontmatterBlock | None:
-    """A frontmatter after comments, headings, conflict markers or an opening fence."""
+    """Return the block of a frontmatter after comments, headings, conflict markers or a fence."""
     number, seen, fence = at, 0, 0
     while number <= len(lines) and seen < _MAX_PREAMBLE_LINES:
         line = lines[number - 1]
@@ -169,7 +169,7 @@ def _find_after_preamble(
 def _warn_misplaced(
     lines: Sequence[str], block: _FrontmatterBlock, fence: int, found: Frontmatter
 ) -> _FrontmatterBlock:
-    """Warn of the misplaced block, and skip a closing fence right after it."""
+    """Add a warning about a misplaced block, and skip a closing fence right after it."""
     if fence:
         found.warn("frontmatter_fenced", fence, "the frontmatter stands in a code fence")
         after = _skip_blank(lines, block.body_line)
@@ -193,7 +193,7 @@ def _json_block(lines: Sequence[str], at: int) -> _FrontmatterBlock | None:
 
 
 def _find_closing(lines: Sequence[str], start: int, mark: str) -> int:
-    """The line of the closing mark, 0 without one."""
+    """Return the line of the closing mark, 0 without one."""
     for number in range(start, len(lines) + 1):
         if lines[number - 1].startswith(mark) and lines[number - 1].rstrip() == mark:
             return number
@@ -207,7 +207,7 @@ def _skip_blank(lines: Sequence[str], number: int) -> int:
 
 
 def _find_mapping_end(lines: Sequence[str], start: int) -> int:
-    """The last line from `start` on that can belong to a block mapping."""
+    """Return the last line from `start` on that can belong to a block mapping."""
     last = start - 1
     keyed = False
     for number in range(start, len(lines) + 1):
@@ -223,14 +223,18 @@ def _find_mapping_end(lines: Sequence[str], start: int) -> int:
 
 
 def _continues(line: str, after_blank: bool) -> bool:
-    """Whether a line can continue a mapping: indented, or an item of an unindented list."""
+    """Return whether a line can continue a mapping: indented, or an item of an unindented list."""
     if line.startswith("- "):
         return not after_blank and not line.startswith("- **")
     return line.startswith((" ", "\t"))
 
 
 def _looks_like_mapping(lines: Sequence[str], first: int, last: int) -> bool:
-    """Whether lines hold a name or a description and begin as a mapping does."""
+    """Return whether lines look like a mapping.
+
+    They need a key `name` or `description`, and at least half of them must be `key: value`.
+    Indented lines, comments and list items are not counted.
+    """
     if last < first or last - first > 400:
         return False
     block = lines[first - 1 : last]
@@ -271,7 +275,7 @@ def _read(
 
 
 def _drop_conflicts(block: Sequence[str], first: int, found: Frontmatter) -> list[str]:
-    """The lines without conflict markers and without the second side of each conflict."""
+    """Return the lines without conflict markers and without the second side of each conflict."""
     marks = find_conflict_markers(block)
     if not marks:
         return list(block)
@@ -287,7 +291,7 @@ def _drop_conflicts(block: Sequence[str], first: int, found: Frontmatter) -> lis
 
 
 def _parse_toml_or_json(text: str, block: _FrontmatterBlock, found: Frontmatter) -> YamlMapping:
-    """A frontmatter in TOML or JSON."""
+    """Parse a frontmatter in TOML or JSON; an invalid one is parsed line by line."""
     if block.syntax == "toml":
         text = text[:_TOML_LENGTH]
     try:
@@ -305,7 +309,7 @@ def _parse_toml_or_json(text: str, block: _FrontmatterBlock, found: Frontmatter)
 
 
 def _to_yaml_value(value: object, depth: int) -> YamlValue:
-    """The value with strings as scalars; levels below `depth` are dropped."""
+    """Convert all scalars of a value to strings; levels below `depth` are dropped."""
     if isinstance(value, dict):
         inner = value.items() if depth else ()
         return {

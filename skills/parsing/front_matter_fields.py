@@ -1,4 +1,4 @@
-"""Looks up fields of a frontmatter: several spellings of a key, strings or lists as values."""
+"""Lookup of frontmatter fields with several spellings of a key and strings or lists as values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_ITEM_CHARACTERS = 200
 """Maximum characters kept of an entry."""
 
 MAX_NAME_WORDS = 6
-"""A text with more words is taken for a sentence, not for a skill's name."""
+"""Maximum words of a skill's name; a longer text is taken for a sentence."""
 
 _OUTSIDE_BRACKETS = re.compile(r"(?:[^,;\n(]|\([^)\n]{0,200}\)?)+")
 _TOOL = re.compile(r"[^\s,;(]+(?:\([^)\n]{0,200}\)?)?")
@@ -30,7 +30,7 @@ class FrontmatterFields:
         self._inner = _normalised(inner) if isinstance(inner, dict) else {}
 
     def get(self, *keys: str) -> YamlValue:
-        """The first non-empty value under any of the keys, else an empty string."""
+        """Return the first non-empty value under any of the keys, else an empty string."""
         for level in (self._top, self._inner):
             for key in keys:
                 if value := level.get(key):
@@ -38,11 +38,11 @@ class FrontmatterFields:
         return ""
 
     def get_text(self, *keys: str) -> str:
-        """A value as one line of text."""
+        """Return a value as one line of text."""
         return " ".join(", ".join(flatten_value(self.get(*keys))).split())
 
     def get_list(self, *keys: str) -> tuple[str, ...]:
-        """The entries of a list, or of a text with commas; a mapping gives its keys."""
+        """Return the entries of a list or of a text with commas, or the keys of a mapping."""
         value = self.get(*keys)
         if isinstance(value, str):
             return unique_texts(_OUTSIDE_BRACKETS.findall(value))
@@ -75,7 +75,7 @@ def flatten_value(value: YamlValue) -> list[str]:
 
 
 def parse_tool_names(value: YamlValue) -> tuple[str, ...]:
-    """Tools from a list, or from a text with commas or blanks; `Bash(git log:*)` is one."""
+    """Parse tools from a list, or from a text with commas or blanks; `Bash(git log:*)` is one."""
     if isinstance(value, dict):
         return unique_texts(list(value))
     items = [value] if isinstance(value, str) else value
@@ -85,7 +85,7 @@ def parse_tool_names(value: YamlValue) -> tuple[str, ...]:
 
 
 def parse_skill_names(value: YamlValue) -> tuple[str, ...]:
-    """Names of other skills from a list, a text with commas, or a mapping's `skills`.
+    """Parse names of other skills from a list, a text with commas, or a mapping's `skills`.
 
     A mapping without `skills` lists packages or commands, and names no skill.
     """
@@ -102,7 +102,7 @@ def parse_skill_names(value: YamlValue) -> tuple[str, ...]:
 
 
 def unique_texts(texts: list[str]) -> tuple[str, ...]:
-    """The texts without surrounding blanks and quotes, empty texts and repetitions."""
+    """Strip blanks and quotes from the texts, and drop empty texts and repetitions."""
     seen: dict[str, None] = {}
     for text in texts:
         cleaned = " ".join(text.strip().strip("\"'`[]").split())[:MAX_ITEM_CHARACTERS].strip()
@@ -114,7 +114,7 @@ def unique_texts(texts: list[str]) -> tuple[str, ...]:
 
 
 def _named(item: YamlValue) -> list[str]:
-    """The name of a list entry: the text itself, or the name in a mapping."""
+    """Return the name of a list entry: the text itself, or the name in a mapping."""
     if isinstance(item, str):
         return [item]
     if isinstance(item, list):

@@ -1,7 +1,7 @@
 """Reads YAML as JSON values, by the core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/#103-core-schema).
 
-Nothing is repaired: what JSON cannot express exactly is an error. Dates stay text, as that schema
-has none.
+Nothing is repaired: a value that JSON cannot express exactly is an error. Dates stay text, since
+the core schema has no dates.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _MAX_DIGITS = 400
 
 
 def parse_json_yaml(text: str, limits: YamlLimits) -> JsonValue:
-    """The value of the first document of a YAML text; None for an empty one. Raises YamlError.
+    """Parse the first document of a YAML text; None for an empty document. Raises YamlError.
 
-    A key that is given twice or is no text, an alias of a list or mapping, a tag other than that
-    of a text, and a number that is infinite or none are errors.
+    Errors are: a key that occurs twice or is not a text, an alias of a list or mapping, a tag other
+    than `str`, and a number that is infinite or NaN.
     """
     if len(text) > limits.max_bytes:
         raise YamlError("longer than the limit", 0)

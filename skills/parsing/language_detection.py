@@ -17,12 +17,12 @@ _HARDLY = 0.08
 
 
 def detect_language(text: str) -> str:
-    """The language of a prose text: `en`, `zh`, `mixed` (both) or `other`.
+    """Return the language of a prose text: `en`, `zh`, `mixed` (both) or `other`.
 
     Shares are counted in words; a Chinese word counts as 1.5 characters. Chinese technical prose is
-    full of English names, so half of the words being Chinese makes a text `zh`; below 8% it is
-    `en`. Text in another script (Cyrillic, Arabic, kana, Hangul, ...) that outweighs half of the
-    Latin words and half of the Chinese characters is `other`. Languages in Latin letters are not
+    full of English names, so a text is `zh` if at least half of its words are Chinese; below 8% it
+    is `en`. A text is `other` if another script (Cyrillic, Arabic, kana, Hangul, ...) outweighs
+    half of the Latin words and half of the Chinese characters. Languages in Latin letters are not
     distinguished: they count as `en`, as does a text without letters.
     """
     if text.isascii():

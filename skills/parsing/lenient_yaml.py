@@ -1,4 +1,4 @@
-"""Parses a frontmatter that is not strict YAML line by line, keeping as much as possible."""
+"""Line-by-line parser for frontmatter that is not strict YAML; it keeps as much as possible."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ _DEPTH = 6
 
 
 def parse_lenient_yaml(lines: Sequence[str], depth: int = 0) -> YamlMapping:
-    """The `key: value` pairs of the outermost level; the first value of a duplicate key is kept.
+    """Parse the `key: value` pairs of the outermost level.
 
-    Values may be quoted or not, of several lines, block scalars (`|`, `>`), lists (`- a` or
-    `[a, b]`) and nested mappings. Any other line continues the value before it.
+    The first non-empty value of a duplicate key is kept. Values may be quoted or plain text of one
+    or more lines, block scalars (`|`, `>`), lists (`- a` or `[a, b]`) or nested mappings. Any other
+    line continues the value before it.
     """
     lines = [line.replace("\t", "    ") for line in lines]
     margin = min((_indent(line) for line in lines if _KEY.match(line.strip())), default=0)
@@ -38,7 +39,10 @@ def parse_lenient_yaml(lines: Sequence[str], depth: int = 0) -> YamlMapping:
 
 
 def _ends_quote(first: str, rest: Sequence[str]) -> bool:
-    """Whether a quoted value ends here; one that spans blank lines counts as never closed."""
+    """Return whether a quoted value has ended.
+
+    A value with a blank line, or with more than 12 further lines, counts as ended.
+    """
     mark = first[0]
     if first.count(mark) >= 2:
         return True
@@ -66,7 +70,7 @@ def _value(first: str, rest: Sequence[str], depth: int) -> YamlValue:
 
 
 def _items(lines: Sequence[str], depth: int) -> list[YamlValue]:
-    """The entries of a list; an entry of several lines that begins with a pair is a mapping."""
+    """Parse the entries of a list; a multi-line entry that begins with a pair is a mapping."""
     margin = _indent(lines[0])
     items: list[list[str]] = []
     for line in lines:

@@ -26,10 +26,10 @@ class BlockType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlock:
-    """Lines `first` to `last` (1-based, inclusive) of one shape.
+    """A block: lines `first` to `last` (1-based, inclusive) of one type.
 
-    `level` and `title` are a heading's; `language` is the first word of a fence's info string;
-    `fenced` is False for indented code; `closed` is False for a fence without an end.
+    `level` and `title` are set for headings. `language` is the first word of a fence's info string.
+    `fenced` is False for indented code. `closed` is False for a fence without an end.
     """
 
     shape: BlockType
@@ -59,12 +59,12 @@ _SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
 
 
 def parse_blocks(lines: Sequence[str], first_line: int) -> list[MarkdownBlock]:
-    """The blocks of `lines[first_line - 1:]` in order; together they hold every non-blank line."""
+    """Parse `lines[first_line - 1:]` into blocks, which contain every non-blank line, in order."""
     return _BlockParser(lines).blocks(first_line - 1)
 
 
 def measure_indent(line: str) -> int:
-    """Columns before the first non-blank character; a tab goes to the next multiple of four."""
+    """Count the columns before the first non-blank character; tab stops are four columns apart."""
     columns = 0
     for char in line:
         if char == " ":
@@ -77,9 +77,9 @@ def measure_indent(line: str) -> int:
 
 
 def parse_heading(line: str) -> tuple[int, str] | None:
-    """Level and title of an ATX heading, None for any other line.
+    """Return level and title of an ATX heading, None for any other line.
 
-    A heading right after the `---` of a frontmatter, in the same line, counts.
+    A heading in the same line as the closing `---` of a frontmatter counts.
     """
     if "#" not in line[:4] or measure_indent(line) > 3:
         return None
@@ -98,7 +98,7 @@ def parse_heading(line: str) -> tuple[int, str] | None:
 
 
 def is_thematic_break(line: str) -> bool:
-    """Whether a line is a thematic break: three or more of `-`, `*` or `_` alone."""
+    """Return whether a line is a thematic break: three or more of `-`, `*` or `_` alone."""
     text = line.strip()
     if len(text) < 3 or text[0] not in "-*_" or text[-1] != text[0]:
         return False
@@ -106,13 +106,16 @@ def is_thematic_break(line: str) -> bool:
 
 
 def is_delimiter_row(line: str) -> bool:
-    """Whether a line is the row of dashes under a table's header."""
+    """Return whether a line is the row of dashes under a table's header."""
     text = line.strip()
     return "-" in text and "|" in text and set(text) <= set("|:- \t")
 
 
 def _fence_at(line: str) -> tuple[str, str] | None:
-    """The mark and the info string of an opening fence; a backtick in the info is inline code."""
+    """Return mark and info string of an opening fence, None for any other line.
+
+    A line of backticks with a backtick in its info string is inline code.
+    """
     if "```" not in line and "~~~" not in line:
         return None
     match = _FENCE.match(line)
@@ -127,7 +130,7 @@ class _BlockParser:
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._end = len(lines)
-        # Fence marks known not to be closed before the end of the file.
+        # Mark character -> length of a fence mark that is never closed; saves searches.
         self._unclosed: dict[str, int] = {}
         self._comments_end = True
         self._nested_budget = _NESTED_BUDGET
@@ -177,7 +180,7 @@ class _BlockParser:
         )
 
     def _fence_end(self, at: int, mark: str, language: str) -> int:
-        """The line that closes the fence opened at `at`, -1 without one."""
+        """Return the line that closes the fence opened at `at`, -1 without one."""
         if language in _NESTING_INFO:
             nested = self._nested_end(at, mark)
             if nested >= 0:
@@ -193,7 +196,7 @@ class _BlockParser:
 
     @staticmethod
     def _closes(line: str, mark: str) -> bool:
-        """Whether a line repeats the mark, followed at most by stray punctuation."""
+        """Return whether a line closes a fence: the mark, then at most a few stray characters."""
         text = line.strip()
         if not text.startswith(mark):
             return False
@@ -201,7 +204,7 @@ class _BlockParser:
         return len(rest) <= _STRAY and not any(char.isalnum() for char in rest)
 
     def _nested_end(self, at: int, mark: str) -> int:
-        """The end of a fence around Markdown whose own fences use the same marks."""
+        """Return the closing line of a fence around Markdown with equal fences, -1 without one."""
         depth = 1
         for number in range(at + 1, min(at + _NESTED_LINES, self._end)):
             self._nested_budget -= 1
@@ -219,7 +222,7 @@ class _BlockParser:
         return -1
 
     def _unclosed_end(self, at: int) -> int:
-        """The last line of an unclosed fence: before the next `##` heading, else the last."""
+        """Return the last line of an unclosed fence: before the next `##` heading, or the last."""
         for number in range(at + 1, self._end):
             if self._lines[number].startswith("## ") and not self._lines[number - 1].strip():
                 return self._trim(at, number - 1)
@@ -249,7 +252,7 @@ class _BlockParser:
         return bool(_ITEM.match(text) or _CLOSE_ITEM.match(text))
 
     def _item(self, at: int) -> MarkdownBlock:
-        """A top-level item with everything nested in it."""
+        """Parse a top-level item with its nested content."""
         base = measure_indent(self._lines[at])
         last, after_blank = at, False
         number = at + 1
@@ -291,7 +294,7 @@ class _BlockParser:
         return MarkdownBlock(BlockType.TABLE, at + 1, last + 1)
 
     def _comment(self, at: int) -> MarkdownBlock:
-        """An HTML comment including blank lines; one that is never closed is a paragraph."""
+        """Parse an HTML comment with its blank lines; an unclosed comment is a paragraph."""
         if self._comments_end:
             for number in range(at, self._end):
                 if "-->" in self._lines[number]:
@@ -300,7 +303,7 @@ class _BlockParser:
         return self._paragraph(at)
 
     def _paragraph(self, at: int) -> MarkdownBlock:
-        """Running text, a block quote or HTML, to the next blank line or block."""
+        """Parse running text, a block quote or HTML, up to the next blank line or block."""
         last = at
         quote = self._lines[at].lstrip().startswith(">")
         while last + 1 < self._end:
@@ -317,7 +320,7 @@ class _BlockParser:
         return MarkdownBlock(BlockType.PARAGRAPH, at + 1, last + 1)
 
     def _underlines(self, first: int, last: int) -> int:
-        """The level of a setext heading underlined by the line after `last`, 0 without one."""
+        """Return the level of a setext heading that the line after `last` underlines, 0 if none."""
         line = self._lines[last + 1].strip()
         text = self._lines[last].strip()
         if len(line) < 2 or first != last or len(text) > _SETEXT_LENGTH:
@@ -329,7 +332,7 @@ class _BlockParser:
         return 0
 
     def _interrupts(self, at: int) -> bool:
-        """Whether a line begins a new block without a blank line before it."""
+        """Return whether a line begins a new block without a blank line before it."""
         line = self._lines[at]
         if (
             parse_heading(line) is not None

@@ -1,6 +1,6 @@
-"""The normalised record of a skill, from its frontmatter and its fragments.
+"""Normalised record of a skill, built from its frontmatter and its fragments.
 
-The fields are those of Graph of Skills (table 5): capability, inputs and outputs, and the terms by
+The fields are those of Graph of Skills (table 5): capability, inputs and outputs, and terms with
 which a task may refer to the skill.
 """
 
@@ -88,11 +88,11 @@ class SkillBody:
     passages: Sequence[Passage]
 
     def text(self, first: int, last: int) -> str:
-        """The text of a line range."""
+        """Return the text of a line range."""
         return "\n".join(self.lines[first - 1 : last])
 
     def prose(self) -> str:
-        """The beginning of the body without code, about _PROSE_SAMPLE characters."""
+        """Return the beginning of the body without code, at most _PROSE_SAMPLE characters."""
         parts: list[str] = []
         size = 0
         for passage in self.passages:
@@ -104,14 +104,14 @@ class SkillBody:
         return "\n".join(parts)[:_PROSE_SAMPLE]
 
     def get_section_passages(self, heading: re.Pattern[str]) -> list[Passage]:
-        """The passages of the first section whose heading matches."""
+        """Return the passages of the first section whose heading matches."""
         for section in self.sections:
             if section.heading_line and heading.search(section.heading_path[-1]):
                 return [item for item in self.passages if item.section == section.index]
         return []
 
     def list_items(self, heading: re.Pattern[str]) -> list[str]:
-        """The first lines of the list items below a matching heading, without list marks."""
+        """Return the first lines of the list items below a matching heading, without list marks."""
         lines = [
             _ITEM_MARK.sub("", self.lines[passage.first_line - 1], count=1)
             for passage in self.get_section_passages(heading)
@@ -130,9 +130,9 @@ def build_record(
     safety: tuple[SafetyFinding, ...],
     terms: str = "",
 ) -> tuple[SkillRecord, list[ParseWarning]]:
-    """The record of the skill whose folder is `path`, and warnings about missing fields.
+    """Build the record of the skill in the folder `path`; also return warnings about its fields.
 
-    terms: the text of the licence file in its folder.
+    terms: text of the licence file in the folder.
     """
     warnings: list[ParseWarning] = []
     name = _name(path, fields, warnings)
@@ -211,7 +211,7 @@ def _description(
 
 
 def _first_words(body: SkillBody) -> str:
-    """The first paragraph of running text, else the first heading or line."""
+    """Return the first paragraph of running text, else the first heading or line."""
     for passage in body.passages:
         text = body.text(passage.first_line, passage.last_line)
         plain = " ".join(text.strip().lstrip("> ").split())
@@ -223,7 +223,7 @@ def _first_words(body: SkillBody) -> str:
 
 
 def _capability(description: str) -> str:
-    """The first sentence of the description."""
+    """Return the first sentence of the description."""
     sentence = _SENTENCE_END.split(description, maxsplit=1)[0].strip()
     if len(sentence) <= _CAPABILITY_LENGTH:
         return sentence
@@ -246,7 +246,7 @@ def _when_to_use(fields: FrontmatterFields, description: str, body: SkillBody) -
 
 
 def _terms(items: Sequence[str]) -> tuple[str, ...]:
-    """The term that each item begins with: its text before a colon, a dash or a bracket."""
+    """Return the term at the start of each item: its text before a colon, a dash or a bracket."""
     return unique_texts([_TERM_END.split(item, maxsplit=1)[0][:80] for item in items])
 
 

@@ -1,6 +1,6 @@
 """Parses the bytes of a SKILL.md into a ParsedSkill (spec §4.2; SkillPager §3.1).
 
-Defects become warnings; a file that cannot be read raises ParseError.
+Defects become warnings; an unreadable file raises ParseError.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ __all__ = ["ParseError", "ParseLimits", "parse_skill"]
 
 @dataclass(frozen=True, slots=True)
 class ParseLimits:
-    """Limits of a SKILL.md. A file beyond max_bytes or max_passages raises ParseError.
+    """Limits of a SKILL.md. A file that exceeds max_bytes or max_passages raises ParseError.
 
-    A frontmatter beyond max_frontmatter_bytes (counted in characters) is cut; one beyond the YAML
-    limits is parsed line by line.
+    A frontmatter that exceeds max_frontmatter_bytes (counted in characters) is cut; a frontmatter
+    that exceeds the YAML limits is parsed line by line.
     """
 
     max_bytes: int = 2_000_000
@@ -49,12 +49,12 @@ def parse_skill(
 ) -> ParsedSkill:
     """Parse the SKILL.md of the folder `path`.
 
-    files: the folder's other files. classifier: assigns roles to passages; by default the one that
-    ships with the package. file_contents: contents of the files that
-    `skills.parsing.sibling_files` selects, by path; None if they were not read.
+    files: other files of the folder. classifier: assigns roles to passages; by default the
+    classifier of the package. file_contents: path -> content of the files that
+    `skills.parsing.sibling_files` selects; None if they were not read.
 
-    Raises ParseError when the file is empty, binary, without any letter or digit, or larger than
-    the limits.
+    Raises ParseError if the file is empty, binary, without any letter or digit, or larger than the
+    limits.
     """
     lines, warnings = _decode(path, content, limits.max_bytes)
     front = parse_frontmatter(lines, _yaml_limits(limits))
@@ -123,7 +123,7 @@ def _classify(
 
 
 def _find_conflicts(lines: Sequence[str], body_line: int) -> list[ParseWarning]:
-    """A warning about conflict markers in the body; they stay in the text."""
+    """Return a warning about conflict markers in the body; the markers stay in the text."""
     marks = [number for number in find_conflict_markers(lines) if number >= body_line]
     if not marks:
         return []

@@ -1,4 +1,4 @@
-"""Selects and scans other files of a skill's folder: code and text an agent may read, the licence.
+"""Selects and scans other files of a skill's folder: code, texts for agents, and the licence.
 
 Only scanner findings and the name of the licence are kept.
 """
@@ -19,9 +19,9 @@ from skills.scanner.rules.sibling_files import find_unreadable_files
 MAX_FILES = 64
 MAX_FILE_BYTES = 1 << 16
 MAX_BYTES = 1 << 18
-"""Limits per skill; the scanner takes a second for 256 KiB of hostile text."""
+"""Limits of one skill; the scanner takes a second for 256 KiB of hostile text."""
 MAX_TEXT_BYTES = 1 << 14
-"""Limit of texts together, which take as long to scan as code does."""
+"""Limit of the total size of texts, since they take as long to scan as code."""
 
 _CODE_ENDS = word_set(
     ".bat .cmd .psm1 .vbs .zsh .fish .lua .php .go .rs .applescript .command .pyw .mts .jsx .tsx"
@@ -36,8 +36,11 @@ _PROGRAM_FOLDERS = frozenset({"scripts", "bin", "hooks"})
 
 
 def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
-    """The files to read, within the limits: the licence, then scripts, then other code and build
-    files, then texts; of each the smallest first."""
+    """Return the files to read, within the limits, in order of priority.
+
+    First the licence, then scripts, then other code and build files, then texts; the smallest file
+    of each group first.
+    """
     scripts = set(tooling.find_entrypoints(files))
     ranked = sorted(
         (rank, file.size, file.path, file)
@@ -59,7 +62,7 @@ def select_files(files: Sequence[SiblingFile]) -> list[SiblingFile]:
 
 
 def _rank(path: str, is_script: bool) -> int | None:
-    """How early a file is read, None for a file that is not."""
+    """Return the priority of a file, 0 for the first; None for a file that is not read."""
     name = PurePosixPath(path.lower())
     if is_script:
         return 0
@@ -72,7 +75,7 @@ def _rank(path: str, is_script: bool) -> int | None:
 def read_selected_files(
     files: Sequence[SiblingFile], read: Callable[[SiblingFile], bytes | None]
 ) -> dict[str, bytes]:
-    """Path -> content of the selected files; `read` returns None for a missing file."""
+    """Return path -> content of the selected files; `read` returns None for a missing file."""
     contents = ((file.path, read(file)) for file in select_files(files))
     return {path: content for path, content in contents if content is not None}
 
@@ -83,9 +86,10 @@ def scan_files(
     lines: Sequence[str],
     body_line: int,
 ) -> tuple[SafetyFinding, ...]:
-    """Findings of the scanner in the other files of a skill whose SKILL.md has these lines.
+    """Return findings of the scanner in the other files of a skill; `lines` is its SKILL.md.
 
-    A script that was not read is a finding of level 1, and so is other code beyond the limits.
+    Scripts and other code that were not read, such as files over the limits, are findings of level
+    1.
     """
     scripts = set(tooling.find_entrypoints(files))
     code = {file.path for file in files if _rank(file.path, file.path in scripts) in (0, 1)}
@@ -106,6 +110,6 @@ def scan_files(
 
 
 def find_licence_text(contents: Mapping[str, bytes]) -> str:
-    """The text of the licence file, "" without one."""
+    """Return the text of the licence file, "" without one."""
     found = (content for path, content in contents.items() if licences.is_licence_file(path))
     return next(found, b"").decode("utf-8", "replace")

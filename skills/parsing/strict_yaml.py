@@ -1,4 +1,4 @@
-"""Parses strict YAML safely: scalars stay strings; aliases, depth and size are limited."""
+"""Safe parser of strict YAML: scalars stay strings; aliases, depth and size are limited."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class YamlError(Exception):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """The mapping, None if the document is not one, and duplicate keys with their lines."""
+    """The mapping of a document, None if it is not a mapping, and (duplicate key, line) pairs."""
 
     mapping: YamlMapping | None = None
     duplicates: list[tuple[str, int]] = field(default_factory=list)

@@ -76,7 +76,7 @@ _SHELL_LINES = 400
 def find_tools(
     fields: FrontmatterFields, lines: Sequence[str], passages: Sequence[Passage], summary: str
 ) -> tuple[str, ...]:
-    """Tools by name: from the fields, the code's languages and commands, and file formats."""
+    """Return names of tools: from fields, languages and commands of code, and file formats."""
     found = [item.lower() for item in fields.get_scalars(*_FIELDS) if not item.isdigit()]
     found += [match.lower() for match in _FORMAT.findall(summary)]
     left = _SHELL_LINES
@@ -93,7 +93,7 @@ def find_tools(
 
 
 def _commands(lines: Sequence[str]) -> list[str]:
-    """First words of commands, and the packages that commands install."""
+    """Return the first words of commands, and the packages that commands install."""
     found: list[str] = []
     continued = False
     for line in lines:
@@ -107,12 +107,12 @@ def _commands(lines: Sequence[str]) -> list[str]:
 
 
 def find_entrypoints(files: Sequence[SiblingFile]) -> tuple[str, ...]:
-    """Paths of the folder's scripts, sorted."""
+    """Return the paths of the folder's scripts, sorted."""
     return tuple(sorted(file.path for file in files if file.path.lower().endswith(_SCRIPT_ENDS)))
 
 
 def count_heading_tokens(section: Section) -> int:
-    """Tokens of a section's own heading line, its marks included."""
+    """Return the tokens of a section's heading line, with its marks; 0 without a heading."""
     if not section.heading_line:
         return 0
     return section.level + count_tokens(section.heading_path[-1])

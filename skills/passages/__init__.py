@@ -1,10 +1,10 @@
 """Selects the passages of a skill that a query needs.
 
-`scoring` scores sections and passages for a query (method F), `features` and `model` estimate from
-the scores how much each is needed, `selection` keeps enough of them, `line_ranges` turns them into
-lines. `selection_baselines` has
-SkillPager's MMR and the methods it was compared with; `embedded_texts` has the texts whose vectors
-the scores use. Pure numpy; term counts are plain arrays, independent of a search engine.
+`scoring` scores sections and passages for a query (method F). `features` and `model` estimate each
+passage's need from the scores. `selection` keeps enough passages, and `line_ranges` converts them
+to lines. `selection_baselines` has SkillPager's MMR and the methods that it was compared with.
+`embedded_texts` has the texts whose vectors the scores use. Everything is numpy; term counts are
+plain arrays, independent of a search engine.
 """
 
 from skills.passages.embedded_texts import MAX_EMBEDDED_CHARACTERS, passage_texts, section_texts

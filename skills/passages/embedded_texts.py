@@ -6,11 +6,11 @@ from skills.headings import heading_paths_below_title
 from skills.record import ParsedSkill, Section
 
 MAX_EMBEDDED_CHARACTERS = 1500
-"""Maximum characters of a text to embed; about what an encoder with 256 tokens reads."""
+"""Maximum characters of a text to embed; about the input of an encoder with 256 tokens."""
 
 
 def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each section: heading path without the title, line feed, text."""
+    """Return the text to embed for each section: heading path without title, line feed, text."""
     return tuple(
         _with_heading_path(path, parsed.text(_first_text_line(section), section.last_line))
         for path, section in zip(
@@ -20,7 +20,7 @@ def section_texts(parsed: ParsedSkill) -> tuple[str, ...]:
 
 
 def passage_texts(parsed: ParsedSkill) -> tuple[str, ...]:
-    """The text to embed for each passage, under the heading path of its section."""
+    """Return the text to embed for each passage: heading path of its section, line feed, text."""
     paths = heading_paths_below_title(parsed.sections)
     return tuple(
         _with_heading_path(

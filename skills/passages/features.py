@@ -1,7 +1,8 @@
-"""Features of the passages of a skill for a query, from which `model` estimates what is needed.
+"""Features of a skill's passages for a query, from which `model` estimates the passages' needs.
 
-None depends on a skill's collection: scores are standardised within the skill, the others are signs
-of form and place. Roles are not among them, so passages are selected alike whatever gave the roles.
+No feature depends on the collection of skills: scores are standardised within the skill, and the
+other features describe form and place. Roles are not used, so the selection does not depend on how
+roles were assigned.
 """
 
 from __future__ import annotations
@@ -37,18 +38,19 @@ FEATURES = (
 )
 """Names of the columns of `compute_features`.
 
-margin: method F's, see `selection`. *_tokens, skill_passages: logarithms, relative to the usual.
-section_*, passage_*: of the section and of the passage, standardised within the skill; *_terms is
-the share of the query's terms, by weight, that it has. shared_terms: rare terms that the passage
-shares with passages of high score, such as the name of a function that a step calls. overview,
-examples, references, output: of the section's heading. before_headings: the passage is above the
-first heading below the title. points_elsewhere, gives_reasons: it says so in its first characters.
+margin: method F's margin, see `selection`. *_tokens, skill_passages: logarithms of counts relative
+to usual counts. section_*, passage_*: scores of the section and of the passage, standardised within
+the skill, except *_terms, the share by weight of the query's terms that it contains. shared_terms:
+rare terms that the passage shares with passages of high score, such as the name of a function that
+a step calls. overview, examples, references, output: whether the section's heading has such words.
+before_headings: whether the passage is above the first heading below the title. points_elsewhere,
+gives_reasons: whether its first _OPENING characters refer to other texts, or give reasons.
 """
 
 _USUAL_TOKENS, _USUAL_PASSAGES, _USUAL_SECTION, _USUAL_PASSAGE = 1400, 40, 150, 40
 _SHARE_DECAY = 0.7
 _OPENING = 600
-"""Characters of a passage that are searched for signs."""
+"""Characters at the start of a passage that are searched for words."""
 
 _HEADINGS = {
     "overview": r"\b(?:overview|introduction|when to|background|about|purpose|what is|why"
@@ -77,9 +79,9 @@ _REASONS = (
 
 
 def compute_features(scores: PassageScores, margins: Floats, skill: PassageInput) -> Floats:
-    """The features of every passage (P, len(FEATURES)); about half a millisecond for 60 passages.
+    """Return the features of all passages (P, len(FEATURES)).
 
-    margins: by `compute_margins` (P,).
+    Takes about half a millisecond for 60 passages. margins: result of `compute_margins` (P,).
     """
     parsed, owner = skill.parsed, scores.owner
     count, sections = len(parsed.passages), len(parsed.sections)
@@ -119,10 +121,10 @@ def _heading_signs(heading: str) -> tuple[bool, ...]:
 
 
 def _shared_terms(scores: PassageScores, skill: PassageInput) -> Floats:
-    """How much of each passage's rare terms stands in passages of high score (P,), standardised.
+    """Return the similarity of each passage's rare terms to passages of high score (P,).
 
-    Cosines of binary TF-IDF rows with every other passage, weighted by e to the power of the
-    distance of its score from the best.
+    Sum of the cosines of binary TF-IDF rows with all other passages, weighted by
+    exp(_SHARE_DECAY * (score - best score)), and standardised.
     """
     count = len(skill.parsed.passages)
     rows = np.repeat(np.arange(count), np.diff(skill.offsets))

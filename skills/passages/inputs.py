@@ -19,20 +19,21 @@ class PassageWeights:
     section_*, passage_*, neighbour, chapter: weights of method F's terms. bm25_k1: Robertson's
     usual value.
 
-    gap_tokens, gap_power, cost_tokens, cost, breadth_*: of the margin, see `compute_margins`. The
-    number of needed passages hardly depends on the length of the skill, so the probability of each
-    falls as the skill grows (gap_power); a passage of e times the tokens must be nearer to the best
-    by cost; a query of e times the terms needs more, by breadth, clipped at breadth_limit times
-    more or fewer terms, for lack of data. lexical_gap: scores spread less without vectors.
+    gap_tokens, gap_power, cost_tokens, cost, breadth_*: constants of `compute_margins`. The number
+    of needed passages hardly depends on the length of the skill, so each passage is less probable
+    in a longer skill (gap_power). A passage with e times the tokens must be nearer to the best by
+    `cost`. A query with e times the terms needs more passages, by `breadth`; the ratio is clipped
+    at breadth_limit and its inverse, for lack of data. lexical_gap: scores without vectors spread
+    less.
 
     section_bm25, neighbour, gap_power, cost and breadth were chosen from a grid of 288 over 140
-    queries of 47 skills, leaving out the skill under test. The values are in the middle of the good
-    range, not the best ones.
+    queries of 47 skills, leaving out the skill under test. The values are from the middle of the
+    good range, not the best values.
 
-    mmr_*: SkillPager's (section 3.2, equations 2 to 4). top_k: the row of SkillPager's table 7
-    whose passages with their predecessors are about as many as in its table 4. graph_gain: not in
-    the paper; with this value the walk reduces tokens as much as in its table 4. chunk_tokens:
-    SkillPager section 4.3.
+    mmr_*: SkillPager's values (section 3.2, equations 2 to 4). top_k: the row of SkillPager's
+    table 7 in which passages and their predecessors are about as many as in its table 4.
+    graph_gain: not in the paper; with this value the walk reduces tokens as much as in its table 4.
+    chunk_tokens: SkillPager section 4.3.
     """
 
     section_cosine: float = 1.0
@@ -74,11 +75,11 @@ class PassageQuery:
 
 @dataclass(frozen=True, slots=True)
 class PassageInput:
-    """A skill whose passages are selected.
+    """A skill from which passages are selected.
 
     offsets, terms, counts: term counts of the passages in compressed sparse rows, (P + 1,), (n,),
     (n,). section_vectors: unit vectors of `section_texts(parsed)`, (S, d), None until they are
-    embedded. passage_vectors: the same for `passage_texts(parsed)`, (P, d).
+    embedded. passage_vectors: unit vectors of `passage_texts(parsed)`, (P, d), or None.
     """
 
     parsed: ParsedSkill
@@ -90,7 +91,7 @@ class PassageInput:
 
 
 def cosines(query: PassageQuery, vectors: Floats | None) -> Floats | None:
-    """Cosines of the query and unit vectors (n,); None if either is missing."""
+    """Return the cosines of the query with unit vectors (n,); None if either is missing."""
     if query.vector is None or vectors is None:
         return None
     return np.asarray(vectors @ query.vector, np.float32)

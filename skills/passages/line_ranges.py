@@ -1,4 +1,4 @@
-"""Turns selected passages into the line ranges that are shown."""
+"""Conversion of selected passages to the line ranges that are shown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from skills.record import ParsedSkill
 def get_line_ranges(
     parsed: ParsedSkill, chosen: Iterable[int], *, context: bool = True
 ) -> list[tuple[int, int]]:
-    """The line ranges of the chosen passages, in document order; ranges that touch are merged.
+    """Return the line ranges of the chosen passages, in document order; adjacent ranges are merged.
 
-    With `context`, the ranges include the headings of their sections and their lead-ins.
+    With `context`, the ranges include the passages' section headings and lead-ins.
     """
     wanted = set(chosen)
     if context:
@@ -28,7 +28,7 @@ def get_line_ranges(
 
 
 def _merge_ranges(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join ranges that touch or are separated by blank lines only."""
+    """Merge ranges that overlap, touch or are separated only by blank lines."""
     merged: list[tuple[int, int]] = []
     for first, last in spans:
         end = merged[-1][1] if merged else 0

@@ -1,10 +1,10 @@
-"""The model of which passages a query needs: linear in `features`, learnt from labelled lines.
+"""Linear model that estimates from `features` how much a query needs a passage.
 
-A passage's need is a weighted sum of its features. The weights minimise the tokens above the lowest
-need of any required passage, averaged over queries, starting from method F's margin; the thresholds
-say what is missed where selection stops at a need. `tests/bench/choose_paging.py` learns both, from
-queries with required lines over skills of several collections; there are two sets of them, with
-section vectors and by words alone.
+The need of a passage is a weighted sum of its features. The weights minimise the tokens of passages
+above the lowest need of any required passage, averaged over queries; the optimisation starts from
+method F's margin. Thresholds relate a lowest selected need to the share of required passages that
+are missed. `tests/bench/choose_paging.py` learns both from queries with labelled lines, over skills
+of several collections. There are two models: with section vectors, and by words only.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ _FILE = "needs.json"
 
 @dataclass(frozen=True, slots=True)
 class NeedModel:
-    """Weights and thresholds.
+    """Weights and thresholds of the model.
 
-    weights: one of each of FEATURES; constant is added. missed: thresholds ascending; at the i-th
-    of n + 1, i / n of the required passages of skills left out of the fit have a lower need.
-    short: the same for queries of which any required passage has a lower need.
+    weights: one per feature of FEATURES. constant: added to the weighted sum. missed: ascending
+    thresholds; a share i / n of the required passages, of skills left out of the fit, has a need
+    below the i-th of n + 1. short: the same for the share of queries that have any required passage
+    with a lower need.
     """
 
     weights: Floats
@@ -37,23 +38,23 @@ class NeedModel:
     short: Floats
 
     def needs(self, features: Floats) -> Floats:
-        """The need of each passage (P,), higher for what is needed more."""
+        """Return the need of each passage (P,); a higher value means that it is needed more."""
         return np.asarray(features @ self.weights + self.constant, np.float32)
 
     def threshold(self, miss: float) -> float:
-        """The need below which this share of the required passages lies."""
+        """Return the need below which a share `miss` of the required passages lies."""
         if miss <= 0:
             return -np.inf
         return float(np.interp(miss, np.linspace(0, 1, len(self.missed)), self.missed))
 
     def shortfall(self, need: float) -> float:
-        """Share of queries for which a selection that stops at this need is not sufficient."""
+        """Return the share of queries for which passages with at least this need do not suffice."""
         return float(np.interp(need, self.short, np.linspace(0, 1, len(self.short))))
 
 
 @lru_cache(maxsize=1)
 def load_need_models() -> dict[str, NeedModel]:
-    """The models of the package: `vectors`, and `words` for skills without section vectors."""
+    """Return the models of the package: `vectors`, and `words` for skills without vectors."""
     text = resources.files(__package__).joinpath(_FILE).read_text(encoding="utf-8")
     return {
         name: NeedModel(

@@ -1,4 +1,4 @@
-"""Method F's scores: relevance of each section and passage of a skill to a query."""
+"""Scores of method F: relevance of each section and passage of a skill to a query."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from skills.record import Section
 
 @dataclass(frozen=True, slots=True)
 class PassageScores:
-    """Scores of sections (S,) and passages (P,), and what they are made of.
+    """Scores of sections (S,) and passages (P,), with their components.
 
-    terms: number of distinct terms of the query. owner: the section of each passage (P,).
+    terms: number of distinct terms of the query. owner: section of each passage (P,).
     section_bm25, passage_bm25, cosine: standardised within the skill; cosine (of sections) is None
-    if no vector was used. section_terms, passage_terms: share of the query's terms found in the
-    skill, by weight, that each has.
+    if no vector was used. section_terms, passage_terms: share by weight of the query's terms in the
+    skill that the section or passage contains.
     """
 
     sections: Floats
@@ -43,8 +43,8 @@ def score_passages(
 ) -> PassageScores:
     """Score every section and passage of a skill for a query (method F).
 
-    Each term of the score is z-normalised within the skill and then weighted; a term without
-    vectors is left out. Takes well under a millisecond for a skill of usual size.
+    Each term of the score is z-normalised within the skill and then weighted. A term that needs
+    missing vectors is left out. Takes well under a millisecond for a skill of usual size.
     """
     count, held = len(skill.parsed.passages), len(skill.parsed.sections)
     owner = np.fromiter((p.section for p in skill.parsed.passages), np.intp, count)
@@ -79,7 +79,7 @@ def score_passages(
 
 
 def _count_matches(query: PassageQuery, skill: PassageInput, count: int) -> tuple[Floats, Floats]:
-    """Counts of each query term in each passage (P, n), and passage lengths (P,)."""
+    """Return the counts of each query term in each passage (P, n), and passage lengths (P,)."""
     rows = np.repeat(np.arange(count), np.diff(skill.offsets))
     lengths = np.bincount(rows, skill.counts, count).astype(np.float32)
     matches = np.zeros((count, len(query.terms)), np.float32)
@@ -109,7 +109,7 @@ def _bm25(matches: Floats, lengths: Floats, query: PassageQuery, weights: Passag
 
 
 def _term_mass(matches: Floats, query: PassageQuery) -> Floats:
-    """Share of each query term (n,) in the weight of all that the skill has."""
+    """Return each query term's share (n,) of the total weight of query terms in the skill."""
     found = (matches > 0).sum(axis=0)
     idf = np.log1p((len(matches) - found + 0.5) / (found + 0.5))
     mass = np.where(found, idf * query.weights, 0.0)
@@ -117,7 +117,7 @@ def _term_mass(matches: Floats, query: PassageQuery) -> Floats:
 
 
 def standardise(values: Floats) -> Floats:
-    """Values with zero mean and unit standard deviation; zeros if all are equal."""
+    """Scale values to zero mean and unit standard deviation; zeros if all are equal."""
     spread = float(values.std()) if values.size else 0.0
     if spread < 1e-9:
         return np.zeros_like(values)
@@ -125,7 +125,7 @@ def standardise(values: Floats) -> Floats:
 
 
 def _find_chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
-    """The chapter of each section: a heading of level 1 or 2 begins one."""
+    """Return the chapter number of each section; headings of level 1 and 2 begin a chapter."""
     opens = np.fromiter((section.level <= 2 for section in sections), np.intp, len(sections))
     return np.cumsum(opens)
 
@@ -133,7 +133,7 @@ def _find_chapters(sections: Sequence[Section]) -> npt.NDArray[np.intp]:
 def _smooth(
     base: Floats, chapters: npt.NDArray[np.intp], weights: PassageWeights
 ) -> npt.NDArray[np.floating]:
-    """Add weighted scores of the neighbours in the chapter and of the chapter's best passage."""
+    """Add weighted scores of the neighbours in the chapter, and of the chapter's best passage."""
     if not base.size:
         return base
     same = chapters[1:] == chapters[:-1]

@@ -1,7 +1,8 @@
 """Estimates which passages of a skill a query needs, and selects enough of them.
 
-Method F's margin says how far below the best a passage scores, for the length of the skill and the
-tokens of the passage; `model` corrects it by what labelled lines show to be needed and not.
+Method F's margin is the distance of a passage's score from the best score, adjusted for the length
+of the skill and the tokens of the passage. `model` corrects it with features learnt from labelled
+lines.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from skills.passages.scoring import PassageScores, score_passages
 
 @dataclass(frozen=True, slots=True)
 class PassageNeeds:
-    """How much a query needs each passage of a skill: higher is more; comparable between skills.
+    """Estimated needs of the passages of a skill for a query.
 
-    needs: (P,). model: the one that estimated them. dense: whether vectors were used.
+    needs: (P,), higher for passages that are needed more; comparable between skills. model: model
+    of the estimate. dense: whether vectors were used.
     """
 
     needs: Floats
@@ -35,26 +37,28 @@ class PassageNeeds:
     dense: bool
 
     def order(self) -> list[int]:
-        """Indexes of the passages, most needed first."""
+        """Return the indexes of the passages, most needed first."""
         return [int(index) for index in np.argsort(-self.needs, kind="stable")]
 
     def select_enough(self, miss: float) -> list[int]:
-        """Indexes, ascending, of the passages that suffice if a share `miss` of what is needed may
-        be missing on average over queries; at least the most needed one."""
+        """Return the indexes of the passages that suffice, ascending; at least one.
+
+        miss: share of the required passages that may be missing, on average over queries.
+        """
         if not self.needs.size:
             return []
         limit = min(self.model.threshold(miss), float(self.needs.max()))
         return [int(index) for index in np.flatnonzero(self.needs >= limit)]
 
     def sufficiency(self, miss: float) -> float:
-        """The share of queries for which the passages of `select_enough` are sufficient."""
+        """Return the share of queries for which the passages of `select_enough` are sufficient."""
         return 1.0 - self.model.shortfall(self.model.threshold(miss)) if miss > 0 else 1.0
 
 
 def estimate_needs(
     query: PassageQuery, skill: PassageInput, weights: PassageWeights = DEFAULT_WEIGHTS
 ) -> PassageNeeds:
-    """Estimate how much the query needs each passage; by words alone without vectors."""
+    """Estimate how much the query needs each passage; without vectors, by words only."""
     scores = score_passages(query, skill, weights)
     model = load_need_models()["vectors" if scores.dense else "words"]
     if not skill.parsed.passages:
@@ -65,10 +69,10 @@ def estimate_needs(
 
 
 def compute_margins(scores: PassageScores, skill: PassageInput, weights: PassageWeights) -> Floats:
-    """Method F's margin of each passage (P,).
+    """Return method F's margin of each passage (P,).
 
-    The score relative to the best in a skill of usual length, minus the log of its tokens, plus the
-    log of the breadth of the query.
+    It is the difference from the best score, scaled to a skill of usual length, minus the weighted
+    log of the passage's tokens, plus the weighted log of the query's number of terms.
     """
     tokens = np.array([max(passage.tokens, 1) for passage in skill.parsed.passages], np.float32)
     stretch = (float(tokens.sum()) / weights.gap_tokens) ** weights.gap_power

@@ -1,7 +1,7 @@
-"""SkillPager's MMR and the selection methods it was compared with (its sections 3.2 and 4.3).
+"""SkillPager's MMR and the selection methods that it was compared with (sections 3.2 and 4.3).
 
-Each returns indexes of passages, ascending. All except `select_all` need the vectors of query and
-passages, and select nothing without them.
+Each function returns indexes of passages, ascending. All except `select_all` need the vectors of
+query and passages, and select nothing without them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ PassageEdge = tuple[int, int]
 
 
 def select_all(skill: PassageInput) -> list[int]:
-    """All passages: the reference with the most tokens."""
+    """Select all passages: the reference with the most tokens."""
     return list(range(len(skill.parsed.passages)))
 
 
 def select_mmr(
     query: PassageQuery, skill: PassageInput, weights: PassageWeights = DEFAULT_WEIGHTS
 ) -> list[int]:
-    """SkillPager's method: greedy MMR over all passages, until the score falls below zero.
+    """Select by SkillPager's method: greedy MMR over all passages, until the score is negative.
 
-    Its equations 2 and 3, with its two limits on the number of passages (equation 4).
+    Implements equations 2 and 3, with the two limits on the number of passages (equation 4).
     """
     relevance = cosines(query, skill.passage_vectors)
     if relevance is None or skill.passage_vectors is None:
@@ -62,7 +62,7 @@ def select_top_k(
     edges: Iterable[PassageEdge],
     weights: PassageWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
-    """The passages nearest to the query, and all passages with a link to one of them."""
+    """Select the passages nearest to the query, and all passages with a link to one of them."""
     relevance = cosines(query, skill.passage_vectors)
     if relevance is None:
         return []
@@ -76,12 +76,12 @@ def select_by_graph_walk(
     edges: Iterable[PassageEdge],
     weights: PassageWeights = DEFAULT_WEIGHTS,
 ) -> list[int]:
-    """Walk from an entry passage along links in both directions.
+    """Select by a walk from an entry passage along links in both directions.
 
-    The entry is the first step of the skill, or else its first passage, wherever the query points:
-    what this baseline shows is the bias of one entry (SkillPager, section 5.2.1). The next passage
-    is the nearest to the query of all linked to a selected one, until its cosine falls below
-    graph_gain.
+    The entry is the first step of the skill, or else its first passage, regardless of the query:
+    the baseline shows the bias of a single entry (SkillPager, section 5.2.1). The next passage is
+    the one nearest to the query among those linked to selected passages. The walk ends when its
+    cosine is below graph_gain.
     """
     relevance = cosines(query, skill.passage_vectors)
     if relevance is None or not relevance.size:
@@ -105,11 +105,11 @@ def select_by_graph_walk(
 def split_into_chunks(
     parsed: ParsedSkill, weights: PassageWeights = DEFAULT_WEIGHTS
 ) -> ParsedSkill:
-    """The skill with chunks of consecutive lines, headings included, as passages.
+    """Return the skill with chunks of consecutive lines, headings included, as passages.
 
     A chunk ends before the line that would exceed chunk_tokens; a longer line is a single chunk.
-    `select_mmr` over them is the paper's comparison with fixed windows. All chunks have the role
-    concept and the section in which they begin.
+    `select_mmr` over these chunks is the paper's comparison with fixed windows. All chunks have the
+    role concept and the section in which they begin.
     """
     chunks: list[Passage] = []
     first, spent, section = 0, 0, 0

@@ -1,7 +1,7 @@
 """Classifies passages: a linear classifier, blended with the rules.
 
-Multinomial logistic regression over the features of `skills.roles.features`. `skillbus train
-roles` trains its weights; `weights.json` describes those that ship.
+Multinomial logistic regression over the features of `skills.roles.features`. `skillbus train roles`
+trains its weights; `weights.json` describes the weights of the package.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FORMAT = 1
 """Increased whenever features or their buckets change; other formats are rejected."""
 
 ROLES = tuple(Role)
-"""The order of roles in every array here."""
+"""Order of the roles in all arrays of this module."""
 
 LIST_SHARE = 0.5
-"""Share of the whole list in the probabilities of an item."""
+"""Weight of the mean of a list in the probabilities of each item."""
 
 _UNREADABLE = (
     ValueError,
@@ -42,21 +42,21 @@ _UNREADABLE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Errors of numpy for a file that is truncated, damaged or of another type."""
+"""Errors that numpy raises for a file that is truncated, damaged or of another type."""
 
 Probabilities = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class RoleClassifier:
-    """Weights (FEATURE_COUNT, 6), an intercept per role, and the share of the rules."""
+    """Linear classifier of roles: weights (FEATURE_COUNT, 6), intercepts, share of the rules."""
 
     weights: npt.NDArray[np.float32]
     intercepts: npt.NDArray[np.float32]
     rules_share: float
 
     def predict_probabilities(self, contexts: Sequence[PassageContext]) -> Probabilities:
-        """Probability of each role per passage, (passages, 6), from the features alone."""
+        """Return the probability of each role per passage, (passages, 6), from features only."""
         if not contexts:
             return np.zeros((0, len(ROLES)))
         features = extract_features(contexts)
@@ -67,7 +67,7 @@ class RoleClassifier:
         return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def predict(self, contexts: Sequence[PassageContext]) -> list[RolePrediction]:
-        """The role of each passage and its probability, from features, rules and neighbours."""
+        """Return the role of each passage and its probability, by features, rules and context."""
         return pick_likeliest_roles(
             blend_probabilities(
                 contexts,
@@ -84,10 +84,10 @@ def classify_passages(
     passages: Sequence[Passage],
     classifier: RoleClassifier | None = None,
 ) -> list[RolePrediction]:
-    """The role of each passage and its probability.
+    """Return the role of each passage and its probability.
 
-    `lines` are the lines of the whole file; `sections` and `passages` are its fragments. The
-    default classifier is the one that ships with the package.
+    `lines` are the lines of the whole file; `sections` and `passages` are its fragments. By default
+    the classifier of the package is used.
     """
     contexts = build_passage_contexts(lines, sections, passages)
     return (classifier or load_default_classifier()).predict(contexts)
@@ -99,10 +99,10 @@ def blend_probabilities(
     by_features: Probabilities,
     share: float,
 ) -> Probabilities:
-    """Probabilities (passages, 6): `share` of the rules' predictions, the rest by features.
+    """Blend probabilities (passages, 6): `share` by the rules' predictions, the rest by features.
 
-    List items are then averaged with their list by LIST_SHARE, weighted by lines; the chunks of a
-    code block get their mean.
+    Then each list item is averaged with its list by LIST_SHARE, weighted by lines, and all chunks
+    of a code block get the mean of their probabilities.
     """
     mixed = (1 - share) * by_features
     mixed[np.arange(len(predictions)), [ROLES.index(role) for role, _ in predictions]] += share
@@ -120,14 +120,14 @@ def blend_probabilities(
 
 
 def pick_likeliest_roles(mixed: Probabilities) -> list[RolePrediction]:
-    """The likeliest role of each row, the first in case of a tie, and its probability."""
+    """Return the likeliest role of each row, the first in case of a tie, and its probability."""
     best, probabilities = mixed.argmax(axis=1), mixed.max(axis=1)
     roles = [ROLES[role] for role in best.tolist()]
     return list(zip(roles, probabilities.tolist(), strict=True))
 
 
 def dump_weights(classifier: RoleClassifier) -> bytes:
-    """The content of a weights file: non-zero weights in half precision."""
+    """Return the content of a weights file: non-zero weights in half precision."""
     used = np.flatnonzero(np.abs(classifier.weights).max(axis=1) > 0)
     out = io.BytesIO()
     np.savez_compressed(
@@ -142,7 +142,7 @@ def dump_weights(classifier: RoleClassifier) -> bytes:
 
 
 def parse_weights(content: bytes) -> RoleClassifier:
-    """A classifier from a weights file; raises PermanentError when it is not one of this format."""
+    """Parse a weights file; raises PermanentError if it is damaged or of another format."""
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             if int(arrays["format"]) != FORMAT:
@@ -161,12 +161,12 @@ def parse_weights(content: bytes) -> RoleClassifier:
 
 
 def rules_only_classifier() -> RoleClassifier:
-    """A classifier that uses the rules only; needs no weights file."""
+    """Return a classifier that uses only the rules; it needs no weights file."""
     shape = (FEATURE_COUNT, len(ROLES))
     return RoleClassifier(np.zeros(shape, np.float32), np.zeros(len(ROLES), np.float32), 1.0)
 
 
 @lru_cache(maxsize=1)
 def load_default_classifier() -> RoleClassifier:
-    """The classifier that ships with this package, read once."""
+    """Return the classifier of this package; its file is read once."""
     return parse_weights(files("skills.roles").joinpath("weights.npz").read_bytes())

@@ -1,4 +1,4 @@
-"""Patterns of words that indicate a role, in English and Chinese, by place in the text.
+"""Patterns that indicate the role of a passage, in English and Chinese, by place in the text.
 
 Patterns are for text in lower case.
 """
@@ -162,7 +162,7 @@ COLUMNS: Cues = {
 
 
 def find_cues(text: str, cues: Cues) -> frozenset[str]:
-    """Names of the cues in a text, which must be in lower case for the cues of this module."""
+    """Return the names of the cues in a text; for cues of this module it must be in lower case."""
     if not text:
         return frozenset()
     return frozenset([name for name, gives in cues.items() if gives(text)])

@@ -1,7 +1,8 @@
 """Features of passages for the classifier: indicators of form and place, and hashed words.
 
-Every feature exists twice, alone and combined with the kind of passage, so that a heading may mean
-one thing for code and another for text. Words are hashed (CRC-32): the weights hold no vocabulary.
+Every indicator exists twice, alone and combined with the kind of passage, so that a heading may
+have different meanings for code and for text. Words are hashed (CRC-32), so the weights contain no
+vocabulary.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from skills.roles.passage_context import PassageContext, find_lists
 from skills.roles.rules import DATA_LANGUAGES, SHELL_LANGUAGES
 
 INDICATOR_BUCKETS = 1 << 15
-"""Hash buckets of indicators, at the front; enough to make collisions rare."""
+"""Hash buckets of indicators, before those of words; enough to make collisions rare."""
 
 WORD_BUCKETS = 1 << 15
 """Hash buckets of words, after the indicators."""
 
 FEATURE_COUNT = INDICATOR_BUCKETS + WORD_BUCKETS
-"""Number of buckets."""
+"""Number of all buckets."""
 
 _WORD = re.compile(r"[a-z]+|[\u4e00-\u9fff]")
 _HEADING_WORDS, _LEAD_WORDS = 40, 30
@@ -83,7 +84,7 @@ CueNames = frozenset[str] | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Sparse rows: places[starts[i]:starts[i + 1]] and their values belong to passage i."""
+    """Sparse rows of features: places[starts[i]:starts[i + 1]] and their values are passage i's."""
 
     places: npt.NDArray[np.int32]
     values: npt.NDArray[np.float32]
@@ -92,7 +93,7 @@ class Features:
 
 @lru_cache(maxsize=1 << 15)
 def _word_place(group: str, word: str) -> int:
-    """Bucket of a word of a group."""
+    """Return the bucket of a word in a group."""
     return INDICATOR_BUCKETS + _hash(f"{group}:{word}", WORD_BUCKETS)
 
 
@@ -102,7 +103,7 @@ def _hash(name: str, size: int) -> int:
 
 @lru_cache(maxsize=1 << 13)
 def _places(kind: str, group: str, names: CueNames) -> tuple[int, ...]:
-    """Buckets of indicators, each alone and combined with the kind."""
+    """Return the buckets of indicators, each alone and combined with the kind."""
     signs = [f"{group} {name}" for name in sorted(names)]
     return tuple(
         _hash(form, INDICATOR_BUCKETS) for sign in signs for form in (sign, f"{kind}:{sign}")
@@ -152,7 +153,7 @@ class _Document:
 
 
 def extract_features(contexts: Sequence[PassageContext]) -> Features:
-    """The features of a document's passages."""
+    """Return the features of a document's passages."""
     document = _document(contexts)
     above: dict[tuple[str, int], _Row] = {}
     all_rows = _Row()
@@ -203,7 +204,7 @@ def _document(contexts: Sequence[PassageContext]) -> _Document:
 
 
 def _find_indicators(document: _Document, index: int) -> Iterator[tuple[str, CueNames]]:
-    """Groups of indicators of a passage."""
+    """Yield the indicators of a passage, by group."""
     context = document.contexts[index]
     yield "is", ("any", context.passage.kind.value)
     yield "says", context.line_cues
@@ -278,20 +279,20 @@ def _place_indicators(document: _Document, index: int) -> Iterator[tuple[str, Cu
 
 
 def _level(value: float, steps: Sequence[float]) -> int:
-    """Number of the ascending steps that the value exceeds."""
+    """Return the number of the ascending steps that the value exceeds."""
     return bisect_left(steps, value)
 
 
-@lru_cache(maxsize=1 << 6)  # once for all kinds of passages
+@lru_cache(maxsize=1 << 6)  # used for each kind of passage below the headings
 def _heading_words(headings: tuple[str, ...]) -> tuple[Sequence[int], ...]:
-    """Groups of words and bigrams of the nearest heading and of the others."""
+    """Return the buckets of words and bigrams of the nearest heading, and of the outer headings."""
     nearest = _WORD.findall("".join(headings[:1]).lower())[:_HEADING_WORDS]
     above = _WORD.findall(" ".join(headings[1:]).lower())[:_HEADING_WORDS]
     return _word_places("heading", nearest + _pairs(nearest)), _word_places("above", above)
 
 
 def _words(context: PassageContext) -> Iterator[Sequence[int]]:
-    """Groups of words and bigrams of the opening and of the lead-in."""
+    """Yield the buckets of the first words of a passage, and of its lead-in."""
     first = _WORD.findall(context.first_line[:_OPENING].lower())[:2]
     yield _word_places("first", first[:1] + _pairs(first))
     if context.lead:

@@ -1,4 +1,4 @@
-"""A passage with its context for rules and classifier: headings, lines and lead-in."""
+"""Passages with their context for rules and classifier: headings, lines and lead-in."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from skills.record import Passage, PassageKind, Section
 from skills.roles import cues
 
 MAX_LINE_CHARACTERS = 400
-"""Characters of a line that are read for cues."""
+"""Maximum characters of a line that are searched for cues."""
 
 
 class PassageContext(NamedTuple):
     """A passage with its context.
 
-    headings: from the nearest outwards, without the title. lines: without blank lines. lead: the
-    last line of its lead-in. All are cut at MAX_LINE_CHARACTERS. heading_cues, line_cues,
-    lead_cues: names of the cues in its headings, its first line (unless it is code) and its
-    lead-in. is_marked_example: whether it is code with a line that marks it as an example.
+    headings: from the nearest outwards, without the title. lines: without blank lines. lead: last
+    line of its lead-in. All are cut at MAX_LINE_CHARACTERS. heading_cues, line_cues, lead_cues:
+    names of the cues in its headings, its first line (unless it is code) and its lead-in.
+    is_marked_example: whether it is code with a line that marks an example.
     """
 
     passage: Passage
@@ -34,7 +34,7 @@ class PassageContext(NamedTuple):
     is_marked_example: bool
 
     def has_heading_cue(self, cue: str) -> bool:
-        """Whether any of the headings has the cue."""
+        """Return whether any of the headings has the cue."""
         return any(cue in given for given in self.heading_cues)
 
     @property
@@ -44,12 +44,12 @@ class PassageContext(NamedTuple):
 
     @property
     def first_line(self) -> str:
-        """The first line."""
+        """The first non-blank line, "" without one."""
         return self.lines[0] if self.lines else ""
 
     @property
     def nearest_heading(self) -> str:
-        """The heading right above."""
+        """The innermost heading above the passage, "" without one."""
         return self.headings[0] if self.headings else ""
 
     @property
@@ -62,7 +62,7 @@ class PassageContext(NamedTuple):
         )
 
     def continues_code_of(self, before: PassageContext) -> bool:
-        """Whether the passage is a further chunk of the fenced code block of `before`."""
+        """Return whether the passage is the next chunk of the fenced code block of `before`."""
         return (
             self.passage.kind is before.passage.kind is PassageKind.CODE
             and self.passage.section == before.passage.section
@@ -73,7 +73,7 @@ class PassageContext(NamedTuple):
 def build_passage_contexts(
     lines: Sequence[str], sections: Sequence[Section], passages: Sequence[Passage]
 ) -> list[PassageContext]:
-    """The context of each passage; `lines` are the lines of the whole file."""
+    """Return the context of each passage; `lines` are the lines of the whole file."""
     paths = [
         tuple(heading[:MAX_LINE_CHARACTERS] for heading in reversed(path))
         for path in heading_paths_below_title(sections)
@@ -103,7 +103,7 @@ def build_passage_contexts(
 
 
 def find_lists(contexts: Sequence[PassageContext]) -> list[tuple[int, int]]:
-    """Lists, as [start, end): items of one section, in a row, under one lead-in."""
+    """Return lists as [start, end): consecutive items of one section with the same lead-in."""
     runs: list[tuple[int, int]] = []
     for index, context in enumerate(contexts):
         if context.passage.kind is not PassageKind.LIST_ITEM:

@@ -1,7 +1,7 @@
 """Roles by rules over shape, headings and wording, in English and Chinese.
 
-The first rule that matches decides; each rule has its own confidence. Items of a list then get the
-majority's role, and a passage that only introduces another gets that one's role.
+The first matching rule decides; each rule has its own confidence. Then items of a list get the role
+of most of their lines, and a passage that only introduces the next gets the role of that passage.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ RolePrediction = tuple[Role, float]
 SHELL_LANGUAGES = frozenset(
     {"bash", "sh", "shell", "zsh", "console", "powershell", "ps1", "sql", "cmd"}
 )
-"""Languages of commands to enter."""
+"""Languages of code blocks with commands to enter."""
 
 DATA_LANGUAGES = frozenset(
     {"", "json", "jsonc", "yaml", "yml", "toml", "text", "txt", "plaintext", "ini", "csv", "xml"}
 )
-"""Languages of data and plain text."""
+"""Languages of code blocks with data or plain text."""
 
 MAX_SETUP_LINES = 10
 """Maximum lines of a setup code block, fences included."""
@@ -33,7 +33,7 @@ _MAJORITY = 0.6
 
 
 def classify_by_rules(contexts: Sequence[PassageContext]) -> list[RolePrediction]:
-    """The role of each passage of a document, and the confidence of its rule, in [0, 1]."""
+    """Return the role of each passage of a document, and the confidence of its rule in [0, 1]."""
     predictions = [_RULES[context.passage.kind](context) for context in contexts]
     _agree_in_lists(contexts, predictions)
     _agree_in_code(contexts, predictions)
@@ -62,7 +62,7 @@ def _classify_code(context: PassageContext) -> RolePrediction:
 
 
 def _is_imperative(context: PassageContext) -> bool:
-    """Whether the lead-in is imperative and the code is not just an alternative."""
+    """Return whether the lead-in is imperative and does not introduce an alternative."""
     return "imperative" in context.lead_cues and "alternative" not in context.lead_cues
 
 
@@ -98,7 +98,7 @@ def _classify_text(context: PassageContext) -> RolePrediction:
 
 
 def _classify_by_form(context: PassageContext) -> RolePrediction:
-    """The role of text by its form, where no heading decides."""
+    """Return the role of a text by its form; used if no heading decides."""
     if "definition" in context.line_cues:
         return Role.PARAM, 0.5
     if "numbered" in context.line_cues and "titled" not in context.line_cues:

@@ -1,4 +1,4 @@
-"""Judges addresses: local, bare, of known installers and package indexes, or of any other host."""
+"""Classifies addresses: local, numeric, of a known installer or package index, or any other."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ _LOCAL = re.compile(
 
 
 def is_local(address: re.Match[str]) -> bool:
-    """Whether an address is of this machine or network."""
+    """Return whether an address is on this machine or in its network."""
     return bool(_LOCAL.match(address["host"].lower()))
 
 
 def is_bare(address: re.Match[str]) -> bool:
-    """Whether a host is a number."""
+    """Return whether the host of an address is numeric."""
     return bool(_BARE.match(address["host"]))
 
 
 def is_known(address: re.Match[str], kind: str) -> bool:
-    """Whether an address is on a list, `installers` or `indexes`; a host covers its subdomains."""
+    """Return whether an address is on the list `kind`; a listed host includes its subdomains.
+
+    kind: `installers` or `indexes`.
+    """
     host, path = address["host"].lower().partition(":")[0], f"{address['path'].lower()}/"
     if host == "raw.githubusercontent.com":
         return kind == "installers" and path.split("/")[1] in read_words("owners")

@@ -1,4 +1,4 @@
-"""Finds the code of a file by language: a script as a whole, blocks and commands of Markdown."""
+"""Finds code with its language: whole scripts, and code blocks and commands in Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMES: dict[Language, str] = {
     "shell": "bash sh shell zsh console terminal ksh shell-session command",
 }
 _LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
-"""Languages by the names that fences, the endings of files and their first lines have."""
+"""Name -> language, for names in fences, file endings and first lines of scripts."""
 PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
@@ -35,9 +35,9 @@ _INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.
 
 
 class Code(NamedTuple):
-    """Code with the line (1-based) of the file that it begins in.
+    """Code, with its first line (1-based) in the file.
 
-    module: the name by which other scripts import a script.
+    module: name by which other scripts import this script.
     """
 
     language: Language
@@ -47,7 +47,7 @@ class Code(NamedTuple):
 
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
-    """The code of a script, by its ending or its first line."""
+    """Yield the code of a script; its ending or its first line determines the language."""
     if path.rpartition("/")[2] == "package.json":
         yield from _find_install_scripts("\n".join(lines))
         return
@@ -61,14 +61,14 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
 
 
 def _find_install_scripts(text: str) -> Iterator[Code]:
-    """The commands that npm runs when it installs a package."""
+    """Yield the commands that npm runs when it installs a package."""
     for found in _INSTALL_SCRIPT.finditer(text):
         command = found[1].replace('\\"', '"').replace("\\n", "\n")
         yield from _with_embedded(Code("shell", command, text.count("\n", 0, found.start()) + 1))
 
 
 def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
-    """The fenced blocks of a language, and commands in lines and spans of text."""
+    """Yield fenced code blocks in known languages, and shell commands in lines and code spans."""
     start = 0
     while start < len(lines):
         if not fenced[start]:
@@ -99,7 +99,7 @@ def _find_commands(line: str, number: int) -> Iterator[Code]:
 
 
 def _with_embedded(code: Code) -> Iterator[Code]:
-    """Code, and the programs within shell commands."""
+    """Yield the code, and the programs inside its shell commands."""
     yield code
     if code.language != "shell":
         return

@@ -16,8 +16,10 @@ _PRINTABLE_SHARE = 0.95
 
 
 def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
-    """(offset, decoded text) of base64 and hex runs that decode to text, and of the whole text if
-    it mentions ROT13."""
+    """Yield (offset, decoded text) of base64 and hex runs that decode to text.
+
+    If the text mentions ROT13, the whole text is also decoded with it.
+    """
     rotated = _ROT13.search(text) if "13" in text and "rot" in text.lower() else None
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
@@ -30,7 +32,7 @@ def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _find_runs(text: str) -> Iterator[re.Match[str]]:
-    """The matches of _RUN; short runs, which words are, are skipped all at once."""
+    """Yield the matches of _RUN; one pattern skips all short runs, such as words, for speed."""
     end = 0
     while (short := _SHORT_RUNS.match(text, end)) and (run := _RUN.match(text, short.end())):
         yield run

@@ -1,4 +1,4 @@
-"""Invisible characters and letters of another alphabet, which people do not see."""
+"""Detection of invisible characters, and of letters that imitate Latin letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MIXED_WORD = re.compile(
 _NOTABLE = re.compile(
     f"[{_TAGS}{_SELECTORS}{_BIDI}{_ZERO_WIDTH}{_HOMOGLYPHS}]|[\ufe00-\ufe0f]{{3}}"
 )
-"""What a line with any of these findings holds."""
+"""Pattern that matches in every line with a finding of this module."""
 _FLAG = re.compile("\U0001f3f4[\U000e0020-\U000e007e]{1,8}\U000e007f")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _TAG_RUN = re.compile(f"[{_TAGS}]+")
@@ -32,26 +32,28 @@ _MARKS = (
     (2, f"(?<=[A-Za-z])[{_ZERO_WIDTH}]+(?=[A-Za-z])", "a zero-width character inside a word"),
     (1, "[\u200b\u2060-\u2064\u180e\u3164\uffa0\ufeff]", "a zero-width character"),
 )
-"""Level, pattern and description; marks of direction are honest in text from right to left."""
+"""(level, pattern, description); the first two, direction marks, are legitimate in right-to-left
+text."""
 
 
 def fold_homoglyphs(text: str) -> str:
-    """The text with homoglyphs replaced by Latin letters in words that mix alphabets."""
+    """Replace homoglyphs by Latin letters in words that mix alphabets."""
     if not _HOMOGLYPH.search(text):
         return text
     return _MIXED_WORD.sub(lambda word: word[0].translate(_TO_LATIN), text)
 
 
 def strip_invisible(text: str) -> str:
-    """The text without invisible characters."""
+    """Return the text without invisible characters."""
     return _INVISIBLE.sub("", text)
 
 
 def find_hidden_characters(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """(line, level, description) of invisible characters without a legitimate use.
+    """Yield (line, level, description) of hidden characters without a legitimate use.
 
-    Legitimate are joiners in emoji and in scripts that need them, flags spelt with tag characters,
-    a byte order mark at the start of the file, and direction marks in right-to-left text.
+    Legitimate uses are joiners in emoji and in scripts that need them, flags spelt with tag
+    characters, a byte order mark at the start of the file, and direction marks in right-to-left
+    text.
     """
     if not _NOTABLE.search("\n".join(line for line in lines if not line.isascii())):
         return

@@ -16,7 +16,7 @@ _KINDS = ("hosts", "names", "sha256")
 
 @dataclass(frozen=True, slots=True)
 class Indicators:
-    """What campaigns use, in lower case, with the campaign. updated: the date of the list."""
+    """Indicators in lower case -> name of the campaign. updated: date of the list."""
 
     updated: str
     texts: dict[str, str]
@@ -28,7 +28,7 @@ class Indicators:
 
 
 def parse_indicators(plain: Any) -> Indicators:
-    """Indicators of a list as JSON; raises ValueError that names what is wrong."""
+    """Parse a list of indicators from JSON data; raises ValueError that names the problem."""
     if not isinstance(plain, dict) or not isinstance(plain.get("campaigns"), dict):
         raise ValueError("expected an object with `updated` and `campaigns`")
     updated = plain.get("updated")
@@ -49,13 +49,13 @@ def parse_indicators(plain: Any) -> Indicators:
 
 
 class _Additional:
-    """The list of the process beyond that of the package."""
+    """Additional indicators of this process."""
 
     indicators = Indicators("", {}, {})
 
 
 def use_additional_indicators(indicators: Indicators) -> None:
-    """Scan for these indicators too from now on, in this process."""
+    """Set the additional indicators for which this process scans from now on."""
     _Additional.indicators = indicators
     _known.cache_clear()
     indicator_texts.cache_clear()
@@ -68,14 +68,14 @@ def _known() -> Indicators:
 
 @cache
 def indicator_texts() -> Concept:
-    """All hosts and names of campaigns."""
+    """Return all hosts and names of campaigns as a concept."""
     concept = Concept()
     concept.words = dict.fromkeys(_known().texts, False)
     return concept
 
 
 def find_indicators(places: Places) -> Iterator[tuple[int, str]]:
-    """(offset, what) of the indicators in a text, once each."""
+    """Yield (offset, description) of the indicators in a text, each indicator once."""
     seen = set()
     for start, end in places.of_concept(indicator_texts()):
         text = places.text[start:end]
@@ -85,5 +85,5 @@ def find_indicators(places: Places) -> Iterator[tuple[int, str]]:
 
 
 def find_campaign(sha256: str) -> str:
-    """The campaign that a file of this hash belongs to, "" for none."""
+    """Return the campaign of a file with this hash, "" for none."""
     return _known().sha256.get(sha256.lower(), "")

@@ -18,7 +18,7 @@ _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
 _OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
-"""Quotes around a command that is an argument, as in `sh -c "…"`, are not a quotation."""
+"""Text before a quoted argument, as in `sh -c "…"`; such quotes are not a quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _HEADING_LINE = re.compile(r"(?m)^ {0,3}#{1,6} [^\n]*")
 _NEGATION_REACH = 80
@@ -44,17 +44,17 @@ _ATTACK_HEADING = re.compile(
 
 
 class NormalisedText:
-    """A whole file as one string: `display` for excerpts, `folded` in lower case for matching,
-    `spaced` with spaces for the white space of `folded`.
+    """A whole file as one string, normalised for matching, in three forms of equal length.
 
-    All have the same length. Invisible characters are removed, wide forms and homoglyphs are
+    `display` is for excerpts, `folded` is in lower case for matching, and `spaced` is `folded` with
+    spaces for all white space. Invisible characters are removed, wide forms and homoglyphs are
     replaced, words spelt letter by letter are joined, white space is collapsed, and the lines of a
     paragraph, or of a shell command continued by a backslash, are joined to one line.
     `is_about_attacks`: whether the frontmatter says that the skill is about attacks.
     """
 
     def __init__(self, lines: Sequence[str], body_line: int, *, is_code: bool = False) -> None:
-        """is_code: the file is a script, whose lines are no paragraphs."""
+        """is_code: whether the file is a script, whose lines do not form paragraphs."""
         whole, plain = "\n".join(lines), list(lines)
         if not whole.isascii():
             odd = (line for line in lines if not line.isascii())
@@ -63,12 +63,12 @@ class NormalisedText:
             whole = "\n".join(plain)
         self.is_code = is_code
         self.fenced = [is_code] * len(plain)
-        """Whether each line is in a fenced block, its fences included."""
+        """For each line, whether it is in a fenced block; the fences are included."""
         if not is_code:
             if _MAYBE_SPELT_OUT.search(whole):
                 whole = _SPELT_OUT.sub(lambda word: word[0].replace(" ", ""), whole)
                 plain = whole.split("\n")
-            # White space other than a space is not printable.
+            # White space other than spaces is not printable.
             plain = [
                 line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
                 for line in plain
@@ -86,26 +86,29 @@ class NormalisedText:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """Offset of each line, and of the end."""
+        """Offsets of all lines, and of the end."""
         return [0, *accumulate(len(line) + 1 for line in self._lines)]
 
     def line_at(self, offset: int) -> int:
-        """The line (1-based) of a character."""
+        """Return the line (1-based) of an offset."""
         return bisect_right(self._starts, offset)
 
     def offset_of(self, line: int) -> int:
-        """The offset of the first character of a line (1-based) that is not white space."""
+        """Return the offset of the first non-blank character of a line (1-based)."""
         start, end = self._starts[line - 1 : line + 1]
         row = self.folded[start:end]
         return start + len(row) - len(row.lstrip())
 
     def in_code(self, offset: int) -> bool:
-        """Whether a character is in a fenced block."""
+        """Return whether an offset is in a fenced block."""
         return self.fenced[self.line_at(offset) - 1]
 
     def is_quoted(self, offset: int, *, in_code: bool) -> bool:
-        """Whether the match at this offset is quoted. With `in_code`, a fenced block counts as a
-        quotation; without, quotes in a fenced block are part of the code."""
+        """Return whether the match at this offset is quoted.
+
+        With `in_code`, a fenced block counts as a quotation; without it, quotes in a fenced block
+        are part of the code.
+        """
         before = self.folded[max(0, offset - 3) : offset].rstrip(" ")
         if _ARGUMENT.search(self.folded, max(0, offset - 6), offset):
             return False
@@ -115,12 +118,15 @@ class NormalisedText:
         return before[-1:] in set(_QUOTES) and not self.in_code(offset)
 
     def _within_quotes(self, offset: int) -> bool:
-        """Whether the offset is inside a quotation that begins in the same line."""
+        """Return whether the offset is inside a quotation that begins in the same line."""
         before = self.folded[self.folded.rfind("\n", 0, offset) + 1 : offset][-_MAX_QUOTATION:]
         return before.count('"') % 2 == 1 or before.rfind("“") > before.rfind("”")
 
     def is_negated(self, offset: int) -> bool:
-        """Whether the sentence before the offset, or the heading above it, warns against it."""
+        """Return whether the match at this offset is advised against.
+
+        The warning is in its sentence, before the offset, or in the heading above.
+        """
         before = self.folded[max(0, offset - _NEGATION_REACH) : offset]
         place = bisect_right(self._headings, (offset, True)) - 1
         is_under_attacks = place >= 0 and self._headings[place][1]
@@ -128,7 +134,10 @@ class NormalisedText:
 
     @cached_property
     def _headings(self) -> list[tuple[int, bool]]:
-        """Offset of each heading, and whether it announces attacks; the first may be the title."""
+        """(offset, whether it announces attacks) of all headings except the first.
+
+        The first heading may be the title.
+        """
         return [
             (found.start(), bool(_ATTACK_HEADING.search(found[0])))
             for found in _HEADING_LINE.finditer(self.folded)
@@ -137,7 +146,7 @@ class NormalisedText:
 
     @cached_property
     def sentences(self) -> list[int]:
-        """Offset of each sentence, of a script each line."""
+        """Offsets of all sentences; of a script, offsets of all lines."""
         if self.is_code:
             return self._starts[:-1]
         return [0, *(end.end() for end in _SENTENCE.finditer(self.folded))]
@@ -149,7 +158,7 @@ def _replace_characters(text: str) -> str:
 
 
 def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:
-    """Each line with its separator: a space within a paragraph, else a line feed."""
+    """Yield each line with its separator: a space within a paragraph, else a line feed."""
     for number, line in enumerate(lines[:-1], start=1):
         following = lines[number]
         if number + 1 < body_line:

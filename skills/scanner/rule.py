@@ -1,5 +1,6 @@
-"""Rules of the scanner. What each finds is in the modules beside this; its level, reason and remedy
-are in `data/rules.toml`.
+"""Descriptions of the scanner's rules: level, reason and remedy, from `data/rules.toml`.
+
+The patterns that the rules find are in other modules of this package.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Rule:
 
 @cache
 def list_rules() -> Mapping[str, Rule]:
-    """All rules by id."""
+    """Return all rules by id."""
     plain = read_data_file("rules.toml")
     return {
         name: Rule(name, kind, *fields)
@@ -40,10 +41,10 @@ def _rules_by_reason() -> Mapping[str, Rule]:
 
 
 def find_rule(finding: SafetyFinding) -> Rule | None:
-    """The rule of a finding; None if it is of an older scanner or a second opinion."""
+    """Return the rule of a finding; None for a finding of an older scanner or a second opinion."""
     return _rules_by_reason().get(finding.reason.partition(": ")[0])
 
 
 def get_quote(finding: SafetyFinding) -> str:
-    """The text of the skill that a finding quotes, "" if it quotes none."""
+    """Return the text of the skill that a finding quotes, "" if it quotes none."""
     return finding.reason.partition(": ")[2]

@@ -1,7 +1,7 @@
 """Finds suspicious content in the text of a skill, which is untrusted input.
 
-Findings are input of a policy, not a verdict. Level 3 is dangerous; a match that is quoted, or that
-the text warns against, is a level lower for each of the two.
+Findings are input of a policy, not a verdict. Level 3 is dangerous. The level of a match is lowered
+by one if it is quoted, and by one if the text warns against it.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class _Found(NamedTuple):
 
 
 def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[SafetyFinding, ...]:
-    """The findings of a file, by line; `body_line` is the first line of a SKILL.md's body.
+    """Return the findings of a file, by line; `body_line` is the first line of a SKILL.md's body.
 
-    path: of another file of the skill, whose ending says what it is; "" is the SKILL.md. The
-    frontmatter is scanned too, since its description reaches prompts first. Time is linear in the
+    path: path of another file of the skill, whose ending gives its type; "" for the SKILL.md. The
+    frontmatter is scanned too, since prompts contain its description first. Time is linear in the
     text. Reasons have no control characters and limited length.
     """
     findings = {_to_finding(one, path) for one in _find_all(lines, body_line, path)}
@@ -63,7 +63,7 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 
 
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
-    """The findings in what flows from one script of a skill to another. contents: path -> lines."""
+    """Yield findings about flows from one script of a skill to another. contents: path -> lines."""
     programs = {path: lines for path, lines in contents.items() if path.endswith(PROGRAM_ENDINGS)}
     whole = replace_white_space("\n".join(map("\n".join, programs.values())).lower())
     if len(programs) < 2 or not _secret_files().find(whole):
@@ -83,7 +83,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
 
 
 def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
-    """Those findings in a few lines of text that are addressed to the reader, hidden or encoded."""
+    """Return findings in a few lines: words to the reader, hidden characters, encoded text."""
     text = NormalisedText(lines, len(lines) + 1)
     found = [*_find_hidden(lines), *_find_encoded(text)]
     found += _find_in_words(text, _find_places(text), spoken_only=True)
@@ -91,7 +91,7 @@ def scan_spoken(lines: Sequence[str]) -> tuple[SafetyFinding, ...]:
 
 
 def rescan(parsed: ParsedSkill) -> ParsedSkill:
-    """The skill with findings of this version of the scanner; unchanged if it has them already.
+    """Return the skill with findings of this version of the scanner; unchanged if it has them.
 
     Findings in other files of the folder stay as they are, since those files are not stored.
     """
@@ -106,7 +106,7 @@ def rescan(parsed: ParsedSkill) -> ParsedSkill:
 
 
 def make_finding(rule: str, line: int = 1, path: str = "", quote: str = "") -> SafetyFinding:
-    """A finding of a rule at the rule's level."""
+    """Make a finding of a rule at the rule's level."""
     return _to_finding(_Found(rule, list_rules()[rule].level, line, quote), path)
 
 
@@ -117,7 +117,7 @@ def _to_finding(found: _Found, path: str) -> SafetyFinding:
 
 
 def escape_excerpt(text: str) -> str:
-    """The text cut to MAX_EXCERPT_CHARACTERS, with unprintable characters escaped."""
+    """Cut a text to MAX_EXCERPT_CHARACTERS, and escape unprintable characters."""
     cut = text if len(text) <= MAX_EXCERPT_CHARACTERS else text[: MAX_EXCERPT_CHARACTERS - 1] + "…"
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in cut)
 
@@ -139,7 +139,7 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         for line, name in find_flows([code for code in codes if code.language in languages]):
             line = min(line, len(lines))
             start = text.offset_of(line)
-            if not text.in_code(start):  # what introduces a command in a span of text counts
+            if not text.in_code(start):  # the text that introduces a code span may negate it
                 start = max(start, text.folded.find("`", start, start + MAX_EXCERPT_CHARACTERS * 4))
             yield _weigh(text, name, start, lines[line - 1].strip(), speech=False)
 
@@ -165,13 +165,13 @@ def _find_in_words(
 
 @cache
 def _is_spoken(rule: TextRule) -> bool:
-    """Whether a rule is about words to the reader, which a script or a block may hold too."""
+    """Return whether a rule is about words to the reader, which code may contain too."""
     return rule.spoken and list_rules()[rule.rule].kind in _SPOKEN_KINDS
 
 
 @cache
 def _list_text_rules(is_code: bool) -> Sequence[TextRule]:
-    """The rules for a text; orders to the reader are not looked for in scripts."""
+    """Return the rules for a text; for scripts, only those spoken rules that are `_is_spoken`."""
     return [rule for rule in _TEXT_RULES if not (is_code and rule.spoken) or _is_spoken(rule)]
 
 
@@ -183,9 +183,9 @@ def _weigh_words(text: NormalisedText, rule: TextRule, start: int, end: int) -> 
 
 
 def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
-    """At most MAX_PER_RULE: many quoted matches must not take the place of a plain one.
+    """Return at most MAX_PER_RULE findings; many quoted matches must not displace a plain one.
 
-    highest: the level that none exceeds; as many findings of it end the search.
+    highest: level that no finding exceeds; the search ends after MAX_PER_RULE findings of it.
     """
     kept: dict[int, list[_Found]] = {3: [], 2: [], 1: []}
     for one in found:
@@ -214,10 +214,10 @@ def _secret_files() -> WordFinder:
 
 
 def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: bool) -> _Found:
-    """A match with its level: less where it is quoted, refused, or in a text about attacks."""
+    """Return a match with its level: lower if quoted, advised against, or in text about attacks."""
     quoted = text.is_quoted(start, in_code=speech)
     if speech and "`" in quote and text.folded[start - 1 : start] == "`":
-        quoted = False  # only a word of it, such as the name of a file
+        quoted = False  # only a word of the match is quoted, such as the name of a file
     refused = text.is_negated(start)
     of_attacks = text.is_about_attacks and (quoted if speech else quoted or refused)
     level = max(1, list_rules()[rule].level - (quoted + refused + of_attacks))
@@ -225,7 +225,7 @@ def _weigh(text: NormalisedText, rule: str, start: int, quote: str, *, speech: b
 
 
 def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
-    """Findings in decoded text, at the highest level: honest text has no reason to encode these."""
+    """Yield findings in decoded text at the highest level, as honest text does not encode these."""
     for start, decoded in find_encoded_payloads(text.display):
         lines = decoded.split("\n")
         inner = NormalisedText(lines, 1)

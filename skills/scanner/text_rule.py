@@ -1,4 +1,4 @@
-"""Rules that find ideas together in a sentence, or a single pattern."""
+"""Rules that find a combination of concepts in a sentence, or a single pattern."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from skills.scanner.words import Concept, Places, Span, find_clues
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextRule:
-    """A rule that finds ideas in a sentence, or in it and its neighbours.
+    """A rule that finds concepts together in a sentence, or in neighbouring sentences.
 
-    ideas: the first is looked for first, so it should be rare; of a group of ideas one is enough.
-    unless: what must not be said there. reach: how many sentences away the others may be. within:
-    how many characters. ordered: they follow each other, but in Chinese. spoken: these are words to
-    the reader, which code or quotes only mention.
+    ideas: groups of concepts; each group must occur with one of its concepts. The first group is
+    searched for first, so it should be rare. unless: concept that must not occur there. reach:
+    maximum distance of the other concepts in sentences. within: maximum distance in characters.
+    ordered: whether the concepts must follow each other; ignored in Chinese. spoken: whether these
+    are words to the reader; in code or quotes they are only mentioned.
     """
 
     rule: str
@@ -28,11 +29,11 @@ class TextRule:
     spoken: bool
 
     def may_match(self, places: Places) -> bool:
-        """Whether a text has a word of each idea, as far as ideas need one."""
+        """Return whether a text has a word of each idea; ideas without required words match any."""
         return not any(map(places.words.isdisjoint, _list_clues(self)))
 
     def find(self, places: Places) -> Iterator[Span]:
-        """The ranges in which the ideas meet, which do not overlap."""
+        """Yield the ranges in which the ideas occur together; they do not overlap."""
         first, *others = self.ideas
         last = 0
         for place in sorted({one for concept in first for one in places.of_concept(concept)}):
@@ -69,6 +70,6 @@ def make_rule(
     follows: int = 0,
     spoken: bool = True,
 ) -> TextRule:
-    """A rule of ideas and groups of ideas. follows: `within`, and ordered."""
+    """Make a rule of concepts and groups of concepts. follows: sets `within` and `ordered`."""
     groups = tuple(one if isinstance(one, tuple) else (one,) for one in ideas)
     return TextRule(rule, groups, unless, reach, follows or within, bool(follows), spoken)

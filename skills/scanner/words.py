@@ -16,31 +16,32 @@ from skills.scanner.normalised_text import NormalisedText
 Span = tuple[int, int]
 _ENDINGS = re.compile(r"(?:ly|al|e|s|d|ed|es|ing|n|ies|ied|y|r|rs|er|ers|ion|ions)?(?![\w])")
 _MIN_WORD = 3
-"""Bytes of a required word of letters; shorter ones are nearly everywhere."""
+"""Minimum bytes of a required word; shorter words occur in nearly every text."""
 _MARKS = frozenset({"@", "0x", "/."})
 _BEFORE, _AFTER = 300, 900
-"""Characters around a required word in which a match of a pattern lies."""
+"""Characters before and after a required word that a match of its pattern may cover."""
 
 
 class Concept:
-    """An idea that words, phrases and patterns express.
+    """A concept, expressed by words, phrases and patterns.
 
     words: separated by white space, with `_` for a space and `~` for any ending of an English word.
-    Words that do not begin with a Latin letter may be within others. patterns: regular expressions.
+    Words that do not begin with a Latin letter may be part of a longer word. patterns: regular
+    expressions.
     """
 
     def __init__(self, words: str = "", *patterns: str) -> None:
         plain = [word.replace("_", " ") for word in words.split()]
         self.words = {word.rstrip("~"): word.endswith("~") for word in plain}
-        """Each word, and whether it may have any ending."""
+        """Word -> whether it may have any ending."""
         self.patterns = tuple(map(FilteredPattern, patterns))
 
 
 class WordFinder:
-    """Finds in texts each of the words that concepts and patterns need."""
+    """Finds all words of concepts, and all required words of their patterns, in one pass."""
 
     def __init__(self, concepts: Iterable[Concept], plain: Iterable[str] = ()) -> None:
-        """plain: words that are looked for as they are."""
+        """plain: further words to find."""
         words = set(plain)
         for concept in concepts:
             words.update(concept.words)
@@ -49,7 +50,7 @@ class WordFinder:
         self._automaton = AhoCorasick(self._words, implementation=Implementation.DFA)
 
     def find(self, spaced: str) -> dict[str, list[int]]:
-        """The offsets of each word in a text whose white space are spaces."""
+        """Return word -> its offsets in a text; its white space must be spaces."""
         found: defaultdict[str, list[int]] = defaultdict(list)
         words = self._words
         for number, start, _ in self._automaton.find_matches_as_indexes(spaced, overlapping=True):
@@ -59,7 +60,7 @@ class WordFinder:
 
 @cache
 def _choices(pattern: FilteredPattern) -> Sequence[frozenset[str]]:
-    """Choices of words: each match of the pattern holds a word of every choice."""
+    """Return choices of words: every match of the pattern contains a word of each choice."""
     return [frozenset(choice) for choice in pattern.choices if all(map(_is_rare, choice))]
 
 
@@ -68,7 +69,10 @@ def _is_rare(word: str) -> bool:
 
 
 def find_clues(ideas: tuple[Concept, ...]) -> frozenset[str]:
-    """Words of which a text with one of the ideas holds one; empty if a pattern requires none."""
+    """Return words at least one of which is in any text with one of the ideas.
+
+    The set is empty if a pattern requires no word.
+    """
     clues: set[str] = set()
     for pattern in (one for idea in ideas for one in idea.patterns):
         if not _choices(pattern):
@@ -78,7 +82,7 @@ def find_clues(ideas: tuple[Concept, ...]) -> frozenset[str]:
 
 
 class Places:
-    """The places of concepts and patterns in a text, which are looked for when they are needed."""
+    """Places of concepts and patterns in a text; computed on first use."""
 
     def __init__(self, text: NormalisedText, finder: WordFinder) -> None:
         self.text, self._whole, self._found = text.folded, text, finder.find(text.spaced)
@@ -86,11 +90,11 @@ class Places:
 
     @property
     def words(self) -> KeysView[str]:
-        """The words that the text holds."""
+        """The found words of the text."""
         return self._found.keys()
 
     def of_concept(self, concept: Concept) -> list[Span]:
-        """Where a concept is, in order."""
+        """Return the places of a concept, in order."""
         if concept not in self._places:
             held = concept.words.keys() & self._found.keys()
             spans = {span for word in held for span in self._of_word(word, concept.words[word])}
@@ -112,7 +116,7 @@ class Places:
             yield start, end
 
     def of_pattern(self, pattern: FilteredPattern) -> Iterator[Span]:
-        """Where a pattern matches, near the words that each match of it holds."""
+        """Yield the matches of a pattern; only text near its required words is searched."""
         choices = _choices(pattern)
         if any(map(self._found.keys().isdisjoint, choices)):
             return
@@ -129,16 +133,17 @@ class Places:
             yield from (one.span() for one in pattern.pattern.finditer(self.text, low, high))
 
     def sentences(self, span: Span, reach: int) -> Span:
-        """The range of the sentence of a place, with `reach` sentences before and after it."""
+        """Return the range of the sentence of a place, with `reach` sentences before and after."""
         starts = self._whole.sentences
         first = bisect_right(starts, span[0]) - 1 - reach
         last = bisect_right(starts, span[1] - 1) + reach
         return starts[max(first, 0)], starts[last] if last < len(starts) else len(self.text)
 
     def nearest(self, concept: Concept, span: Span, low: int, high: int) -> Span | None:
-        """The place of a concept in a range that is nearest to a span, of equally near the first.
+        """Return the place of a concept in a range that is nearest to a span; the first on a tie.
 
-        It searches from the span to both sides, since a hostile text has a place at every word.
+        The search goes from the span to both sides, since a hostile text may have a place at every
+        word.
         """
         places = self.of_concept(concept)
         first, last = (bisect_left(places, (at, 0)) for at in (low, high))

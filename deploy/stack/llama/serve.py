@@ -1,6 +1,6 @@
 """llama.cpp's server for the small model: `python -m deploy.stack.llama.serve DATA PORT MODEL`.
 
-DATA is the folder of the model, which is made on first use, and of the API key (`password`).
+DATA is the folder with the model, which is made on first use, and the API key (`password`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from deploy.stack.asking import HOST
 from deploy.stack.llama.tiny_model import make_model
 
 CALLS = 2
-"""Calls that are answered at a time; further ones wait."""
+"""Maximum concurrent calls; further calls wait."""
 
 CONTEXT = 32_768
-"""Longest prompt and answer together, in tokens."""
+"""Maximum tokens of prompt and answer together."""
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
     parameters.api_keys = [(data / "password").read_text(encoding="utf-8").strip()]
     parameters.n_parallel = CALLS
     parameters.n_ctx = CALLS * CONTEXT
-    parameters.ctx_shift = True  # an answer may be endless, for tests of cancellation
+    parameters.ctx_shift = True  # allows endless answers, for tests of cancellation
     parameters.cpuparams.n_threads = 1
     parameters.cpuparams_batch.n_threads = 1
     parameters.offline = True

@@ -1,8 +1,8 @@
 """Makes a language model of random weights: a transformer of one layer in a GGUF file.
 
-It speaks the protocol and knows nothing. Its tokens are learnt from this project's documents, so
-that prompts have realistic lengths, and it favours the tokens that end strings and lists,
-so that answers bound by a schema stay short. The same documents give the same file.
+Its answers are random; it serves to test the protocol. Its tokens are learnt from this project's
+documents, so that prompts have realistic lengths. It favours tokens that end strings and lists, so
+that answers constrained by a schema stay short. The same documents give the same file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 TEXTS = Path(__file__).resolve().parents[3] / "docs"
 CONTEXT = 131_072
-"""Longest prompt and answer, in tokens, of the model; the server sets its own limit."""
+"""Maximum tokens of prompt and answer in the model; the server sets its own limit."""
 
 TOKENS = 2048
 WIDTH = 32
@@ -29,17 +29,17 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 FAVOURS = {'"': 5.0, "]": 3.0}
-"""Added to the logits of these tokens. All logits have a standard deviation of about 1, and the
-largest of 2,000 is about 3.5: a text ends after a token or two."""
+"""Token -> value added to its logit. All logits have a standard deviation of about 1, and the
+largest of 2,000 is about 3.5, so a text ends after one or two tokens."""
 
 NEVER = -100.0
-"""Added for tokens of other characters than those of ASCII: one may be half a character."""
+"""Value added to the logits of non-ASCII tokens, which may be parts of characters."""
 
 _CONTROL, _NORMAL = 3, 1  # token types of GGUF
 
 
 def make_model(path: Path, name: str) -> None:
-    """Write the model's file, atomically. name: the model's name in the file."""
+    """Write the model's file atomically. name: name of the model in the file."""
     tokens, merges = _learn_tokens()
     draft = path.with_name(f"{path.name}.draft")
     writer = gguf.GGUFWriter(draft, "llama")
@@ -76,7 +76,7 @@ def make_model(path: Path, name: str) -> None:
 
 
 def _learn_tokens() -> tuple[list[str], list[str]]:
-    """Tokens by id, and merges by rank, of a byte-pair encoding."""
+    """Learn a byte-pair encoding; return its tokens by id and its merges by rank."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
@@ -93,10 +93,10 @@ def _learn_tokens() -> tuple[list[str], list[str]]:
 
 
 def _weights(tokens: list[str]) -> dict[str, NDArray[np.float32]]:
-    """Tensors by name.
+    """Return the tensors by name.
 
-    The first dimension is the same for every token, and no layer writes to it: the output reads the
-    favour of each token from it.
+    The first dimension is the same for every token, and no layer writes to it. The output layer
+    uses it to add the favour of each token.
     """
     random = np.random.default_rng(0)
 
@@ -119,5 +119,5 @@ def _weights(tokens: list[str]) -> dict[str, NDArray[np.float32]]:
 
 
 def _favour(token: str) -> float:
-    text = token.replace("Ġ", " ")  # as a byte-level token writes a space
+    text = token.replace("Ġ", " ")  # "Ġ" is the space in byte-level tokens
     return FAVOURS.get(token, 0.0) if text.isascii() and text.isprintable() else NEVER

@@ -1,5 +1,5 @@
-// Statements that copy a catalog out of a database and into an empty one, by name. `$$label`, `$$key`
-// and `$$type` are replaced by names that the code knows or has checked.
+// Statements by name that copy a catalog out of a database and into an empty database. `$$label`,
+// `$$key` and `$$type` are replaced by names that the code defines or has checked.
 
 // name: lock_writers
 MATCH (m:Meta) WHERE m.key IN ['seq', 'epoch'] SET m.locked = true REMOVE m.locked

@@ -1,10 +1,11 @@
-// Statements of the catalog by name. Lists of rows are sorted by skill_id: writers lock in that
-// order and cannot deadlock. A property that is set and removed again locks a node without changing
-// it; values to compare are read after that. Every statement that writes to a skill begins so,
-// because setting a property to a value computed from it takes two locks, in another order.
-// `$$entry` is replaced by the columns of an entry, `$$has_scripts` by what is known of its scripts,
-// and `$$conditions` by those of an `EntryFilter`. The statements that read a page return a row for
-// each node up to the limit, also for one that the caller leaves out: a shorter page is the last.
+// Statements of the catalog by name. Lists of rows are sorted by skill_id, so that all writers lock
+// in the same order and cannot deadlock. Setting and removing a property locks a node without
+// changing it; values to compare are read after that. Every statement that writes to a skill begins
+// in this way, because setting a property to a value computed from it takes two locks, in another
+// order. `$$entry` is replaced by the columns of an entry, `$$has_scripts` by the expression for
+// whether it has scripts, and `$$conditions` by the conditions of an `EntryFilter`. Statements that
+// read a page return a row for each node up to the limit, even if the caller leaves the node out: a
+// shorter page is the last page.
 
 // name: allocate_sequence
 MATCH (m:Meta {key: 'seq'}) SET m.value = m.value + $count RETURN m.value

@@ -1,8 +1,8 @@
 // Statements about links by name. `$$links` is replaced by all types of links between skills,
 // `$$owned` by a subquery for the links that the skill `id` owns, `$$type` by one type. A link that
-// is deleted while a statement runs may still be found, with nulls: it is left out here where that
-// is cheap, and otherwise by the reader of the rows.
-// Many rows are returned as one list, which is cheaper to receive than records.
+// is deleted while a statement runs may still be found, with nulls: the statement leaves it out if
+// that is cheap, otherwise the code that reads the rows does.
+// Many rows are returned as one list, since a list is faster to receive than many records.
 
 // name: awaiting_linking
 MATCH (s:Skill) WHERE s.mark_epoch IS NOT NULL AND s.skill_id IS NOT NULL

@@ -1,1 +1,1 @@
-"""Data flow within scripts and code blocks: from secrets and downloads to where they do harm."""
+"""Data flow in scripts and code blocks: secrets that are sent, and downloads that are run."""

@@ -1,4 +1,4 @@
-"""What must not flow where in code: secrets to the network, downloads to where they are run."""
+"""Harmful data flows in code, such as secrets to the network and downloads to an interpreter."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from skills.scanner.flow.labels import Store
 from skills.scanner.flow.program import ProgramReader
 from skills.scanner.flow.shell import read_shell
 
-# What code must hold for a flow to be in it; to search for words takes less than to read it. In
-# lower case, with a + for a space.
+# Words that code with a harmful flow contains; a search for words is faster than reading the code.
+# They are in lower case, with + for a space.
 _PATHS = (
     ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain "
     "login+data logins.json wallet.dat exodus electrum environ) environ} environ, environ.items "
@@ -65,7 +65,7 @@ _FLOWS = {
     ]
     for language in _SENDS
 }
-"""By language; code with a flow holds a word of each group of one of these."""
+"""Language -> lists of groups of words; code with a flow has a word of each group of some list."""
 FLOW_WORDS = frozenset().union(
     *(one for flows in _FLOWS.values() for flow in flows for one in flow)
 )
@@ -80,11 +80,11 @@ _HARM = (
     ("execute", word_set("download"), "download-run"),
     ("execute", frozenset({"known download"}), "known-download-run"),
 )
-"""Sinks, labels that must not reach them, and the rule; the first of a use counts."""
+"""(sink, labels that must not reach it, rule); the first match for a use counts."""
 
 
 def may_have_flows(found: KeysView[str]) -> frozenset[str]:
-    """The languages in which code that holds some of FLOW_WORDS may have a flow."""
+    """Return the languages in which code with these words of FLOW_WORDS may have a harmful flow."""
     return frozenset(
         language
         for language, flows in _FLOWS.items()
@@ -93,9 +93,9 @@ def may_have_flows(found: KeysView[str]) -> frozenset[str]:
 
 
 def find_flows(codes: Sequence[Code]) -> list[tuple[int, str]]:
-    """(line, rule) of what reaches where it does harm, in code of a skill.
+    """Return (line, rule) of harmful flows in the code of a skill, sorted.
 
-    Shell commands share their variables and files from block to block, programs their functions.
+    All shell blocks share variables and files; all programs of a language share functions.
     """
     stores = [Store()]
     for code in codes:

@@ -1,8 +1,7 @@
-"""Labels of values in code: where a value comes from, and where it goes.
+"""Labels of values in code, which name the origin of a value, and sinks, which receive values.
 
-Readers of programs and of shell commands give the names of variables and files the labels of what
-is assigned to them. The value of a name is a reference to it, so that labels pass on whatever the
-order of the statements.
+Readers of programs and shell commands assign labels to the names of variables and files. The value
+of a name is a reference to it, so labels propagate regardless of the order of statements.
 """
 
 from __future__ import annotations
@@ -11,23 +10,27 @@ from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 Labels = frozenset[str]
-"""Where a value comes from. `secret path`, `settings path`, `home path`: a path; `secret`: keys,
-wallets, credentials of clouds and browsers; `settings`: files such as .env, of which one value at a
-time is used rightly; `environment`: all of it; `argument`, `file`: what a program is given;
-`download`, `known download`, `bare download`: from any host, a known installer, a bare address;
-`decoded`; `connection`: an object that sends. A NUL, a name, and NULs with operations: the value of
-a name after these."""
+"""Origins of a value.
+
+`secret path`, `settings path`, `home path`: paths. `secret`: keys, wallets, credentials of clouds
+and browsers. `settings`: contents of files such as .env, where the use of a single value is
+legitimate. `environment`: all environment variables. `argument`, `file`: an argument of the
+program, and the content of a file that it names. `download`, `known download`, `bare download`:
+downloads from any host, a known installer, a numeric address. `decoded`: decoded text.
+`connection`: an object that sends. A NUL and a name, then NULs with operations: the value of the
+name after these operations.
+"""
 Sink = Literal["network", "execute", "mark", "delete"]
-"""Where a value goes. mark: a file is made executable."""
+"""Kinds of sinks, which receive values. mark: a file is made executable."""
 NONE: Labels = frozenset()
 _READ = {"secret path": "secret", "settings path": "settings", "argument": "file"}
 _MANY = frozenset({"settings", "environment"})
 _ROUNDS = 4
-"""Labels pass on over this many names out of order at least."""
+"""Passes over all names; labels propagate over at least so many names in any order."""
 
 
 class Use(NamedTuple):
-    """Labels that reach a sink in a line (1-based)."""
+    """The labels that reach a sink in a line (1-based)."""
 
     line: int
     sink: Sink
@@ -35,23 +38,23 @@ class Use(NamedTuple):
 
 
 def join(*values: Labels) -> Labels:
-    """The labels of a value that is made of several."""
+    """Return the labels of a value that is composed of several values."""
     return NONE.union(*values)
 
 
 def read(path: Labels) -> Labels:
-    """The labels of what is read from a path, and of the path."""
+    """Return the labels of a path and of the content read from it."""
     found = {_READ[label] for label in path & _READ.keys()}
     return path | found | {f"{one}\0read" for one in path if one[0] == "\0"}
 
 
 def pick(labels: Labels) -> Labels:
-    """The labels of one value out of many, such as one variable of the environment."""
+    """Return the labels of one value out of many, such as one environment variable."""
     return frozenset(f"{one}\0pick" if one[0] == "\0" else one for one in labels - _MANY)
 
 
 def below(folder: Labels) -> Labels:
-    """The labels of a path in a folder."""
+    """Return the labels of a path inside a folder."""
     kept = folder - {"home path"}
     return frozenset(f"{one}\0below" if one[0] == "\0" else one for one in kept)
 
@@ -60,34 +63,37 @@ _OPERATIONS: dict[str, Callable[[Labels], Labels]] = {"read": read, "pick": pick
 
 
 class Store:
-    """The labels of the names in some code, and the uses of labelled values."""
+    """Labels of the names in some code, and uses of labelled values."""
 
     def __init__(self) -> None:
         self._labels: dict[str, Labels] = {}
         self._uses: list[tuple[Use, Labels | None]] = []
 
     def get(self, name: str) -> Labels:
-        """The value of a name."""
+        """Return the value of a name, as a reference to it."""
         return frozenset((f"\0{name.replace(chr(0), '')}",))
 
     def assign(self, name: str, labels: Labels) -> None:
-        """A name takes a value; what it had before stays possible."""
+        """Add the labels of a value to a name; its earlier labels stay, as either may apply."""
         if labels and name:
             self._labels[name] = self._labels.get(name, NONE) | labels
 
     def keep(self, labels: Labels) -> str:
-        """A new name for a value."""
+        """Store a value under a new name, and return the name."""
         name = f"value_{len(self._labels)}"
         self._labels[name] = labels
         return name
 
     def use(self, line: int, sink: Sink, labels: Labels, owner: Labels | None = None) -> None:
-        """A value reaches a sink. owner: of a method that sends if its object is a connection."""
+        """Record that a value reaches a sink.
+
+        owner: labels of the object of a method, which sends only if the object is a connection.
+        """
         if labels:
             self._uses.append((Use(line, sink, labels), owner))
 
     def follow(self) -> Iterator[Use]:
-        """The uses with the labels that reach them."""
+        """Yield the uses with the labels that reach them, after resolving all names."""
         known: dict[str, Labels] = {}
         for _ in range(_ROUNDS):
             before = dict(known)
@@ -101,7 +107,7 @@ class Store:
 
 
 def _resolve(labels: Labels, known: dict[str, Labels]) -> Labels:
-    """Labels with those of names in place of the references to them."""
+    """Replace references to names by the labels of these names."""
     found: set[str] = set()
     for one in labels:
         if one[0] != "\0":

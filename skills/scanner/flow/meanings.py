@@ -1,4 +1,4 @@
-"""What paths, addresses and functions mean for data flow."""
+"""Meaning of paths, addresses and functions for data flow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VARIABLES = {
     **dict.fromkeys(("os.environ", "environ", "process.env", "Deno.env"), ENVIRONMENT),
     **dict.fromkeys(("sys.argv", "process.argv", "Deno.args"), frozenset({"argument"})),
 }
-# Functions by their last names, with or without the name before.
+# Functions by the last part of their name, or by the last two parts.
 NETWORK = word_set(
     "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
     "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
@@ -71,7 +71,7 @@ DELETING = word_set("rmtree rmSync rmdirSync rimraf")
 
 
 def label_path(text: str) -> Labels:
-    """The labels of a path, NONE for any other text."""
+    """Return the labels of a sensitive path, NONE for any other text."""
     if not text or len(text) > 300 or "\n" in text:
         return NONE
     if SECRET_PATH.search(text):
@@ -82,8 +82,10 @@ def label_path(text: str) -> Labels:
 
 
 def label_download(text: str) -> Labels:
-    """The label of what is fetched from the address in a text, which may be in a variable; NONE
-    without an address and for a local one."""
+    """Return the label of a download from the address in a text; the address may be in a variable.
+
+    The label is NONE for a local address and for a text without an address.
+    """
     address = addresses.ADDRESS.search(text)
     if address is None:
         return NONE if text and "$" not in text and not is_host(text) else frozenset({"download"})
@@ -96,18 +98,18 @@ def label_download(text: str) -> Labels:
 
 
 def is_host(text: str) -> bool:
-    """Whether a text is an address without a scheme, with a path."""
+    """Return whether a text is an address with a path and without a scheme."""
     return bool(re.match(r"[\w-]+(?:\.[\w-]+)+/\S", text))
 
 
 def is_network(name: str) -> bool:
-    """Whether a function, by its name as written, sends or fetches something by itself."""
+    """Return whether a function, by its name as written, sends or fetches without a connection."""
     owner, _, last = name.rpartition(".")
     return last in NETWORK or f"{owner.rpartition('.')[2]}.{last}" in NETWORK
 
 
 def label_result(name: str, text: str) -> Labels:
-    """The labels of what a function makes itself. text: the texts among its arguments."""
+    """Return the labels that a function adds to its result. text: the texts among its arguments."""
     last = name.rpartition(".")[2]
     if last in ("home", "homedir"):
         return HOME
@@ -123,13 +125,13 @@ def label_result(name: str, text: str) -> Labels:
 
 
 def is_local(text: str) -> bool:
-    """Whether a text has an address, and it is one of this machine or network."""
+    """Return whether a text contains an address on this machine or in its network."""
     address = addresses.ADDRESS.search(text)
     return address is not None and addresses.is_local(address)
 
 
 def is_known_installer(text: str) -> bool:
-    """Whether the address in a text is of a known installer; the scheme may be left out."""
+    """Return whether the address in a text is of a known installer; its scheme is optional."""
     if "://" not in text:
         text = re.sub(r"\s(?=[\w-]+\.[a-z]{2,})", " https://", text, count=1)
     return "known download" in label_download(text)

@@ -1,4 +1,4 @@
-"""Reads the data flow of Python, JavaScript and TypeScript from their tokens, in the same way."""
+"""Reads the data flow of Python, JavaScript and TypeScript programs from their tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from skills.scanner.flow.tokens import (
 )
 
 _USED = word_set("headers auth cookies env proxies")
-"""Arguments that take single values to log in, or that are not sent."""
+"""Arguments that take single values for a login, or that are not sent."""
 _ASSIGNS = word_set("= := += |=")
 _FUNCTIONS = word_set("def function lambda")
 _DECLARED = {
@@ -39,19 +39,19 @@ _DECLARED = {
         r"|(?m:^)[ \t]{1,20}(?:async )?(\w{1,80})\(([^()]{0,200})\) \{"
     ),
 }
-"""Functions with their parameters."""
+"""Patterns of function definitions, with name and parameters."""
 _PARAMETER = re.compile(r"(?:^|,)[\s*]*(\w+)")
 
 
 class ProgramReader:
-    """Reads the programs of a skill in a language, which share their functions.
+    """Reads the programs of a skill in one language; they share their functions.
 
     Names are qualified by the function that declares them, and by the program, so that equal names
-    of others stay apart.
+    elsewhere are distinguished.
     """
 
     def __init__(self, programs: Sequence[Code], store: Store) -> None:
-        """programs: of one language. store: takes what they assign and use."""
+        """programs: programs of one language. store: receives their assignments and uses."""
         self._programs, self._language, self._store = programs, programs[0].language, store
         self._own = {"", "self", "this", *(one.module for one in programs)}
         self._declared: dict[str, set[str]] = {}
@@ -66,7 +66,7 @@ class ProgramReader:
                     self._declared.setdefault(name, set()).update(parameters)
 
     def read(self) -> None:
-        """Record what the programs assign and use."""
+        """Record the assignments and uses of all programs."""
         for program in self._programs:
             text = textwrap.dedent(program.text)
             self._starts = [*accumulate((len(one) + 1 for one in text.split("\n")), initial=0)]
@@ -79,7 +79,7 @@ class ProgramReader:
         return bisect_right(self._starts, token.start) - 1 + self._first
 
     def _lines(self, tokens: list[Token]) -> None:
-        """Statements; those of a function of Python are the lines that are indented more."""
+        """Read statements; the body of a Python function is the lines that are indented more."""
         outer, indents = len(self._scopes), [-1]
         for statement in split_at(tokens, "\n", ";"):
             first = statement[0]
@@ -96,7 +96,7 @@ class ProgramReader:
         del self._scopes[outer:]
 
     def _statement(self, tokens: list[Token]) -> Labels:
-        """Record what a statement assigns and uses; returns the labels of its value."""
+        """Record the assignments and uses of a statement; return the labels of its value."""
         if not tokens:
             return NONE
         if tokens[0].text in ("import", "from"):
@@ -133,7 +133,7 @@ class ProgramReader:
         return labels
 
     def _take(self, targets: list[Token], labels: Labels) -> None:
-        """The names in a target take a value."""
+        """Assign a value to the names in a target."""
         if len(targets) > 1 and targets[0].text in ("self", "this"):
             self._store.assign(f"self.{targets[1].text}", labels)
             return
@@ -149,7 +149,7 @@ class ProgramReader:
         return name
 
     def _expression(self, tokens: list[Token]) -> Labels:
-        """The labels of all values in an expression."""
+        """Return the labels of all values in an expression."""
         labels, at, loop = NONE, 0, -1
         while at < len(tokens):
             token = tokens[at]
@@ -185,7 +185,7 @@ class ProgramReader:
         return labels
 
     def _function(self, tokens: list[Token], at: int) -> int:
-        """Read a function of JavaScript, from its name; returns where it ends."""
+        """Read a function of JavaScript, starting at its name; return the index after its body."""
         end = next((n for n in range(at, len(tokens)) if tokens[n].text == "{"), len(tokens) - 1)
         named = at < len(tokens) and tokens[at].kind == "name"
         self._scopes.append(tokens[at].text if named else self._scopes[-1])
@@ -194,8 +194,10 @@ class ProgramReader:
         return end + 1
 
     def _value(self, tokens: list[Token], at: int) -> tuple[Labels, int]:
-        """The labels of a name, text or bracket with the members, calls and subscripts after it,
-        and where they end."""
+        """Return the labels of a value, and the index after it.
+
+        A value is a name, text or bracket with the members, calls and subscripts after it.
+        """
         if at >= len(tokens):
             return NONE, at
         token, name, held = tokens[at], "", NONE
@@ -222,7 +224,7 @@ class ProgramReader:
         return self._named(name, held), at
 
     def _named(self, name: str, held: Labels) -> Labels:
-        """The value of a name, or of a member of a value."""
+        """Return the value of a name, or of a member of the value `held`."""
         if name[:1] in ("", ".") or held or name.startswith("process.env."):
             return held
         if name in meanings.VARIABLES:
@@ -246,12 +248,12 @@ class ProgramReader:
         return labels.union(*(self._expression(inner) for _, inner in values))
 
     def _bracket(self, token: Token) -> Labels:
-        """The labels of what brackets enclose: values, pairs, or statements."""
+        """Return the labels of the contents of brackets: values, pairs or statements."""
         marks = (",", ";", "\n") if token.text == "{" else (",", ";")
         return join(*[self._pair(part)[1] for part in split_at(token.inner, *marks)])
 
     def _pair(self, tokens: list[Token]) -> tuple[str, Labels]:
-        """The name of an argument or entry, and the labels of its value."""
+        """Return the name of an argument or entry, "" without one, and the labels of its value."""
         tokens = [one for one in tokens if one.kind != "line"]
         if len(tokens) < 3 or tokens[1].text not in ("=", ":") or tokens[1].kind != "mark":
             return "", self._statement(tokens)
@@ -267,7 +269,10 @@ class ProgramReader:
         return pick(labels) if is_one else labels
 
     def _call(self, name: str, held: Labels, bracket: Token) -> Labels:
-        """Record what a call uses; returns the labels of its result. held: of its object."""
+        """Record the uses of a call; return the labels of its result.
+
+        held: labels of its object.
+        """
         owner, _, last = name.rpartition(".")
         line, parts = self._line(bracket), split_at(bracket.inner, ",")
         pairs = [self._pair(part) for part in parts]
@@ -295,7 +300,7 @@ class ProgramReader:
         return result
 
     def _call_back(self, parts: list[list[Token]], held: Labels, line: int) -> None:
-        """Functions that a call is given get what its object holds, or what the call fetches."""
+        """Assign the values of a call's object and result to the parameters of its callbacks."""
         for part in parts:
             arrow = next((at for at, one in enumerate(part) if one.text == "=>"), 0)
             if part[0].text in ("lambda", "function", "async") or arrow:
@@ -309,9 +314,9 @@ class ProgramReader:
                 self._store.assign(f"{part[0].text}.{first}", held)
 
     def _library(self, line: int, name: str, held: Labels, sent: Labels, text: str) -> Labels:
-        """Record what a function of a library uses; returns the labels of its result.
+        """Record the uses of a library function; return the labels of its result.
 
-        held: labels of its object. sent: of its arguments. text: the texts in these.
+        held: labels of its object. sent: labels of its arguments. text: texts in its arguments.
         """
         last = name.rpartition(".")[2]
         network = meanings.is_network(name)
@@ -336,7 +341,7 @@ class ProgramReader:
         return read(result) if last in meanings.READING else result
 
     def _run(self, parts: list[list[Token]], arguments: Sequence[Labels], line: int) -> Labels:
-        """A command that is run: a text or words, with values in it; returns its output."""
+        """Read a command that the program runs, text or list; return the labels of its output."""
         words = [parts[0]]
         for part in parts[:2]:
             if part[0].text == "[":
@@ -347,7 +352,7 @@ class ProgramReader:
         return join(read_shell(self._store, command, line, self._qualify), *arguments)
 
     def _as_shell(self, tokens: list[Token]) -> str:
-        """The text of a command, with variables for its values."""
+        """Return the text of a command, with shell variables for its values."""
         command = ""
         for at, token in enumerate(tokens):
             alone = at + 1 == len(tokens) or tokens[at + 1].kind == "mark"
@@ -365,6 +370,6 @@ class ProgramReader:
         return command
 
     def _targets(self, tokens: list[Token]) -> Iterator[str]:
-        """The names of variables and files in the arguments of a call."""
+        """Yield the names of variables and files in the arguments of a call."""
         yield from (f"path:{text}" for text in list_texts(tokens))
         yield from (self._qualify(name) for name in list_names(tokens))

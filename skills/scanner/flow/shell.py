@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _INNER = re.compile(r"(?P<mark>[$<>=\w]?)\((?P<inner>[^()]*)\)|`(?P<tick>[^`\n]*)`")
-"""Commands within commands, the innermost."""
+"""Innermost commands within commands: substitutions and subshells."""
 _MAX_DEPTH = 60
 _SHELLS = word_set("sh bash zsh dash ksh")
 _INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
@@ -28,7 +28,7 @@ _PREFIXES = word_set(
     "readonly declare -E -n"
 )
 _BEFORE = re.compile(r"\w+=|[\d*/,-]+$")
-"""Variables, and the times of cron."""
+"""Words before a command: assignments of variables, and times of cron."""
 _SENDERS = word_set(
     "curl wget nc ncat netcat socat telnet http https xh ftp sftp mail dig nslookup host drill ping"
 )
@@ -50,13 +50,13 @@ _PRINTS = (
     ("xxd", "decoded", "-r -rp"),
     ("openssl", "decoded", "-d"),
 )
-"""Programs, and the label of what they print if they have one of these arguments."""
+"""(program, label of its output, arguments); the label applies with any of the arguments."""
 _PRINT_ENVIRONMENT = ("env", "printenv", "set", "-p")
-"""Commands as they are written; of `export -p` and `declare -p` the prefix is left out."""
+"""Whole commands that print the environment; `-p` is `export -p` or `declare -p` without prefix."""
 _FILTERS = word_set("grep awk cut jq sed source . ls test [")
 _FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
 PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
-"""A command that is written elsewhere to be run."""
+"""A download piped to a shell, in a text that may be run as a command."""
 _VARIABLE = re.compile(r"\$\{?(\w+)")
 _ARGUMENT = re.compile(r"\$[1@*]|\$\{1")
 
@@ -64,21 +64,21 @@ _ARGUMENT = re.compile(r"\$[1@*]|\$\{1")
 def read_shell(
     store: Store, text: str, first_line: int = 1, qualify: Callable[[str], str] = lambda name: name
 ) -> Labels:
-    """Record what commands assign and use; returns the labels of what they print.
+    """Record the assignments and uses of commands; return the labels of their output.
 
-    qualify: gives the name in a program of which these commands are a part.
+    qualify: maps a shell variable to a name in the program that contains the commands.
     """
     return _Reader(store, qualify).read(text, first_line)
 
 
 class _Reader:
-    """Files are variables too: what is written to one, later commands read."""
+    """Reads shell commands; files are treated as variables that later commands read."""
 
     def __init__(self, store: Store, qualify: Callable[[str], str]) -> None:
         self._store, self._qualify, self._line = store, qualify, 1
 
     def read(self, text: str, line: int) -> Labels:
-        """Read commands, those within others first, whose output is a variable of the others."""
+        """Read commands, inner commands first; their output is a variable of the outer command."""
 
         def inner(found: re.Match[str]) -> str:
             command = found["tick"] if found["inner"] is None else found["inner"]
@@ -98,7 +98,7 @@ class _Reader:
         return self._commands(text, line)
 
     def _commands(self, text: str, line: int) -> Labels:
-        """Commands without others in them."""
+        """Read commands that contain no other commands."""
         output, stdin, start = NONE, NONE, 0
         words: list[str] = []
         targets: list[str] = []
@@ -157,7 +157,7 @@ class _Reader:
     def _output(
         self, program: str, arguments: Sequence[str], values: Sequence[Labels], stdin: Labels
     ) -> Labels:
-        """What a command that sends nothing prints, and the files that it writes."""
+        """Return the labels of the output of a command without network, and record its files."""
         if " ".join((program, *arguments)) in _PRINT_ENVIRONMENT:
             return frozenset({"environment"})
         if program == "history":
@@ -180,7 +180,7 @@ class _Reader:
     def _send(
         self, line: int, program: str, texts: Sequence[str], values: Sequence[Labels], stdin: Labels
     ) -> Labels:
-        """A command of the network: what it sends, and what it fetches."""
+        """Record the values that a network command sends; return the labels of its download."""
         sent, target = NONE if program == "wget" else stdin, ""
         for flag, text, value in zip(texts, texts[1:], values[1:], strict=False):
             role = _ROLE_OF.get(flag) or _ROLE_OF.get(text.partition("=")[0])
@@ -211,7 +211,7 @@ class _Reader:
     def _execute(
         self, line: int, program: str, texts: Sequence[str], values: Sequence[Labels], stdin: Labels
     ) -> None:
-        """A command that runs what it is given: a file, a text or its input."""
+        """Record the values that a command runs or makes executable: a file, text or its input."""
         if program in ("eval", "source", "."):
             self._store.use(line, "execute", join(*values[1:]))
         elif program == "chmod":
@@ -229,7 +229,7 @@ class _Reader:
             self._store.use(line, "execute", values[0])
 
     def _word(self, word: str) -> Labels:
-        """The labels of a word: of its path or file and its variables."""
+        """Return the labels of a word: those of its path or file, and of its variables."""
         text = _unquote(word)
         if text != word and PIPED.search(text):
             self._commands(text, self._line)
@@ -244,7 +244,7 @@ class _Reader:
 
 
 def _file(text: str) -> str:
-    """The name of a file as a variable; `./a` and `a` are the same."""
+    """Return the variable name of a file; `./a` and `a` are the same."""
     return f"path:{_unquote(text).removeprefix('./')[:200]}"
 
 

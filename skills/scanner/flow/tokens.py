@@ -1,4 +1,4 @@
-"""Splits programs into names, texts and brackets, which need no grammar and no correct program."""
+"""Splits programs into names, texts and brackets, without a grammar; programs may be incorrect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from skills.scanner.data_files import word_set
 
 MAX_DEPTH = 60
-"""Brackets deeper than this begin a list of their own: walks are recursive."""
+"""Maximum nesting in one tree of tokens; deeper brackets begin a new tree, as walks recurse."""
 KEYWORDS = word_set(
     "if elif else for while switch case return yield in of not and or is await async new try catch "
     "except finally with as const let var def function lambda class typeof throw raise del export "
@@ -34,8 +34,11 @@ _PLACEHOLDER = re.compile(r"\$\{((?:[^{}]|\{[^{}]*\})*)\}|\{([^{}]+)\}")
 
 
 class Token(NamedTuple):
-    """A part of a program. kind: the name of its group in the patterns; of a bracket `open`, with
-    what it encloses. text: of a member without its dot. start: its offset."""
+    """A token of a program.
+
+    kind: name of its group in the patterns; `open` for a bracket. text: for a member, without the
+    dot. start: its offset. inner: the tokens inside a bracket.
+    """
 
     kind: str
     text: str
@@ -44,7 +47,7 @@ class Token(NamedTuple):
 
 
 def split_tokens(text: str, language: str) -> list[list[Token]]:
-    """The tokens of a program, and of what nests too deep in it."""
+    """Split a program into trees of tokens: the whole program, and brackets nested too deeply."""
     roots: list[list[Token]] = [[]]
     stack = [roots[0]]
     for found in _PATTERNS[language].finditer(text):
@@ -68,7 +71,7 @@ def split_tokens(text: str, language: str) -> list[list[Token]]:
 
 
 def split_at(tokens: list[Token], *marks: str) -> list[list[Token]]:
-    """The tokens between these marks, without empty lists."""
+    """Split tokens at these marks; empty parts are left out."""
     parts: list[list[Token]] = [[]]
     for token in tokens:
         if token.text in marks and token.kind in ("mark", "line"):
@@ -79,12 +82,12 @@ def split_at(tokens: list[Token], *marks: str) -> list[list[Token]]:
 
 
 def get_content(token: Token) -> str:
-    """What a text says, without quotes and prefix."""
+    """Return the content of a text, without quotes and prefix."""
     return token.text.lstrip("rbfuRBFU").strip("\"'`")
 
 
 def find_placeholders(token: Token, language: str) -> list[tuple[str, list[Token]]]:
-    """(placeholder, its tokens) of the values in a text."""
+    """Return (placeholder, its tokens) of the values in a text."""
     quote = token.text.lstrip("rbfuRBFU")[:1]
     if quote != "`" if language == "javascript" else "f" not in token.text[:2].lower():
         return []
@@ -96,7 +99,7 @@ def find_placeholders(token: Token, language: str) -> list[tuple[str, list[Token
 
 
 def list_texts(tokens: list[Token]) -> list[str]:
-    """The contents of all texts, also in brackets."""
+    """Return the contents of all texts, including those in brackets."""
     found = []
     for token in tokens:
         if token.kind == "text":
@@ -107,7 +110,7 @@ def list_texts(tokens: list[Token]) -> list[str]:
 
 
 def list_names(tokens: list[Token]) -> list[str]:
-    """The variables, also in brackets, without members of objects and what is called."""
+    """Return the names among the tokens, including those in brackets; members are left out."""
     found = []
     for token in tokens:
         if token.kind == "name" and token.text not in KEYWORDS:

@@ -1,4 +1,4 @@
-"""Rules for single commands and lines of code; flows of values are in `flow`."""
+"""Rules for single commands and lines of code; `skills.scanner.flow` handles flows of values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from skills.scanner.words import Concept
 
 
 def _make(rule: str, *patterns: str, spoken: bool = False) -> TextRule:
-    """A rule of alternatives, which are verbose regular expressions: white space is ignored."""
+    """Make a rule from alternative patterns in verbose syntax, in which white space is ignored."""
     return make_rule(rule, Concept("", *(f"(?x){one}" for one in patterns)), spoken=spoken)
 
 

@@ -1,6 +1,6 @@
-"""The ideas that orders consist of, in English and Chinese; `rules.orders` combines them.
+"""Concepts of which harmful orders consist, in English and Chinese; `rules.orders` combines them.
 
-An idea is a list of its words. A pattern stands where an idea lies in how words are combined.
+A concept is a list of words. It has patterns where the combination of words matters.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _HOST = r"(?!localhost|127\.|0\.0\.0\.0|10\.|192\.168|\{|\$|<|your|example\.com[
 _PERSON = r"(?:the |your |any )?(?:users?|humans?|operators?|owners?|people|anyone|them|person)"
 _PERSON_ZH = "(?:用户|使用者|机主|主人|客户|别人|任何人|对方|同事)"
 
-# What is done.
+# Actions.
 SENDS = Concept(
     "relay~ share_with share_it cc phone_home send~ upload~ transmit~ forward~ submit~ exfiltrat~ "
     "post~ sync~ push~ mail_it mail_the email_it email_them email_the back_up goes_to bcc "
@@ -48,7 +48,7 @@ DECODES = Concept(
     r"|carry out|follow (?:it|them|what))\b",
     r"解码(?!器)[^\n。]{0,16}(?:执行|运行|照做|遵照)",
 )
-# What it is done to.
+# Objects of actions.
 SECRETS = Concept(
     "password~ passphrase~ credentials api_key~ access_token~ secrets private_key~ ssh_key~ "
     "seed_phrase~ recovery_phrase~ mnemonic~ session_token~ cookies tokens id_rsa id_ed25519 "
@@ -99,7 +99,7 @@ STEERING_FILES = Concept(
     "claude.md agents.md gemini.md soul.md memory.md .cursorrules copilot-instructions mcp.json "
     "settings.json settings.local.json heartbeat.md .claude/ .codex/ .cursor/ user's_settings"
 )
-# Where to.
+# Destinations.
 OUTSIDE = Concept(
     "public_repository public_gist public_bucket pastebin our_server author's_server "
     "vendor's_server remote_server external_server 我们的服务器 作者的服务器 外部服务器",
@@ -109,7 +109,7 @@ OUTSIDE = Concept(
     r"\b(?:to|at) `?[\w-]{2,40}(?:\.[\w-]{2,40}){0,4}\.(?:com|net|org|dev|app|xyz|top|example"
     r"|invalid)\b",
 )
-# How, when and why.
+# Manner, time and pretext.
 STANDING = Concept(
     "whenever every_time each_time from_now_on at_the_end_of_the_session by_default each_message "
     "after_each after_every before_each before_every on_every on_each with_each with_every "
@@ -159,7 +159,7 @@ SILENCE = Concept(
     r"(?:提及|提到|透露|提起|说起|知道|发现|察觉|看|单独|这|此|[。，；]|$)"
     r"|(?:不要|别|不得)在?\S{0,4}(?:回答|回复|总结)\S{0,2}(?:提到|提及)这?|(?:并|且|须)隐瞒|对用户隐瞒",
 )
-# Who has authority.
+# Authority of earlier instructions.
 DROPS = Concept(
     "ignore~ disregard~ forget override set_aside discard~ void cancelled superseded suspended "
     "lifted revoked obsolete out_of_date pay_no_attention no_longer_apply no_longer_applies "
@@ -181,7 +181,7 @@ UNBOUND = Concept(
     r"(?:limits|restrictions|rules|morals|safeguards|content policy)\b",
     r"\byou are (?:now )?(?:dan\b|unrestricted|jailbroken|in developer mode)",
 )
-# What excuses.
+# Words that make a match harmless.
 CONDITION = Concept(
     "if unless enable re-enable only never cannot for_example optional temporarily test tests "
     "testing troubleshooting ensure avoid warn alert detect~ risk attacker attackers whether "
@@ -232,7 +232,7 @@ LOGIN_SECRET = Concept(
 ASKS_FOR = Concept(
     "ask_the_user tell_the_user enter paste type_the provide 索取 要求用户 填入 提供"
 )
-# Text that people do not see.
+# Text that is invisible to people.
 COMMENT_WITH_ORDER = Concept(
     "",
     r"<!--\s{0,20}(?:(?:note|message|instructions?|attention|important)\s(?:to|for)\s|for\s|hey\s"

@@ -1,7 +1,7 @@
 """Finds orders of a SKILL.md to run a script that sends, encrypts or deletes files.
 
-Each half is common: scripts that upload the file that they are given, and steps that must not be
-skipped. Together they make a deed of every task.
+Each half alone is common: scripts that upload a file given as argument, and steps that must not be
+skipped. Together they do harm in every task.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _WORDS = WordFinder((*_ORDERED, _OPENLY))
 def find_ordered_scripts(
     lines: Sequence[str], body_line: int, findings: Sequence[SafetyFinding]
 ) -> Iterator[SafetyFinding]:
-    """Findings in the scripts that a sentence of the SKILL.md orders to be run.
+    """Yield findings in scripts that a sentence of the SKILL.md orders to be run.
 
-    findings: those in the scripts.
+    findings: all findings in the scripts.
     """
     deeds: dict[str, SafetyFinding] = {}
     for finding in findings:

@@ -1,7 +1,7 @@
-"""Rules for orders in words: ideas that honest skills do not bring together in a sentence.
+"""Rules for orders in words: concepts that honest skills do not combine in a sentence.
 
-A list of phrases finds its own examples. Each rule here says which ideas must meet; the words for
-them are in `skills.scanner.rules.concepts`.
+A list of phrases would find only the examples that it was made from. Instead, each rule states
+which concepts must occur together; their words are in `skills.scanner.rules.concepts`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds packages from raw addresses and foreign indexes."""
+"""Finds packages that are installed from numeric addresses or unknown indexes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ _LISTS = {
         r'"[@\w./-]{1,80}"\s*:\s*"(?:git\+)?(?:https?|git)://[^"\s]{3,200}\.(?:tgz|tar\.gz|zip)"'
     ),
 }
-"""Files that list packages, and each of these in them."""
+"""Name of a file that lists packages -> pattern of a package in it."""
 
 
 def is_package_list(path: str) -> bool:
-    """Whether a file lists packages, and nothing else."""
+    """Return whether a file is a list of packages, by its name."""
     return path.rpartition("/")[2].lower() in _LISTS
 
 
 def find_packages(
     text: NormalisedText, places: Places, path: str
 ) -> Iterator[tuple[str, int, str]]:
-    """(rule, offset, address) of packages in install commands, and in the lists of a file."""
+    """Yield (rule, offset, address) of suspicious packages.
+
+    Searches install commands in the text and, if the file lists packages, the list.
+    """
     spans = []
     for start, end in places.of_concept(INSTALLS):
         prose = _PROSE.search(text.folded, start, end)

@@ -1,5 +1,4 @@
-"""Finds other files of a skill that cannot be read: compiled code, programs, archives, and files
-that a known campaign uses."""
+"""Finds unreadable files of a skill (compiled code, programs, archives), and known malware."""
 
 from __future__ import annotations
 
@@ -19,8 +18,11 @@ _ARCHIVES = word_set(".zip .rar .7z .tar .tgz .gz .bz2 .xz .zst .cab .iso .whl .
 
 
 def find_unreadable_files(files: Sequence[SiblingFile]) -> Iterator[SafetyFinding]:
-    """Findings about files by their name or hash. Compiled code whose source is in the folder
-    counts as an archive: Python makes such copies by itself."""
+    """Yield findings about files by name or hash.
+
+    Compiled code with its source in the folder counts as an archive, since Python itself makes such
+    copies.
+    """
     sources = {
         PurePosixPath(file.path).stem for file in files if file.path.endswith((".py", ".java"))
     }
