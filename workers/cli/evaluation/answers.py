@@ -1,4 +1,4 @@
-"""`eval answers`: asks labelled queries of the whole library and looks for every required line."""
+"""`eval answers`: runs labelled queries on the whole library and looks for the required lines."""
 
 from __future__ import annotations
 
