@@ -107,8 +107,8 @@ class DecisionBackend(Backend, ABC):
         self._link_again()
 
     def _link_again(self) -> None:
-        """Send the task that links the marked skills; if that fails, the reconciler sends it
-        later."""
+        """Send the task that links the marked skills; if that fails, the
+        reconciler sends it later."""
         with contextlib.suppress(TransientError):
             send_task_if_room(self.app, LINK.name, [])
 

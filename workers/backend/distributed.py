@@ -107,8 +107,8 @@ class DistributedBackend(StoreBackend):
 
     @override
     def get_status(self) -> dict[str, Any]:
-        """Return the status of the deployment; a server that does not answer soon is a problem in
-        it."""
+        """Return the status of the deployment; a server that does not answer
+        soon is a problem in it."""
         timeout_seconds = min(_REPORT_SECONDS, self.settings.servers.timeout_seconds)
         return self._deployment_status.get().get_status(timeout_seconds)
 

@@ -63,8 +63,8 @@ log = structlog.get_logger()
 _SWITCH_SECONDS = 0.0005
 _POLL_SECONDS = 0.02
 _MANY_INGEST_TASKS = 8
-"""Number of waiting ingest tasks, of up to 32 skills each, from which child processes prepare
-skills."""
+"""Number of waiting ingest tasks, of up to 32 skills each, from which child
+processes prepare skills."""
 
 
 def _start_preparing(connection: int) -> subprocess.Popen[bytes]:
@@ -125,9 +125,8 @@ class EmbeddedBackend(StoreBackend):
         )
         self.coordinator, self.stopping = self.services.coordinator, self.services.stopping
         self.app = create_app(lambda: self.services, ALL_QUEUES, memory_broker_config())
-        # Celery runs tasks on threads through the default application, whichever application
-        # received
-        # them.
+        # Celery runs tasks on threads through the default application, whatever application
+        # received them.
         self.app.set_default()
 
     def _open(self, stack: contextlib.ExitStack) -> Services:
@@ -210,8 +209,8 @@ class EmbeddedBackend(StoreBackend):
         return self._refine != "never" and bool(self.settings.language_model.offline_stages)
 
     def _purge(self) -> None:
-        """Empty the in-memory queues, which may hold messages of an earlier backend of this
-        process."""
+        """Empty the in-memory queues, which may hold messages of an earlier
+        backend of this process."""
         with self.app.connection_for_write() as connection:
             for queue in ALL_QUEUES:
                 connection.default_channel.queue_declare(queue)

@@ -66,8 +66,8 @@ def open_store_backend(
 
 
 def find_serve(settings: Settings) -> ServeBackend | None:
-    """Return the backend of the `serve` that runs on the home of an embedded library, None
-    without."""
+    """Return the backend of the `serve` that runs on the home of an embedded
+    library, None without."""
     if settings.distributed:
         return None
     from workers.backend.serve_client import ServeClient

@@ -14,8 +14,8 @@ from tasks.language_model.skill_pairs.protocol import SkillPairStore
 def open_model_stores(
     settings: Settings, stack: contextlib.ExitStack
 ) -> tuple[AnswerStore | None, SkillPairStore | None]:
-    """Open answers and pairs of a language model, closed with the stack; None if a home has
-    none."""
+    """Open answers and pairs of a language model, closed with the stack;
+    None if a home has none."""
     answers: AnswerStore
     pairs: SkillPairStore
     if settings.distributed:

@@ -224,8 +224,8 @@ class Backend(Protocol):
         ...
 
     def get_wait_reason(self) -> str:
-        """Return what work waits for, "" if nothing; if the wait goes on, `get_problem` reports
-        it."""
+        """Return what work waits for, "" if nothing; if the wait goes on,
+        `get_problem` reports it."""
         ...
 
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:

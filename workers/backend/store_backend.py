@@ -119,8 +119,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
         self.check_capacity(kind)
         wanted = (seconds or self.settings.workers.query_seconds) if kind == "query" else None
         if kind == "event" and event.owner:
-            # Recorded first, so that contributors' outcomes do not count for skills that they
-            # changed.
+            # Recorded first, so that outcomes of contributors do not count for what they changed.
             self.outcome_store().add_contributor(get_source_id(data), event.owner)
         with _start_span(event):
             event = with_trace_context(event, tracing.current_context())
@@ -277,9 +276,8 @@ class StoreBackend(ReaderViews, DecisionBackend):
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         if not skill_ids or self.is_refining():
             return False
-        # At most as many as fit into the queue: a task that is counted as pending but not sent
-        # would
-        # never end.
+        # At most as many as fit into the queue: a task that is counted as pending, but not sent,
+        # would never end.
         send_refine(
             self.coordinator,
             lambda name, ids: send_task(self.app, name, ids),

@@ -66,8 +66,8 @@ def create_folder(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, **values: Any) -> Manifest:
-    """Complete a backup: write the manifest with its files. values: other fields of the
-    manifest."""
+    """Complete a backup: write the manifest with its files. values: other
+    fields of the manifest."""
     files = {name: _hash(folder / name) for name in _list_files(folder)}
     manifest = Manifest(format=FORMAT, skillbus=version("skillbus"), files=files, **values)
     write_atomically(folder / _MANIFEST, manifest.model_dump_json(indent=2).encode(), 0o600)

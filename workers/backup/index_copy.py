@@ -24,8 +24,8 @@ def copy_revisions(
 ) -> int:
     """Copy the published revisions with their vectors into a new index in `folder`.
 
-    pointers: skill id -> published seq. Returns the number of revisions that the source no longer
-    has.
+    pointers: skill id -> published seq. Returns the number of revisions that
+    the source no longer has.
     """
     keys = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items() if seq]
     target = LocalSearchIndex(folder, identity.model, identity.dimension, writable=True)

@@ -1,9 +1,8 @@
 """Backup and restoration of a distributed library: Redis, history, Neo4j, search index.
 
-Copied in this order, a backup is consistent while workers run. An event that is done in the
-copied journal is in the copied catalog; an event that is open there is carried out again, which
-changes nothing. The revisions that the catalog points to are write-once, and kept until they are
-copied.
+Copied in this order, a backup is consistent while workers run. An event that is done in the copied
+journal is in the copied catalog; an event that is open there is carried out again, which changes
+nothing. The revisions that the catalog points to are write-once, and kept until they are copied.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ _HOLD_SECONDS = 300.0
 
 
 class ServerStores:
-    """Clients of the servers of the settings, for a backup or restoration; closed with the
-    stack."""
+    """Clients of the servers of the settings, for a backup or restoration;
+    closed with the stack."""
 
     def __init__(self, settings: Settings, stack: ExitStack, *, writable: bool) -> None:
         self.identity = encoder_identity(settings.encoder)

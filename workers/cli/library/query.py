@@ -1,4 +1,4 @@
-"""`query`: asks for the bundle of a task."""
+"""`query`: requests the bundle for a task."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def query(
 
 
 def _check_session(session: str, options: Mapping[str, bool]) -> None:
-    """Raise UsageError for a wrong id, or for an option that refers to a session without one."""
+    """Raise UsageError for an invalid id, or for an option that needs a session but has none."""
     for name, is_set in options.items():
         if is_set and not session:
             raise UsageError(f"--{name} refers to a session; name it with --session ID")
@@ -278,7 +278,7 @@ def _print_withheld(bundle: Bundle) -> None:
 
 
 def _describe_model_call(report: dict[str, Any]) -> str:
-    """What a stage got from the language model, and its price."""
+    """Return a line with the result of a stage's call to the language model, and its cost."""
     parts = [safe_line(report["outcome"])]
     if report.get("calls"):
         tokens = f"{report['prompt_tokens']} + {report['completion_tokens']} tokens"

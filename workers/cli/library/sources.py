@@ -152,7 +152,7 @@ def set_source_groups(
 
 
 def _warn_if_missing(source_id: str, known: Sequence[str]) -> None:
-    """Say that a source is not there: its id may be written in another way."""
+    """Warn that a source does not exist: its id may be misspelt."""
     if source_id in known:
         return
     similar = difflib.get_close_matches(source_id, known, n=1)
@@ -222,7 +222,7 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
 
 
 def _is_reachable(source: Source) -> bool:
-    """Whether the last fetch of a repository succeeded, or a directory exists now."""
+    """Return whether the last fetch of a repository succeeded, or a directory exists now."""
     if source.kind == "git":
         return not source.last_error
     return source.kind != "directory" or Path(source.root).is_dir()

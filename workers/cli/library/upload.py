@@ -37,7 +37,8 @@ _POLL_SECONDS = 0.1
 def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: bool) -> None:
     """Upload skills: a SKILL.md, a zip or tar, or a folder.
 
-    They are copied and replace skills of the same path. Returns when the skills are searchable.
+    Uploaded skills are copied; they replace skills of the same path. Returns
+    when they are searchable.
 
     \b
     Examples:
@@ -91,7 +92,7 @@ def _wait_for_upload(backend: Backend, staged: StagedUpload) -> dict[str, Any]:
 
 
 def _is_waiting(entry: CatalogEntry) -> bool:
-    """Whether the skill is not yet searchable, by words and meaning."""
+    """Return whether the skill is not yet searchable by words and by meaning."""
     if entry.requested_seq > entry.seq:
         return True
     return entry.state is SkillState.PUBLISHED and not entry.has_vectors

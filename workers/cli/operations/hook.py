@@ -1,4 +1,4 @@
-"""`hook`: adds skills to the prompts of a coding agent, and installs itself in its settings."""
+"""`hook`: adds skills to the prompts of a coding agent; installs itself in the agent's settings."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _add_agent(agent: str, title: str) -> None:
         ctx.exit(prompt_hook.main(words))
 
     for name, field in HookSettings.model_fields.items():
-        # Values are checked where they are read: none of them may end a prompt.
+        # Values are checked where they are read: an invalid value must not end a prompt.
         option = click.option(
             f"--{name.replace('_', '-')}", metavar="VALUE", help=field.description
         )

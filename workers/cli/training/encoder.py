@@ -1,4 +1,4 @@
-"""`train encoder`: trains the bi-encoder further on a library's own text and prompts."""
+"""`train encoder`: fine-tunes the bi-encoder on a library's own text and prompts."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def encoder(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Raise UsageError if `--repository` is no regular expression."""
+    """Raise UsageError if `--repository` is not a valid regular expression."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -119,7 +119,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTrainingSet:
-    """The training set of an interrupted training, or a new one from the library."""
+    """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
     from workers.training.encoder.bi_encoder import check_base
     from workers.training.encoder.encoder_pairs import dump, load

@@ -107,7 +107,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
-    """The training set of an interrupted training, or a new one from the library."""
+    """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
     from workers.training.reranker_training import TRAINING_SET_FILE
     from workers.training.training_set import build_training_set, dump, load

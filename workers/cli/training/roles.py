@@ -128,7 +128,8 @@ def _read_parsed(
 
 
 def _by_source(folders: Sequence[str]) -> dict[str, Path]:
-    """Folder of each source, from options `SOURCE=DIR`; raises UsageError for another form."""
+    """Return the folder of each source, from options `SOURCE=DIR`; raises
+    UsageError for another form."""
     found = {}
     for folder in folders:
         source, equals, path = folder.partition("=")
