@@ -1,4 +1,4 @@
-"""Dismissed links: links between skills that a person took out for good."""
+"""Dismissed links: links between skills that a person took out of the graph for good."""
 
 from __future__ import annotations
 

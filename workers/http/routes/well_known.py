@@ -18,8 +18,8 @@ from workers.library.public_skills import PublicFile, PublicSkills
 _ARCHIVE = ".zip"
 _MAX_AGE = 60
 _SAFE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/json")
-"""Types that are sent as such. Others are sent as plain text or bytes, so that no browser runs a
-page of a skill's author as a page of this server."""
+"""Types that are sent as they are. Files of other types are sent as plain text or bytes, so that
+no browser runs a page of a skill's author as a page of this server."""
 
 
 def well_known_routes(backend: StoreBackend) -> APIRouter:
