@@ -33,8 +33,8 @@ class StatusGauges:
         self._status: Status = {}
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges, for a registry; unknown values have no sample."""
-        # Not before MultiprocessMetrics has set the variable that the import reads.
+        """Yield the gauges, for a registry; unknown values have no sample."""
+        # Imported only after MultiprocessMetrics has set the variable that the import reads.
         from prometheus_client.core import GaugeMetricFamily
 
         values = gauge_values(self.get_status())
