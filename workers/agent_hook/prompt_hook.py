@@ -207,7 +207,7 @@ def _connect_to_url(url: str) -> _socket.socket:
 
 
 def _parse_url(url: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port and path of a URL."""
+    """Return scheme, host, port and path of a URL."""
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     host, colon, port = authority.rpartition(":")

@@ -39,23 +39,23 @@ class DecisionBackend(Backend, ABC):
 
     @abstractmethod
     def search_index(self) -> SearchIndex:
-        """The search index, for reading revisions."""
+        """Return the search index, for reading revisions."""
 
     @abstractmethod
     def answer_store(self) -> AnswerStore | None:
-        """Stored answers of the language model; None if no language model is in use."""
+        """Return the stored answers of the language model; None if no language model is in use."""
 
     @abstractmethod
     def history_store(self) -> RevisionHistory:
-        """Superseded revisions of skills."""
+        """Return the store of superseded revisions."""
 
     @abstractmethod
     def review_store(self) -> ReviewStore:
-        """Decisions of people about skills."""
+        """Return the store of decisions of people about skills."""
 
     @abstractmethod
     def review_cache(self) -> ReviewCache:
-        """In-memory copy of the decisions that the policy reads."""
+        """Return the in-memory copy of the decisions that the policy reads."""
 
     @cached_property
     @override

@@ -182,7 +182,7 @@ class EmbeddedBackend(StoreBackend):
             self.send_maintenance()
 
     def _workloads(self) -> Iterator[tuple[Workload, int]]:
-        """The workloads of this process, each with its number of threads."""
+        """Yield the workloads of this process, each with its number of threads."""
         workers = self.settings.workers
         threads = {
             "query": workers.query_threads,
@@ -323,7 +323,7 @@ class EmbeddedBackend(StoreBackend):
 
     @override
     def list_workers(self) -> list[dict[str, Any]]:
-        """The thread pools of this process."""
+        """Return the thread pools of this process."""
         running = {}
         if isinstance(self.coordinator, LocalCoordinator):
             running = self.coordinator.get_running_tasks()

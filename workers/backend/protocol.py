@@ -207,7 +207,7 @@ class Backend(Protocol):
         ...
 
     def is_refining(self) -> bool:
-        """Whether refine tasks run or wait."""
+        """Return whether refine tasks run or wait."""
         ...
 
     def get_refine_pause(self) -> RefinePause | None:

@@ -58,7 +58,7 @@ class ServeBackend(Backend):
         self._stack.close()
 
     def is_alive(self) -> bool:
-        """Whether `serve` still answers."""
+        """Return whether `serve` still answers."""
         return self._client.is_alive()
 
     @cached_property

@@ -40,7 +40,7 @@ class ServeClient:
         return None
 
     def is_alive(self) -> bool:
-        """Whether `serve` answers."""
+        """Return whether `serve` answers."""
         try:
             self.get("/v1/status")
         except TransientError:

@@ -72,11 +72,11 @@ class StoreBackend(ReaderViews, DecisionBackend):
 
     @abstractmethod
     def outcome_store(self) -> OutcomeStore:
-        """Answered queries and their outcomes."""
+        """Return the store of answered queries and their outcomes."""
 
     @abstractmethod
     def evaluation_store(self) -> EvaluationStore:
-        """Kept runs of `skillbus eval`."""
+        """Return the store of kept runs of `skillbus eval`."""
 
     @override
     def __enter__(self) -> Self:

@@ -353,7 +353,7 @@ class _ResponseSender:
         self.is_complete = False
 
     def is_change(self) -> bool:
-        """Whether the request has changed something, by what its route has noted so far."""
+        """Return whether the request has changed something, by what its route has noted so far."""
         return self.recorder is not None and self.recorder.is_change()
 
     async def __call__(self, message: Message) -> None:

@@ -173,7 +173,7 @@ class ProcessMetrics:
         self._registry.register(StatusGauges(fetch_status))
 
     def render(self) -> bytes:
-        """The metrics in the Prometheus text format."""
+        """Return the metrics in the Prometheus text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)
@@ -205,7 +205,7 @@ class MultiprocessMetrics:
         return sum(_is_running(pid) for pid in pids)
 
     def render(self, gauges: StatusGauges) -> bytes:
-        """The metrics in the Prometheus text format."""
+        """Return the metrics in the Prometheus text format."""
         from prometheus_client import generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
         from prometheus_client.registry import CollectorRegistry
@@ -231,7 +231,7 @@ def _remove_stale_folders() -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]

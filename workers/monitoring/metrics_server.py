@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store"}
 
     def version_string(self) -> str:
-        """The value of the `Server` header."""
+        """Return the value of the `Server` header."""
         return "skillbus"
 
     def log_message(self, format: str, *args: Any) -> None:

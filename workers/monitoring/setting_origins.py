@@ -58,7 +58,7 @@ def list_settings_in_force(settings: Settings) -> tuple[list[SettingInForce], st
 
 
 def variable_of(name: str) -> str:
-    """The environment variable that sets a setting."""
+    """Return the environment variable that sets a setting."""
     return f"SKILLBUS_{name.upper().replace('.', '__')}"
 
 

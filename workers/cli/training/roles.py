@@ -114,7 +114,7 @@ def _print_report(report: Mapping[str, Any]) -> None:
 def _read_parsed(
     settings: Settings, skill_ids: Sequence[str], folders: Sequence[str]
 ) -> Mapping[str, ParsedSkill]:
-    """The labelled skills, from folders or from the library."""
+    """Return the labelled skills, from folders or from the library."""
     if folders:
         from workers.training.labels import read_skills
 

@@ -31,15 +31,15 @@ class ReaderViews(ABC):
 
     @abstractmethod
     def search_index(self) -> SearchIndex:
-        """The search index, for reading revisions."""
+        """Return the search index, for reading revisions."""
 
     @abstractmethod
     def history_store(self) -> RevisionHistory:
-        """Superseded revisions of skills."""
+        """Return the store of superseded revisions."""
 
     @abstractmethod
     def review_store(self) -> ReviewStore:
-        """Decisions of people about skills."""
+        """Return the store of decisions of people about skills."""
 
     def find_visible_sources(self, reader: Reader) -> frozenset[str] | None:
         """Return the sources whose skills a reader may see now, None for all."""
@@ -73,7 +73,7 @@ class ReaderViews(ABC):
         return RevisionReader(self.settings, graph, index, history, self.review_store())
 
     def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
-        """See `Backend`."""
+        """Set the groups of a source; see `Backend`."""
         self.graph.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
 
 

@@ -95,7 +95,7 @@ def _order_batches(training_set: EncoderTrainingSet) -> list[list[TrainingPair]]
 def make_batch(
     training_set: EncoderTrainingSet, pairs: Sequence[TrainingPair], number: int
 ) -> Batch:
-    """The queries, their texts and some of their hard negatives, drawn by seed and step.
+    """Return the queries, their texts and some of their hard negatives, drawn by seed and step.
 Texts of needed skills and of their duplicates are masked for the query.
 """
     options = training_set.options
