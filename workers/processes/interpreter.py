@@ -36,9 +36,9 @@ def module_command(module: str, arguments: Sequence[str]) -> list[str]:
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return this process's environment without `PYTHONPATH` and with `PYTHONSAFEPATH`.
+    """Return this process's environment without `PYTHONPATH`, and with `PYTHONSAFEPATH`.
 
-    extra: variables to add.
+    The latter protects grandchildren. extra: variables to add.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {**kept, "PYTHONSAFEPATH": "1", **(extra or {})}

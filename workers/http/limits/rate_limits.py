@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from starlette.types import Scope
 
 MAX_BUCKETS = 10_000
-"""Bounds the memory: callers without a token are distinguished by address."""
+"""Maximum of buckets, which bounds memory: callers without a token have a bucket per address."""
 
 _SHARED_BUCKET = ""
-"""Maximum of buckets, which bounds memory: callers without a token have a bucket per address."""
+
 
 class RateLimiter:
     """A token bucket per name: `burst` requests at once, then `per_minute`.

@@ -32,6 +32,7 @@ class PublishedSkills:
     The whole catalog is read at first, and when the policy changes; afterwards only the
     skills in its change feed.
     """
+
     def __init__(self, get_catalog: Callable[[], Catalog]) -> None:
         self._get_catalog = get_catalog
         self._lock = threading.Lock()

@@ -96,8 +96,9 @@ def make_batch(
     training_set: EncoderTrainingSet, pairs: Sequence[TrainingPair], number: int
 ) -> Batch:
     """Return the queries, their texts and some of their hard negatives, drawn by seed and step.
-Texts of needed skills and of their duplicates are masked for the query.
-"""
+
+    Texts of needed skills and of their duplicates are masked for the query.
+    """
     options = training_set.options
     generator = random.Random(f"{options.seed}:negatives:{number}")
     names = [pair.needed[0] for pair in pairs]
