@@ -77,7 +77,7 @@ class HookFile:
         return text
 
     def without_hook(self) -> str:
-        """Return the text without the hook, and without containers that are empty without it."""
+        """Return the text without the hook, and without containers that this leaves empty."""
         text = self._text
         while own := next(self._list_own(text), None):
             event, group, place, _ = own

@@ -85,7 +85,7 @@ def _parse_container(text: str, start: int, item_start: int) -> Node:
 
 
 def append_item(text: str, path: list[str | int], value: Any, key: str = "") -> str:
-    """Return the text with a value appended to the container at a path; key: in an object."""
+    """Return the text with a value appended to the container at a path. key: in an object."""
     node, depth = _find(text, path), len(path)
     newline = "\r\n" if "\r\n" in text else "\n"
     unit = _INDENT.search(text)

@@ -88,7 +88,7 @@ def _measure_age() -> float:
         age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError):
         return spent
-    return age if spent <= age < 1 else spent  # in a sandbox the clocks may differ
+    return age if spent <= age < 1 else spent  # a sandbox may have other clocks
 
 
 def _report(message: str, started: float, verbose: bool) -> None:

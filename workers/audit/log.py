@@ -150,7 +150,7 @@ class AuditLog:
         try:
             size = os.fstat(file).st_size
             if size and os.pread(file, 1, size - 1) != b"\n":
-                line = b"\n" + line  # a crash or a full disk has cut off the last record
+                line = b"\n" + line  # a crash or a full disk has cut the last record off
             view = memoryview(line)
             while view:
                 view = view[os.write(file, view) :]

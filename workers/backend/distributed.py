@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from workers.monitoring.deployment_status import DeploymentStatus
 
 _NO_WORKER_SECONDS = 30.0
-"""Time without a worker after which it is a problem: a worker first loads its models."""
+"""Time without a worker after which processing is stalled; a new worker first loads its models."""
 
 _NOTE_SECONDS = 2.0
 """Time without a worker after which the user is informed."""

@@ -41,7 +41,7 @@ def open_model_stores(
 
 
 def check_no_replaced_index(settings: Settings) -> None:
-    """Raise UsageError while there is an index besides the one in use: it also has revisions."""
+    """Raise UsageError while there is an index besides the one in use: it has revisions too."""
     if settings.distributed:
         from search.elastic.replacement import list_superseded
 

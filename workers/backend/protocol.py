@@ -21,10 +21,10 @@ if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs
 
 
 EmbedMode = Literal["nothing", "skills", "sections"]
-"""Which vectors a process computes: none, those of skills, or also those of sections."""
+"""Vectors that a process computes: none, those of skills, or also those of sections."""
 
 RefineMode = Literal["never", "on request", "always"]
-"""Which published skills a process refines: none, those of `request_refinement`, or all."""
+"""Published skills that a process refines: none, those of `request_refinement`, or all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Switching of a long-lived process between a running `serve` and its own backend."""
+"""Switching of a long-lived process between a running `serve` and a backend of its own."""
 
 from __future__ import annotations
 

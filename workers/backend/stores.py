@@ -245,7 +245,7 @@ def open_linker(
 ) -> Linker:
     """Open the linker of skills.
 
-    pairs: links that the language model of the settings confirmed; used if the stage `links` is on.
+    pairs: verdicts of the language model, from which links are made if the stage `links` is on.
     learned_links: links learned from outcomes, None for no such links.
     """
     kind = link_kind(settings)

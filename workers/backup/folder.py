@@ -1,6 +1,6 @@
 """The folder of a backup: its files, and the manifest that lists them and is written last.
 
-A folder without a manifest is not a backup, or an interrupted one.
+A folder without a manifest is either no backup or an interrupted one.
 """
 
 from __future__ import annotations

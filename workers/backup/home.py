@@ -28,13 +28,13 @@ from workers.backup.index_copy import copy_database, copy_revisions
 _CATALOG = "graph.db"
 _DATABASES = ("journal.db", "outcomes.db", "evaluations.db", "answers.db", "history.db", _CATALOG)
 """Databases in the order of the copy: the copied catalog is not older than the copied journal and
-history. It so has every event that the journal calls done, and every seq of the history."""
+history. It thus has every event that the journal calls done, and every seq of the history."""
 
 
 def back_up_home(settings: Settings, folder: Path, progress: ReportProgress) -> Manifest:
     """Copy the library of a home into a new folder, while other processes may use it.
 
-    Raises UsageError if there is no library, or if the folder is not empty.
+    Raises UsageError if there is no library, or the folder is not empty.
     """
     home, identity = settings.home, encoder_identity(settings.encoder)
     require_library(home)
@@ -81,7 +81,7 @@ def restore_home(settings: Settings, folder: Path) -> Manifest:
     try:
         copy_uploads(folder / UPLOADS, uploads)
         shutil.copytree(folder / INDEX, home / INDEX)
-        # The catalog is last: its presence is what commands recognise a library by.
+        # The catalog is last, as commands recognise a library by it.
         for name in _DATABASES:
             if name in manifest.files:
                 shutil.copyfile(folder / name, home / name)

@@ -1,4 +1,4 @@
-"""The search index of a backup: an embedded index, whatever engine the library uses."""
+"""The search index of a backup: an embedded index, whichever engine the library uses."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def leave_one_file(path: Path) -> None:
-    """Turn write-ahead logging of a SQLite file off, so that it has no other files."""
+    """Turn off write-ahead logging of a SQLite file, so that it needs no other files."""
     with closing(sqlite3.connect(path)) as opened:
         opened.execute("PRAGMA journal_mode = DELETE")

@@ -12,7 +12,7 @@ class BundleChange:
     """Difference of two answers.
 
     before: id of the earlier query. added, removed: skill ids. moved: places before and after, by
-    skill id. lines: numbers of lines that are sent in addition and no more, of skills in both.
+    skill id. lines: numbers of newly sent and of no longer sent lines, by id of a skill in both.
     """
 
     before: str

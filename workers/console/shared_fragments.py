@@ -62,6 +62,6 @@ class SharedFragments:
 
 
 def _get_rights(caller: Caller) -> Hashable:
-    """Return what a caller sees depends on: admins see the same, others also their own jobs."""
+    """Return the key of a caller's view: admins see the same, other callers also their own jobs."""
     own = "" if caller.scope >= TokenScope.ADMIN else caller.name
     return caller.scope, caller.groups, own

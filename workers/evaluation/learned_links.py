@@ -119,7 +119,7 @@ def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> No
 def split_into_folds(count: int, folds: int, seed: int) -> list[int]:
     """Return the fold of each task; sizes of folds differ by at most one."""
     order = list(range(count))
-    random.Random(seed).shuffle(order)  # noqa: S311 - a split, not a secret
+    random.Random(seed).shuffle(order)  # noqa: S311 - a split, no secret
     found = [0] * count
     for place, at in enumerate(order):
         found[at] = place % folds

@@ -35,7 +35,7 @@ from workers.evaluation.predictions import MAX_RANKED
 
 METRICS = ("Hit@1", "R@5", "R@10")
 CHECKPOINTS = 4
-"""How often the prompts that are not replayed are ranked, evenly over the stream."""
+"""Number of points, evenly over the stream, at which prompts that are not replayed are ranked."""
 
 OnProgress = Callable[[int, int], None]
 

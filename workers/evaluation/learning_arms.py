@@ -36,7 +36,7 @@ def _follow_links(services: Services, _folder: Path) -> Services:
 
 
 def _train(services: Services, folder: Path) -> Services:
-    """Return services with a trained ranker, or the shipped one unless training wins."""
+    """Return services with a trained ranker, or the shipped one if training does not win."""
     plain = _learn_nothing(services, folder)
     factors = _train_factors(plain)
     return plain if factors is None else _with_factors(plain, factors, folder)

@@ -1,4 +1,4 @@
-"""Evaluation of sessions: long tasks asked paragraph by paragraph, compared with one query."""
+"""Evaluation of sessions: long tasks queried paragraph by paragraph, compared with one query."""
 
 from __future__ import annotations
 

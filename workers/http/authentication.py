@@ -29,7 +29,7 @@ class Caller:
 
     @property
     def reader(self) -> Reader:
-        """The reader that decides which skills this caller may see."""
+        """Reader of this caller, which limits the skills it may see."""
         return UNRESTRICTED if self.scope is TokenScope.ADMIN else Reader.of(self.groups)
 
     def can_see(self, owner: str) -> bool:

@@ -38,7 +38,7 @@ MAX_NAME_CHARACTERS = 64
 
 
 class TokenScope(IntEnum):
-    """What a token permits; each scope includes the ones before it."""
+    """Permissions of a token; each scope includes the scopes before it."""
 
     READ = 1
     WRITE = 2
@@ -94,7 +94,7 @@ class TokenStore:
     def are_configured(self) -> bool:
         """Return whether the file exists, or existed before in this process.
 
-        Because of the latter, revoking every token or moving the file away admits no one. Raises
+        Therefore revoking every token, or moving the file away, admits no one. Raises
         MisconfiguredError if the file cannot be checked.
         """
         with self._lock:

@@ -31,8 +31,8 @@ class Standing(NamedTuple):
 class EntryPolicy:
     """Applies the policy to the entries of a catalog.
 
-    Data of the catalog is enough for most entries. For skills with decisions of people, or with
-    findings of suppressed rules, `read_revisions` reads the revisions from the index.
+    Data of the catalog is enough for most entries. For skills that people decided about, or that
+    suppressed rules may concern, `read_revisions` reads the revisions from the index.
     """
 
     def __init__(self, policy: SkillPolicy, read_revisions: ReadRevisions) -> None:

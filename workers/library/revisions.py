@@ -130,7 +130,7 @@ class RevisionReader:
         return _RevisionPolicy(self._settings, reviews, policy)
 
     def read_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Revision]:
-        """Return those of the given revisions that are kept.
+        """Return the given revisions that are kept.
 
         Published revisions take a fixed number of reads; each other revision takes some more.
         """

@@ -122,7 +122,7 @@ class ServedSkills:
         cached digests of files."""
         if reader.sees_everything:
             return self
-        # Files are only read for revisions that the reader may see, so `files` needs no reader.
+        # Files are only read for revisions that the reader may see, so `SkillFiles` needs none.
         return ServedSkills(self._settings, self._skill_reader.for_reader(reader), self._files)
 
     def list_page(self, after: str, limit: int) -> SkillPage:
@@ -212,7 +212,7 @@ class ServedSkills:
         raise NotFoundError(f"no folder of a skill is served at {uri}")
 
     def find_uris(self, skill_ids: Sequence[str]) -> dict[str, str]:
-        """Return the URI of the SKILL.md of those of the skills that are served, by id."""
+        """Return the URI of the SKILL.md of each given skill that is served, by id."""
         found = {}
         for skill_id, revision in self._skill_reader.read_allowed(skill_ids).items():
             try:

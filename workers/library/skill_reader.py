@@ -80,8 +80,7 @@ class SkillReader:
         self._stores: Stores | None = None
 
     def for_reader(self, reader: Reader) -> SkillReader:
-        """Return a reader of the same library for another reader; each call
-        checks its present groups.
+        """Return a skill reader of the same library for a reader, whose groups each call checks.
 
         It uses the stores of this one, and must not be closed.
         """
@@ -164,8 +163,9 @@ class SkillReader:
         return PublishedSkill(revision, get_skill_location(graph.list_sources(), skill_id))
 
     def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
-        """Return the published revisions of those of the skills that the policy
-        does not withhold, by id.
+        """Return the published revisions of the given skills that the policy does not withhold.
+
+        They are by id.
 
         Text and files are as stored, findings are of the present scanner. A skill that is unknown,
         withheld or not published is left out.
@@ -244,8 +244,7 @@ class SkillReader:
         return find_visible_sources(graph.read_access(), reader, default_groups) is None
 
     def select_visible(self, skill_ids: Iterable[str]) -> set[str]:
-        """Return those of the ids whose source the reader may see; the skills
-        may have been removed."""
+        """Return the given ids whose source the reader may see; the skills may have been removed."""
         if self._reader.sees_everything:
             return set(skill_ids)
         graph, *_ = self._open()

@@ -176,8 +176,8 @@ class CatalogEvents(InMemorySubscriptionBus):
         changed = skills.select_visible(pointers)
         if not changed and not moved:
             return [ResourcesListChanged()] if is_reviewed and skills.sees_all() else []
-        # For sources that were hidden, only watched skills that have not changed since: the reader
-        # could see their present state before.
+        # Of a source that is hidden now, only watched skills without a change: the reader could see
+        # their present state before.
         named = {place.skill_id for uri in uris for place in parse_skill_uri(uri)}
         changed |= {one for one in named - pointers.keys() if get_source_id(one) in moved}
         concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, changed))}

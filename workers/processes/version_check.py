@@ -50,7 +50,7 @@ def _describe_other_index(settings: Settings) -> str:
 
 
 def _describe_newer_catalog(settings: Settings) -> str:
-    """Return whether the catalog is newer, as text; the worker migrates an older one on opening."""
+    """Return a message if the catalog is newer, else ""; the worker migrates an older catalog."""
     graph = Neo4jSkillGraph(settings.servers, writable=False)
     try:
         found = graph.health()

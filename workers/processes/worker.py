@@ -129,8 +129,8 @@ def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable
 
 
 def _ignore_celery_warnings() -> None:
-    """Ignore warnings about pickle, which is not accepted, and about tasks
-    that outlive the broker."""
+    """Ignore warnings about pickle, which is not accepted, and about tasks that go on when the
+    broker is lost."""
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.simplefilter("ignore", category)
 
@@ -162,7 +162,7 @@ def _lazy_journal(settings: Settings) -> Callable[[], Journal]:
 
 
 class _ChildProcess:
-    """Starts a child process of the worker, and opens the services of its tasks."""
+    """Sets up a child process of the worker, and opens the services of its tasks."""
 
     def __init__(
         self,

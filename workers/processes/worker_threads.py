@@ -28,9 +28,10 @@ class WorkerThread:
     ready: threading.Event
 
     def stop(self) -> None:
-        """Tell the worker to take no more tasks and end soon.
+        """Stop taking tasks and end soon.
 
-        Celery closes the connection of a worker at once, even one with which it is still starting.
+        It first waits until the worker has started: Celery closes the connection of a worker at
+        once, even while the worker is starting.
         """
         end = time.monotonic() + STOP_SECONDS
         while self.thread.is_alive() and not self.ready.wait(0.01) and time.monotonic() < end:

@@ -22,7 +22,7 @@ _CONTENT_TYPES = (CONTENT_TYPE, "application/json", "text/plain", "application/o
 _ENCODINGS = ("utf-8", "utf8", "us-ascii", "binary", "identity", "")
 _MAX_SHOWN_CHARACTERS = 80
 _DELIVERY_LIMIT_VERSION = 4
-"""From this major version on, RabbitMQ drops a message after 20 deliveries unless configured."""
+"""Major version from which RabbitMQ drops a message after 20 deliveries, unless configured."""
 _REGISTRATION_SECONDS = 1.0
 """Before that version, RabbitMQ persists the location of a new quorum queue only after half a
 second, and loses the queue if it is killed earlier: https://github.com/rabbitmq/ra/pull/443."""

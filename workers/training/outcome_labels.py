@@ -163,7 +163,7 @@ def _limit_owners(
     share = _MAX_OWNER_SHARE if others else max(_MAX_OWNER_SHARE, 1 / max(len(limited), 1))
     scales: dict[str, float] = {}
     for place, owner in enumerate(limited):
-        # If this owner is too heavy, so are all after it: each gets the share of all of them.
+        # If this owner is too heavy, so are all after it: each gets an equal share.
         alike = len(limited) - place
         kept = totals[owner]
         if share * alike < 1:

@@ -119,7 +119,7 @@ def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
 
 
 def _with_next(parsed: ParsedSkill) -> Iterator[tuple[Any, int]]:
-    """Yield each passage and the line after it and its blank lines, within its section."""
+    """Yield each passage with the line after it and after its blank lines, within its section."""
     for passage, following in zip(parsed.passages, [*parsed.passages[1:], None], strict=True):
         same = following is not None and following.section == passage.section
         yield passage, following.first_line if same and following else passage.last_line + 1

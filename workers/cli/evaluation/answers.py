@@ -42,7 +42,7 @@ def answers(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Run each query on the whole library; check that the bundle has the skill and required lines.
+    """Run each query on the whole library; look in the bundle for the skill and its required lines.
 
     QUERIES is JSONL with `query_id`, `skill_id`, `query` and `required`: line ranges of the
     SKILL.md. The predictions are the answers at the largest budget, by query: the bundle's tokens,

@@ -1,4 +1,4 @@
-"""`eval bundles`: measures by budget whether bundles hold the skills that tasks need."""
+"""`eval bundles`: measures whether bundles hold the skills that tasks need, by budget."""
 
 from __future__ import annotations
 

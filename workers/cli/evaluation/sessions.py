@@ -1,4 +1,4 @@
-"""`eval sessions`: asks long tasks paragraph by paragraph in a session, and as one query."""
+"""`eval sessions`: queries long tasks paragraph by paragraph in a session, and as a whole."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def sessions(
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`; blank lines divide paragraphs.
     A budget is for the whole task, in one query or in many. Queries of the session are brief;
-    `one_shot_brief` is one brief query for the whole task. `following` asks for the whole task as
+    `one_shot_brief` is one brief query for the whole task. `following` queries the whole task as
     the second query of a session, each query with the full budget.
 
     \b

@@ -88,7 +88,7 @@ def wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
 @json_option
 @click.pass_context
 def list_pins(ctx: click.Context, as_json: bool) -> None:
-    """List the pinned skills with their reasons."""
+    """List the pinned skills with the reasons."""
     with open_revision_reader(read_settings(ctx)) as reader:
         rows = reader.describe_pins()
     if as_json:

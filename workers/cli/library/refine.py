@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # slow to import
 
 _POLL_SECONDS = 0.2
 _LOOK_SHARE = 10.0
-"""The library is polled again after so many times the duration of the last poll."""
+"""Pause between two polls of the library, as a multiple of the duration of the last poll."""
 
 _LEAST_STALL_SECONDS = 120.0
 _PAUSED_SECONDS = 60.0

@@ -37,8 +37,7 @@ _POLL_SECONDS = 0.1
 def upload(ctx: click.Context, what: Path, source_id: str, path: str, as_json: bool) -> None:
     """Upload skills: a SKILL.md, a zip or tar, or a folder.
 
-    Uploaded skills are copied; they replace skills of the same path. Returns
-    when they are searchable.
+    They are copied and replace skills of the same path. Returns when the skills are searchable.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`audit`: lists records of who changed what."""
+"""`audit`: lists who changed what."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def consume(ctx: click.Context) -> None:
     """Consume events and queries from the queue `skillbus.events` until interrupted, and reply.
 
-    The broker is `submissions.broker`: a RabbitMQ queue or a Redis stream of that name. A
+    The broker is that of `submissions.broker`: a RabbitMQ queue or a Redis stream of that name. A
     distributed deployment may have any number of consumers. For an embedded library this process
     also does the work; `serve` consumes too. Metrics and health are on `workers.metrics_port`.
 

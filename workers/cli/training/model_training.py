@@ -1,4 +1,4 @@
-"""Functions that the commands `train` share: options, the folder of the model, run and report."""
+"""Functions that the `train` commands share: options, the folder of the model, run and report."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def run_training(
     evaluate: Callable[[SetT, Path, ProgressCallback], dict[str, Any]],
     write_card: Callable[[SetT, Path, dict[str, Any]], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Train, evaluate on the held-out part, write the model card and return it."""
+    """Train, evaluate on the held-out part, and write the model card, which ends the training."""
     out, threads = options["out"], options["threads"] or (os.cpu_count() or 1)
     with progress_bar("training") as step:
         losses = train(training_set, out, threads, options["checkpoint_steps"], step)
@@ -227,7 +227,7 @@ def read_feedback(
 
 
 def read_reported(settings: Settings) -> list[dict[str, Any]]:
-    """Return labelled tasks from reported outcomes; raises UsageError if none names a skill."""
+    """Return labelled tasks from reported outcomes; raises UsageError if no skill helped."""
     from skills.outcomes.weights import TRUSTED_OWNERS
     from workers.backend.stores import open_outcomes
     from workers.training.outcome_labels import read_outcome_labels

@@ -17,7 +17,7 @@ GAP = 7.0
 
 _WIDE, _NARROW, _CAPITAL, _BROAD, _OTHER = 12.6, 4.9, 9.2, 11.8, 7.8
 _LEAST_WIDTH = 70.0
-"""Least room for a shortened label; a name that fits neither way gets no label."""
+"""Minimum room for a shortened label; with less room, a name that does not fit gets no label."""
 
 _ELLIPSIS = "…"
 _WORD = re.compile(r"[^-_/:. ]+")

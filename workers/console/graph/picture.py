@@ -19,7 +19,7 @@ from workers.console.text_display import show_value
 _MAX_NAME_CHARACTERS = 200
 _LABEL_WIDTH = 190
 _MAX_WIDTH = 1_180
-"""Maximum width of a picture that is widened to fit its labels."""
+"""Width up to which a picture is as wide as its labels need."""
 _LINE_HEIGHT = 19
 _RING_GAP = 210
 _START_RADIUS = 80

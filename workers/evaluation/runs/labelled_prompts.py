@@ -115,7 +115,7 @@ def merge_by_task(prompts: Iterable[LabelledPrompt]) -> list[LabelledPrompt]:
     """Return one prompt for each task, with all skills that are right for it, for evaluation.
     Prompts that name no right skill, and do not say that none is right, are left out.
 
-    Where reports of a task disagree, the newest counts.
+    The newest report comes first. If only some reports say that no skill is right, it decides.
     """
     merged: dict[str, LabelledPrompt] = {}
     for one in prompts:

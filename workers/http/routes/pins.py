@@ -70,7 +70,7 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
 
     @router.get("/v1/pins", response_model=PinList)
     def list_pins(caller: CurrentCaller) -> dict[str, Any]:
-        """List the pinned skills with their reasons."""
+        """List the pinned skills with the reasons."""
         return {"pins": backend.revisions_for(caller.reader).describe_pins()}
 
     @router.get(

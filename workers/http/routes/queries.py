@@ -259,8 +259,7 @@ class QueryService:
     ) -> Response:
         """Respond with the final state; cancel the query if it has not ended in time.
 
-        After the cancellation, its session does not count as sent an answer that its
-        caller does not wait for.
+        Otherwise its session would count an answer as sent that the caller does not wait for.
         """
         headers = {"Location": f"/v1/queries/{query_id}"}
         seconds = min(max(seconds, 0.0), self._backend.settings.gateway.wait_seconds)

@@ -236,7 +236,7 @@ def describe_revision(
 def describe_revisions(
     backend: StoreBackend, caller: Caller, keys: Sequence[RevisionKey]
 ) -> dict[RevisionKey, dict[str, Any]]:
-    """Return the kept ones of the given revisions, as this caller may see them."""
+    """Return the given revisions that are kept, as this caller may see them."""
     found = backend.revisions_for(caller.reader).read_revisions(keys)
     is_admin = caller.scope >= TokenScope.ADMIN
     return {key: revision_detail(one, include_withheld=is_admin) for key, one in found.items()}

@@ -24,7 +24,7 @@ _SOURCE_ID: TypeAdapter[str] = TypeAdapter(SourceId)
 
 
 class ReaderViews(ABC):
-    """Base class of backends with stores that restricts them by reader."""
+    """Base class of backends that restricts their stores to what a reader may see."""
 
     settings: Settings
     graph: SkillGraph

@@ -115,13 +115,13 @@ class GraphReader:
         }
 
     def _list_changed(self, epoch: int, skill_ids: Collection[str]) -> list[str]:
-        """Return those of the skills that changed after an epoch, or whose links did."""
+        """Return the given skills that changed after an epoch, or whose links did."""
         changes = self._graph.get_changes_since(epoch)
         changed = changes.relinked.union(changes.pointers).intersection(skill_ids)
         return sorted(self._select(sorted(changed)))
 
     def _select(self, skill_ids: Sequence[str]) -> set[str]:
-        """Return those of the skills that the catalog has and the reader may see."""
+        """Return the given skills that the catalog has and the reader may see."""
         missing = [one for one in skill_ids if one not in self._entries]
         if missing:
             self._remember(self._graph.get_entries(missing))

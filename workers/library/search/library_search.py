@@ -1,8 +1,8 @@
 """Search of the library for people: by words as they are typed and by
 filters, with counts of values.
 
-Queries of agents are ranked with everything that skillbus knows. Here a person looks for skills by
-words in them, which the search engine alone answers within milliseconds.
+Queries of agents run all stages of ranking. Here a person looks for skills by words in them, which
+the search engine alone answers within milliseconds.
 """
 
 from __future__ import annotations

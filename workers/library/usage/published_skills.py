@@ -55,7 +55,7 @@ class PublishedSkills:
     def check(
         self, skills: Iterable[PublishedSkill], entry_policy: EntryPolicy
     ) -> list[PublishedSkill]:
-        """Return those skills of a page that may be sent now: the change feed does not name skills
+        """Return the skills of a page that may be sent now: the change feed does not name skills
         whose level or judgements change."""
         page = list(skills)
         entries = self._get_catalog().get_entries([one.skill_id for one in page]) if page else []

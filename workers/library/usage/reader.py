@@ -94,7 +94,7 @@ class UsageReader:
     def select_unused(
         self, days: int, selection: UsageFilter, published: Sequence[PublishedSkill]
     ) -> list[PublishedSkill]:
-        """Return those of the published skills that were not chosen."""
+        """Return the given published skills that were not chosen."""
         used = list_used_skills(self.read_window(days), selection)
         unused = [one for one in published if one.skill_id not in used]
         if not selection.selects_skills:

@@ -196,7 +196,7 @@ def describe_query_walk(
 
 
 def _open_reader(backend: StoreBackend, caller: Caller, asker: Reader) -> GraphReader:
-    """Return the graph that both the caller and the asker of the query may see."""
+    """Return the graph that both caller and asker may see; the query could use nothing else."""
     default_groups = backend.settings.access.default_groups
     graph = restrict_graph(backend.graph_for(caller.reader), asker, default_groups)
     return GraphReader(

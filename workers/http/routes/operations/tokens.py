@@ -17,7 +17,7 @@ ScopeName = Literal["read", "write", "admin"]
 
 
 class NewToken(BaseModel):
-    """A token to add. groups: with which it reads, besides that of everyone. expires_in_seconds:
+    """A token to add. groups: that it reads with, besides that of everyone. expires_in_seconds:
     its lifetime; unset: unlimited."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

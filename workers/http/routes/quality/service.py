@@ -150,8 +150,8 @@ def _sees(caller: Caller, owner: str | None) -> bool:
 
 
 def _rank_worst(prompt: EvaluatedPrompt) -> tuple[float, str]:
-    """Return the sort key of a prompt: first without any needed skill found,
-    then by lowest best rank."""
+    """Return the sort key of a prompt: first prompts without any needed skill found, then those
+    whose best needed skill ranks last."""
     best = min((rank for rank in prompt.ranks if rank), default=0)
     last = float("inf") if prompt.needed and not best else float(best)
     return -last, prompt.prompt_id
