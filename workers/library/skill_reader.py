@@ -163,9 +163,7 @@ class SkillReader:
         return PublishedSkill(revision, get_skill_location(graph.list_sources(), skill_id))
 
     def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
-        """Return the published revisions of the given skills that the policy does not withhold.
-
-        They are by id.
+        """Return by id the published revisions of skills that the policy does not withhold.
 
         Text and files are as stored, findings are of the present scanner. A skill that is unknown,
         withheld or not published is left out.
@@ -246,7 +244,7 @@ class SkillReader:
     def select_visible(self, skill_ids: Iterable[str]) -> set[str]:
         """Return the given ids whose source the reader may see; the skills may have been removed."""
         if self._reader.sees_everything:
-            return set(skill_ids)
+        """Return the given ids whose source the reader may see; the skills may be removed."""
         graph, *_ = self._open()
         groups, default_groups = graph.read_access().groups, self._settings.access.default_groups
         return {
