@@ -242,9 +242,9 @@ class SkillReader:
         return find_visible_sources(graph.read_access(), reader, default_groups) is None
 
     def select_visible(self, skill_ids: Iterable[str]) -> set[str]:
-        """Return the given ids whose source the reader may see; the skills may have been removed."""
-        if self._reader.sees_everything:
         """Return the given ids whose source the reader may see; the skills may be removed."""
+        if self._reader.sees_everything:
+            return set(skill_ids)
         graph, *_ = self._open()
         groups, default_groups = graph.read_access().groups, self._settings.access.default_groups
         return {
