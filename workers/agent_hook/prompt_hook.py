@@ -27,7 +27,7 @@ DEFAULTS: dict[str, int | float | str] = {
     "url": "",
     "token_file": "",
 }
-"""The settings of the group `hook`, as `config.settings` has them."""
+"""Defaults of the settings in the group `hook`, equal to those in `config.settings`."""
 
 _FLAGS = ("--verbose", "--without-settings")
 

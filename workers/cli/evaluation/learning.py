@@ -64,13 +64,13 @@ def learning(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Report outcomes of labelled prompts in turn, and rank others with what is learned of them.
+    """Report outcomes of labelled prompts in turn; rank other prompts with what is learned.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`, several prompts for a skill.
-    Half of the prompts of four in five skills are replayed: their skills helped, the others of the
-    answer were rejected. The other prompts are ranked at four points of the stream, with each way
-    in which skillbus learns and with all of them. Outcomes of the library itself are neither used
-    nor changed.
+    Half of the prompts of four in five skills are replayed: their skills helped, other skills of
+    the answer were rejected. The other prompts are ranked at four points of the stream, with each
+    way in which skillbus learns and with all of them. Outcomes of the library itself are neither
+    used nor changed.
 
     \b
     Example:

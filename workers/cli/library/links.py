@@ -1,4 +1,4 @@
-"""`links`: dismisses links between skills, lists the dismissed ones and restores them."""
+"""`links`: dismisses links between skills, lists and restores dismissed links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES = click.Choice([kind.value for kind in LinkType])
 
 @click.group()
 def links() -> None:
-    """Dismiss links between skills, list the dismissed ones, restore them.
+    """Dismiss links between skills, list and restore dismissed links.
 
     `skillbus skills show` lists the links of a skill with their evidence.
     """

@@ -186,7 +186,7 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def list_sources(ctx: click.Context, as_json: bool) -> None:
-    """List sources, how many skills each has published, and when each was last synced."""
+    """List sources with the number of published skills and the time of the last sync."""
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:

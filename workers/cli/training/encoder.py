@@ -81,10 +81,10 @@ def encoder(ctx: click.Context, /, **options: Any) -> None:
     """Train the encoder further, so that requests are near the skills that serve them.
 
     It learns from requests that skills quote, from pieces of their text, from the prompts that a
-    language model wrote for them, and from those of --feedback. Negatives are the other texts of a
-    batch and hard ones: near in meaning, near in words, of the same category, or random. One of
-    --folds parts of the repositories is held out; the report compares the base and the trained
-    model on it. Afterwards name the folder in `encoder.model` and build the index anew.
+    language model wrote for them, and from prompts of --feedback. Negatives are the other texts of
+    a batch and hard negatives: near in meaning, near in words, of the same category, or random. One
+    of --folds parts of the repositories is held out; the report compares the base and the trained
+    model on it. Afterwards name the folder in `encoder.model` and rebuild the index.
 
     \b
     Example:

@@ -71,10 +71,10 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
     """Train a cross-encoder that reads a task together with a skill.
 
     It learns from queries generated from each skill's own text, from the prompts that a language
-    model wrote for it, and from the tasks of --feedback: each is a list of the needed skill and
-    the first others of the library's ranking, without those that may serve as well. One of
-    --folds parts of skills and tasks is held out; the report compares the rankings with and without
-    the model on it.
+    model wrote for it, and from the tasks of --feedback. Each is trained as a list of the needed
+    skill and the first other skills of the library's ranking, without skills that may serve as
+    well. One of --folds parts of skills and tasks is held out; the report compares the rankings
+    with and without the model on it.
 
     \b
     Example:

@@ -49,7 +49,7 @@ def roles(
     """Train the classifier of passages on lines labelled with their roles.
 
     LABELS are JSON files: skill id -> [[first line, last line, role], …]. Each skill is evaluated
-    with a classifier that was trained on others. Without --out no weights are written.
+    with a classifier that was trained on other skills. Without --out no weights are written.
 
     \b
     Example:

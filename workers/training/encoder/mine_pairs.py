@@ -208,7 +208,7 @@ def _rank_by_words(services: Services, query: str) -> list[str]:
 def _choose_held_out(
     training_set: EncoderTrainingSet, known: Sequence[str], repositories: Mapping[str, str]
 ) -> None:
-    """Keep some of the held-out pairs, labelled ones first, and draw the pool."""
+    """Keep some of the held-out pairs, labelled pairs first, and draw the pool."""
     generator = random.Random(training_set.options.seed)
     order = {LABELLED: 0, MODEL_PROMPTS: 1, TRIGGERS: 2}
     pairs = [pair for pair in training_set.held_out if pair.origin != SECTIONS]
