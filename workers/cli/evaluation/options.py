@@ -47,7 +47,7 @@ wait_option = click.option(
 keep_option = click.option(
     "--keep/--no-keep",
     default=True,
-    help="Keep the run, to compare it with others (`skillbus eval list`).",
+    help="Keep the run, to compare it with other runs (`skillbus eval list`).",
 )
 
 

@@ -26,7 +26,7 @@ def links() -> None:
 @click.argument("source")
 @click.argument("target")
 @click.argument("link_type", metavar="TYPE", type=_TYPES)
-@click.option("--reason", required=True, help="Why; shown wherever the dismissal is.")
+@click.option("--reason", required=True, help="Reason; shown with the dismissal.")
 @json_option
 @click.pass_context
 @audited("links.dismiss", "source", "target", "link_type")

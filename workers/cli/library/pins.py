@@ -29,7 +29,7 @@ def pins() -> None:
 @pins.command("add")
 @click.argument("revision", metavar="SKILL_ID[@SEQ]", required=False)
 @click.option("--source", "source_id", help="All skills of this source that are published now.")
-@click.option("--reason", required=True, help="Why; shown wherever the pin is.")
+@click.option("--reason", required=True, help="Reason; shown with the pin.")
 @json_option
 @click.pass_context
 @audited("pins.add", "revision", "source_id")

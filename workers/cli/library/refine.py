@@ -48,9 +48,11 @@ _FRUITLESS_RUNS = 3
     "stages",
     multiple=True,
     type=click.Choice(OFFLINE_STAGES),
-    help="Only this stage of those that are on; repeatable.",
+    help="Only this enabled stage; repeatable.",
 )
-@click.option("--estimate", is_flag=True, help="Print what it takes, and ask nothing.")
+@click.option(
+    "--estimate", is_flag=True, help="Print an estimate of calls and tokens; call no model."
+)
 @json_option
 @click.pass_context
 @audited("skills.refine", "source_id")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _STATES = ("waiting", "released", "confirmed", "rejected")
 
 _revision = click.argument("revision", metavar="SKILL_ID[@SEQ]")
-_reason = click.option("--reason", required=True, help="Why; shown in `review list`.")
+_reason = click.option("--reason", required=True, help="Reason; shown in `review list`.")
 
 
 @click.group()
@@ -165,7 +165,9 @@ def confirm(ctx: click.Context, revision: str, reason: str, as_json: bool) -> No
 
 @review.command("approve")
 @_revision
-@click.option("--reason", default="reviewed", show_default=True, help="Why; kept with it.")
+@click.option(
+    "--reason", default="reviewed", show_default=True, help="Reason; kept with the approval."
+)
 @click.option("--yes", is_flag=True, help="Do not show the difference and ask.")
 @json_option
 @click.pass_context

@@ -114,7 +114,7 @@ def add_source(
 @sources.command("groups")
 @click.argument("source_id")
 @click.argument("groups", nargs=-1)
-@click.option("--default", "reset", is_flag=True, help="Take its groups back.")
+@click.option("--default", "reset", is_flag=True, help="Remove the groups of the source.")
 @json_option
 @click.pass_context
 @audited("sources.groups", "source_id", "groups", "reset")

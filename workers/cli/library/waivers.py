@@ -22,7 +22,7 @@ def waivers() -> None:
 @waivers.command("add")
 @click.argument("revision", metavar="SKILL_ID[@SEQ]")
 @click.argument("rule")
-@click.option("--reason", required=True, help="Why; shown wherever the finding is.")
+@click.option("--reason", required=True, help="Reason; shown with the finding.")
 @json_option
 @click.pass_context
 @audited("waivers.add", "revision", "rule")

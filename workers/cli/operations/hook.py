@@ -57,7 +57,7 @@ def _add_agent(agent: str, title: str) -> None:
         It always ends with exit code 0, so that no prompt is blocked.
         """,
     )
-    @click.option("--verbose", is_flag=True, help="Say on standard error what was done.")
+    @click.option("--verbose", is_flag=True, help="Print to standard error what was done.")
     @click.option(
         "--without-settings", is_flag=True, help="Skip the settings file and the environment."
     )

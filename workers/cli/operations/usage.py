@@ -42,15 +42,15 @@ _LOCAL_USER = "(this machine)"
 @click.option("--skill", metavar="ID", help="Only this skill.")
 @click.option("--source", metavar="ID", help="Only skills of this source.")
 @click.option(
-    "--owner", metavar="TOKEN", help="Only what this token asked and reported; '' is you."
+    "--owner", metavar="TOKEN", help="Only queries and outcomes of this token; '' is you."
 )
 @click.option("--unused", is_flag=True, help="Instead, skills that were never chosen.")
-@click.option("--queries", is_flag=True, help="Instead, what was asked and answered, newest first.")
+@click.option("--queries", is_flag=True, help="Instead, answered queries, newest first.")
 @click.option(
-    "--unanswered", is_flag=True, help="Instead, what was asked and the library has nothing for."
+    "--unanswered", is_flag=True, help="Instead, queries without a fitting skill, in groups."
 )
 @click.option(
-    "--copies", is_flag=True, help="Instead, skills that always lose to one that does the same."
+    "--copies", is_flag=True, help="Instead, skills that always lose to a skill that does the same."
 )
 @click.option(
     "--limit",

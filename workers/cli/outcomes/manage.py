@@ -102,8 +102,8 @@ def _link_without(settings: Settings) -> None:
 
 
 @outcomes.command("forget")
-@click.option("--query", "query_id", metavar="ID", help="Forget what was reported of this query.")
-@click.option("--owner", help="Forget what this token reported and asked; '' is this machine.")
+@click.option("--query", "query_id", metavar="ID", help="Forget the outcomes of this query.")
+@click.option("--owner", help="Forget outcomes and queries of this token; '' is this machine.")
 @click.option(
     "--older-than",
     type=click.FloatRange(min=0),

@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.02
 @click.option(
     "--reason",
     type=click.Choice([one.value for one in RejectionReason]),
-    help="Why it was rejected; needed for that.",
+    help="Reason of the outcome `rejected`, which needs one.",
 )
 @click.option(
     "--other",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @data_options
 @click.option("--base", help="Name or folder of the encoder to start from. [default: the one used]")
 @number_option(
-    "--pairs", 6, click.IntRange(0, 100), "Training pairs from each skill's own text, at most."
+    "--pairs", 6, click.IntRange(0, 100), "Maximum of training pairs from each skill's own text."
 )
 @number_option(
     "--negatives", 1, click.IntRange(0, 10), "Hard negatives of a pair in each step, of ten."
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--layers",
     default=0,
     type=click.IntRange(0, 1000),
-    help="Adapt the last so many layers only, which is faster. [default: all]",
+    help="Number of last layers to adapt; fewer layers are faster. [default: all]",
 )
 @number_option("--tokens", 96, click.IntRange(16, 8192), "Maximum tokens of a text in training.")
 @number_option(
