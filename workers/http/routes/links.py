@@ -16,7 +16,7 @@ from workers.library.skill_data import dismissal_data
 
 
 class LinkDismissal(BaseModel):
-    """A link to dismiss, with the reason. Links of a type without direction are one both ways."""
+    """A link to dismiss, with the reason. Links of an undirected type are one link both ways."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

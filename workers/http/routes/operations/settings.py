@@ -32,7 +32,7 @@ class SettingData(BaseModel):
 
 
 class SettingList(BaseModel):
-    """Every setting that this gateway was started with. file: that may set them.
+    """Every setting that this gateway was started with. file: path of the settings file.
     file_exists: whether it is there now. problem: why it cannot be read now, "" if it can."""
 
     model_config = ConfigDict(frozen=True)

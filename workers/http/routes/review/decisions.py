@@ -28,8 +28,8 @@ Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
 
 class DecisionRequest(BaseModel):
-    """A skill that is decided about. seq: of the revision; needed to approve and to reject; unset
-    otherwise: the published one."""
+    """A decision about a skill. seq: of the revision; needed to approve and to reject; otherwise by
+    default the published one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
