@@ -177,7 +177,7 @@ def _check_workers(settings: Settings) -> str:
         error = coordinator.task_error
     consumed = {queue for queues in alive.values() for queue in queues}
     if not settings.language_model.offline_stages:
-        consumed.add(REFINE.queue)  # without a language model nothing is sent to it
+        consumed.add(REFINE.queue)  # without offline stages nothing is sent to it
     unconsumed = [queue.removeprefix("skillbus.") for queue in ALL_QUEUES if queue not in consumed]
     if not alive:
         raise SkillbusError("no worker is running: start `skillbus worker`")
