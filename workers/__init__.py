@@ -1,4 +1,4 @@
-"""Every process that can be started, and the composition root."""
+"""Processes that can be started, and their interfaces; the composition root."""
 
 import sys
 from importlib.util import find_spec

@@ -718,6 +718,11 @@ class SkillGraphContract:
         graph.replace_links({"lib:a": []}, [])
         assert graph.get_counts()["links"] == 1
 
+    def test_links_of_every_type_are_counted(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        graph.replace_links({"lib:a": [link("a", "b", kind) for kind in LinkType]}, [])
+        assert graph.get_counts()["links"] == len(LinkType)
+
     def test_of_several_links_alike_the_heaviest_stands(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
         alike = [

@@ -26,12 +26,12 @@ Scope = Literal["user", "project"]
 SCOPES: tuple[Scope, ...] = ("user", "project")
 
 EVENTS: dict[str, str | None] = {"UserPromptSubmit": None, "SessionStart": "compact"}
-"""Events that the hook is installed for, with the matcher: of the starts of a session it handles
-the one after a compaction."""
+"""Events that the hook is installed for, each with its matcher, None for no matcher. Of the starts
+of a session, the hook handles only those after a compaction."""
 
 _LAUNCHER = Path(__file__).with_name("launcher.py")
 _TIMEOUT_SECONDS = 5
-"""Limit after which the agent ends the hook, which has a shorter one of its own."""
+"""Time limit after which the agent ends the hook; the hook's own limit is shorter."""
 
 _NEW_FILE = "{}\n"
 
@@ -58,7 +58,7 @@ class HookFile:
         return _NEW_FILE if self.content is None or not self.content.strip() else self.content
 
     def with_hook(self, command: str) -> str:
-        """The text with the hook for each event, and any former one replaced."""
+        """Return the text with the hook for each event; an earlier hook of skillbus is replaced."""
         wanted = dict.fromkeys(EVENTS, command)
         if self.installed == wanted and len(list(self._list_own(self._text))) == len(wanted):
             return self._text
@@ -77,7 +77,7 @@ class HookFile:
         return text
 
     def without_hook(self) -> str:
-        """The text without the hook, and without what becomes empty by that."""
+        """Return the text without the hook, and without containers that this leaves empty."""
         text = self._text
         while own := next(self._list_own(text), None):
             event, group, place, _ = own
@@ -106,7 +106,7 @@ class HookFile:
         write_atomically(path, text.encode(), mode)
 
     def _list_own(self, text: str) -> Iterator[tuple[str, int, int, str]]:
-        """Event, group, place and command of each handler that is this hook."""
+        """Yield event, group, place and command of each handler that is this hook."""
         own = _own_command(self.agent)
         for event, groups in (self._get_hooks(text) or {}).items():
             for number, group in enumerate(groups):
@@ -116,7 +116,7 @@ class HookFile:
                         yield event, number, place, command
 
     def _get_hooks(self, text: str) -> dict[str, list[dict[str, Any]]] | None:
-        """The table of hooks, None without one. Raises UsageError if it is not of that form."""
+        """Return the table of hooks, None without one; raises UsageError if it is invalid."""
         try:
             root = parse_json(text).value
         except UsageError as error:
@@ -147,7 +147,7 @@ def _own_command(agent: str) -> re.Pattern[str]:
 
 
 def open_hook_file(agent: str, scope: Scope, folder: Path) -> HookFile:
-    """The settings file of an agent: of the user, or of the project in a folder.
+    """Read the settings file of an agent: the user's, or that of the project in a folder.
 
     Raises UsageError if it cannot be read.
     """
@@ -170,12 +170,12 @@ def _read(path: Path) -> str | None:
 
 
 def build_command(agent: str, scope: Scope, settings: Settings) -> str:
-    """The command line that the agent runs.
+    """Return the command line that the agent runs.
 
-    For the user it names this installation and the settings in force, since each prompt waits for
-    it: the shell looks for the socket of a server, and starts no interpreter without one. A
-    project's file is shared, so there it is the `skillbus` of each user. Whatever fails, also the
-    start, must not be an error, as exit code 2 blocks the prompt.
+    In the user's settings it names this installation and the settings in force. As each prompt
+    waits for it, the shell first looks for the socket of a server, and starts no interpreter
+    without one. The settings of a project are shared, so there it is the `skillbus` on the path
+    of each user. A failure, also of the start, must not be an error: exit code 2 blocks the prompt.
     """
     if scope == "project":
         return f"skillbus hook {agent} || exit 0"
@@ -188,5 +188,5 @@ def build_command(agent: str, scope: Scope, settings: Settings) -> str:
     if settings.hook.url:
         return f"{shlex.join(words)} || exit 0"
     socket = shlex.quote(str(home / SOCKET_NAME))
-    # An agent may take standard input that is not read for an error.
+    # An agent may treat unread standard input as an error.
     return f"[ -S {socket} ] && {shlex.join(words)} || cat > /dev/null; exit 0"

@@ -1,4 +1,4 @@
-"""Changes of a JSON file that keep the text around them as it is."""
+"""Edits of a JSON file that leave the rest of its text unchanged."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _INDENT = re.compile(r"\n([ \t]+)[\"{\[]")
 
 @dataclass(slots=True)
 class Node:
-    """A value and where it stands in the text.
+    """A value and its position in the text.
 
-    start, end: of the value. item_start: of its key, in an object. children: by key or index.
+    start, end: of the value. item_start: start of its key in an object, else of the value.
+    children: values of an object or array, by key or index.
     """
 
     value: Any
@@ -30,7 +31,7 @@ class Node:
 
 
 def parse_json(text: str) -> Node:
-    """The root of a JSON text; raises UsageError if it is not valid, or repeats a key."""
+    """Parse a JSON text into its root; raises UsageError if it is invalid or repeats a key."""
     try:
         json.loads(text, object_pairs_hook=_build_object)
         start = _skip_space(text, 0)
@@ -56,7 +57,7 @@ def _skip_space(text: str, place: int) -> int:
 
 
 def _parse_value(text: str, start: int, item_start: int) -> Node:
-    """The value at a place of a text that is known to be valid."""
+    """Return the value that starts at a position of a valid text."""
     if text[start] in "{[":
         return _parse_container(text, start, item_start)
     value, end = _DECODER.raw_decode(text, start)
@@ -84,7 +85,7 @@ def _parse_container(text: str, start: int, item_start: int) -> Node:
 
 
 def append_item(text: str, path: list[str | int], value: Any, key: str = "") -> str:
-    """The text with a value at the end of the container at a path; key: of it in an object."""
+    """Return the text with a value appended to the container at a path. key: in an object."""
     node, depth = _find(text, path), len(path)
     newline = "\r\n" if "\r\n" in text else "\n"
     unit = _INDENT.search(text)
@@ -103,7 +104,7 @@ def append_item(text: str, path: list[str | int], value: Any, key: str = "") -> 
 
 
 def remove_item(text: str, path: list[str | int]) -> str:
-    """The text without the item at a path, and without the comma and the space that it had."""
+    """Return the text without the item at a path, its comma and the space around it."""
     node, key = _find(text, path[:-1]), path[-1]
     keys, items = list(node.children), list(node.children.values())
     place = keys.index(key)

@@ -1,6 +1,6 @@
 """Starts the hook without site packages: `python -I -S launcher.py AGENT`.
 
-A script is compiled at each start and a module is not, so this one is short.
+It is short, as Python compiles a script at each start, but caches the bytecode of modules.
 """
 
 import os

@@ -1,12 +1,12 @@
-"""The program that a coding agent runs for its hook events: adds skills to a prompt, or nothing.
+"""The program that a coding agent runs for its hook events: it may add skills to a prompt.
 
-It reads the event as JSON on standard input, asks a running `skillbus serve`, and writes what the
-agent is to add to its context as JSON on standard output. It always ends with exit code 0: for
-these agents another one is an error, and 2 blocks the prompt. What went wrong is written to
-standard error with `--verbose` only.
+It reads the event as JSON on standard input, sends a query to a running `skillbus serve`, and
+writes the text for the agent's context as JSON on standard output. Its exit code is always 0:
+these agents treat any other as an error, and 2 blocks the prompt. The reason of a failure is
+written to standard error, with `--verbose` only.
 
-The agent waits for it at each prompt, so it imports the standard library only, and of that what
-starts fast: `_socket` and `_signal` in place of `socket` and `signal`, which import `enum`.
+The agent waits for it at each prompt. It therefore imports only the standard library, and only
+fast modules: `_socket` and `_signal` instead of `socket` and `signal`, which import `enum`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ DEFAULTS: dict[str, int | float | str] = {
     "url": "",
     "token_file": "",
 }
-"""The settings of the group `hook`, as `config.settings` has them."""
+"""Defaults of the settings in the group `hook`, equal to those in `config.settings`."""
 
 _FLAGS = ("--verbose", "--without-settings")
 
 _RESERVE_MS = 25
-"""Part of the time limit that is kept for reading the answer and writing it."""
+"""Part of the time limit that is reserved for reading the answer and writing the output."""
 
 _END_MS = 10
-"""Part of the time limit that the ends of this process and of its shell may take."""
+"""Part of the time limit that is reserved for the exit of this process and of its shell."""
 
 _MAX_TASK_CHARACTERS = 4_000
 _MAX_SESSION_CHARACTERS = 200
@@ -44,7 +44,7 @@ _BLOCK = 65_536
 
 
 class _Nothing(Exception):  # noqa: N818 (mostly not an error)
-    """There is nothing to add; its text says why."""
+    """Raised when nothing is added to the prompt; its text is the reason."""
 
 
 def main(words: list[str]) -> int:
@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
     verbose = "--verbose" in words
 
     def end_in_time(number: int, frame: object) -> None:
-        # An exception could come anywhere, also where it is not caught.
+        # Not an exception: it could be raised where it is not caught.
         del number, frame
         _report("no answer in time", started, verbose)
         os._exit(0)
@@ -70,7 +70,7 @@ def main(words: list[str]) -> int:
         message = "skills added"
     except _Nothing as reason:
         message = str(reason)
-    except Exception as error:  # whatever it is, the prompt goes on
+    except Exception as error:  # the prompt must go on after any error
         message = f"{type(error).__name__}: {error}"
     _signal.setitimer(_signal.ITIMER_REAL, 0)
     _report(message, started, verbose)
@@ -78,7 +78,7 @@ def main(words: list[str]) -> int:
 
 
 def _measure_age() -> float:
-    """Seconds since this process was started, which a busy machine may have let wait."""
+    """Return seconds since the start of this process, including its wait on a busy machine."""
     spent = time.process_time()
     if sys.platform != "linux":
         return spent
@@ -98,7 +98,7 @@ def _report(message: str, started: float, verbose: bool) -> None:
 
 
 def _answer(options: dict[str, int | float | str], started: float) -> tuple[str, str]:
-    """What to add to the context, and the name of the event."""
+    """Return the text to add to the context, and the name of the event."""
     content = _read_all()
     connection = _connect(options)
     import json  # slow to import; without a server it is not needed
@@ -119,7 +119,7 @@ def _answer(options: dict[str, int | float | str], started: float) -> tuple[str,
 
 
 def _read_all() -> bytes:
-    """Standard input to its end: an agent may take a closed pipe for an error."""
+    """Read standard input to its end: an agent may treat a closed pipe as an error."""
     parts = []
     while part := os.read(0, _BLOCK):
         parts.append(part)
@@ -129,7 +129,7 @@ def _read_all() -> bytes:
 def _build_query(
     event: dict[str, object], options: dict[str, int | float | str]
 ) -> dict[str, object]:
-    """The body of the query for an event; raises `_Nothing` for one that needs none."""
+    """Return the body of the query for an event; raises `_Nothing` if it needs no query."""
     query: dict[str, object] = {
         name: options[name] for name in ("budget", "top", "least_probability")
     }
@@ -144,25 +144,25 @@ def _build_query(
         raise _Nothing(f"the event {str(name)[:80]!r} is not one that this hook handles")
     if event.get("source") != "compact" or not session:
         raise _Nothing("this start of a session needs no skills")
-    # Compaction has removed the skills from the context: those of the last prompt are sent again.
+    # Compaction has removed the skills from the context: skills of the last prompt are sent again.
     query["resend"] = True
     return query
 
 
 def _get_task(event: dict[str, object]) -> str:
-    """The prompt, of a long one its start and its end."""
+    """Return the prompt of an event; a long prompt is cut to its start and its end."""
     prompt = event.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise _Nothing("the event has no prompt")
     if len(prompt) > _MAX_TASK_CHARACTERS:
         half = _MAX_TASK_CHARACTERS // 2 - 1
         prompt = f"{prompt[:half]}\n\n{prompt[-half:]}"
-    # JSON allows halves of surrogate pairs; a query does not.
+    # JSON allows lone surrogates; a query does not.
     return prompt.encode("utf-8", "replace").decode()
 
 
 def _get_session(event: dict[str, object]) -> str:
-    """The agent's session, or that of its sub-agent, which has a context of its own."""
+    """Return the agent's session, or that of its sub-agent, which has its own context."""
     parts = [event.get(name) for name in ("session_id", "agent_id")]
     session = ":".join(part for part in parts if isinstance(part, str) and part)
     fits = len(session) <= _MAX_SESSION_CHARACTERS and session.isascii() and session.isprintable()
@@ -170,7 +170,7 @@ def _get_session(event: dict[str, object]) -> str:
 
 
 def _connect(options: dict[str, int | float | str]) -> _socket.socket:
-    """A connection with the server: `hook.url`, or the socket in the home."""
+    """Connect to the server at `hook.url`, or on the socket in the home."""
     if options["url"]:
         return _connect_to_url(str(options["url"]))
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -186,7 +186,7 @@ def _connect(options: dict[str, int | float | str]) -> _socket.socket:
 
 
 def _get_server_user(connection: _socket.socket, path: str) -> int:
-    """The user id of the server of a connection; where the system does not say, of the socket."""
+    """Return the user id of the server; on systems other than Linux, that of its socket."""
     if sys.platform != "linux":
         return os.stat(path).st_uid  # noqa: PTH116
     # A `struct ucred`: process, user and group.
@@ -207,7 +207,7 @@ def _connect_to_url(url: str) -> _socket.socket:
 
 
 def _parse_url(url: str) -> tuple[str, str, int, str]:
-    """Scheme, host, port and path of a URL."""
+    """Return scheme, host, port and path of a URL."""
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     host, colon, port = authority.rpartition(":")
@@ -219,7 +219,7 @@ def _parse_url(url: str) -> tuple[str, str, int, str]:
 
 
 def _build_request(options: dict[str, int | float | str], body: bytes, milliseconds: int) -> bytes:
-    """The request; HTTP 1.0, so that the response ends with the connection and has no chunks."""
+    """Return the request, in HTTP 1.0: the response ends with the connection and has no chunks."""
     host, path = "skillbus", ""
     if options["url"]:
         path = _parse_url(str(options["url"]))[3]
@@ -248,7 +248,7 @@ def _receive(connection: _socket.socket) -> bytes:
 
 
 def _parse_response(response: bytes) -> str:
-    """The Markdown of a bundle with skills; raises `_Nothing` for any other response."""
+    """Return the Markdown of a bundle with skills; raises `_Nothing` for any other response."""
     head, _, body = response.partition(b"\r\n\r\n")
     status_line, *lines = head.decode("latin-1").split("\r\n")
     headers = {}
@@ -272,7 +272,7 @@ def _shorten(body: bytes) -> str:
 
 
 def _write(text: str, event: str) -> None:
-    """Write the output of both agents for added context."""
+    """Write the output for added context, in the form that both agents read."""
     import json
 
     output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}
@@ -281,7 +281,7 @@ def _write(text: str, event: str) -> None:
 
 
 def _read_options(words: list[str]) -> dict[str, int | float | str]:
-    """The options, from the words; those that are not among them from the settings."""
+    """Return the options: those among the words, and the settings for the rest."""
     given = _parse_words(words)
     home = given.pop("home", "") or os.environ.get("SKILLBUS_HOME") or get_default_home()
     home = os.path.abspath(os.path.expanduser(home))  # noqa: PTH100, PTH111
@@ -297,7 +297,7 @@ def _read_options(words: list[str]) -> dict[str, int | float | str]:
 
 
 def _parse_words(words: list[str]) -> dict[str, str]:
-    """Options of the command line, `--timeout-ms 150` or `--timeout-ms=150`, by setting."""
+    """Return options of the command line, `--timeout-ms 150` or `--timeout-ms=150`, by setting."""
     given: dict[str, str] = {}
     rest = iter(words[1:])
     for word in rest:
@@ -312,7 +312,7 @@ def _parse_words(words: list[str]) -> dict[str, str]:
 
 
 def _read_settings(home: str) -> dict[str, str]:
-    """The group `hook` of the settings file and the environment."""
+    """Read the group `hook` of the settings file and the environment."""
     settings: dict[str, str] = {}
     path = os.environ.get("SKILLBUS_CONFIG") or os.path.join(home, "skillbus.toml")  # noqa: PTH118
     try:
@@ -331,7 +331,7 @@ def _read_settings(home: str) -> dict[str, str]:
 
 
 def get_default_home() -> str:
-    """The home without SKILLBUS_HOME, as platformdirs names it."""
+    """Return the home without SKILLBUS_HOME, as platformdirs names it."""
     if sys.platform == "darwin":
         return "~/Library/Application Support/skillbus"
     return f"{os.environ.get('XDG_DATA_HOME', '').strip() or '~/.local/share'}/skillbus"

@@ -1,1 +1,1 @@
-"""The audit log: who changed what, and what came of it."""
+"""The audit log: records of who changed what, and with what outcome."""

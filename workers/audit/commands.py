@@ -1,4 +1,4 @@
-"""Records of commands, and of what else the user of this machine changes."""
+"""Audit records of commands, and of other changes by the user of this machine."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from config.settings import Settings
 from workers.audit.log import AuditLog, Outcome, get_local_principal
 
 RECORDED_HEADER = "Skillbus-Recorded"
-"""Header of requests on the home's socket whose sender writes the record itself."""
+"""Header of requests on the home's socket for which the sender writes the audit record."""
 
 _is_recording: ContextVar[bool] = ContextVar("is_recording", default=False)
 
 
 def is_recording() -> bool:
-    """Whether what is done now is recorded by a command."""
+    """Return whether a command records the changes that are made now."""
     return _is_recording.get()
 
 
 def recorded_headers() -> dict[str, str]:
-    """Headers for a request to `serve`, which leaves the record to the command."""
+    """Return headers for requests to `serve` that leave the audit record to the command."""
     return {RECORDED_HEADER: "1"} if is_recording() else {}
 
 
 @contextmanager
 def recorded(settings: Settings, action: str, name: str) -> Iterator[None]:
-    """Record what is done inside as one change. name: of the object.
+    """Record the work done inside the context as one change. name: of the object.
 
     Raises MisconfiguredError before anything is done if it could not be recorded.
     """
@@ -44,9 +44,10 @@ def recording(
     get_settings: Callable[[], Settings | None],
     get_outcome: Callable[[BaseException], Outcome],
 ) -> Iterator[None]:
-    """Record what is done inside as one change by the user of this machine.
+    """Record the work done inside the context as one change by the user of this machine.
 
-    get_settings: called at the end; None where nothing was tried. get_outcome: of an exception.
+    get_settings: called at the end; returns None if nothing was tried. get_outcome: returns the
+    outcome for an exception.
     """
     token = _is_recording.set(True)
     outcome: Outcome = "done"
@@ -65,8 +66,10 @@ def recording(
 def _append(
     settings: Settings | None, action: str, name: str, outcome: Outcome, keep_error: bool = False
 ) -> None:
-    """Write a record. keep_error: what goes on is another error, which names the cause; that of the
-    audit log is logged."""
+    """Write a record, if there are settings.
+
+    keep_error: another error is raised afterwards, so a failure to write is only logged.
+    """
     if settings is None:
         return
     try:
@@ -77,5 +80,5 @@ def _append(
 
 
 def get_outcome(error: BaseException) -> Outcome:
-    """Return what an exception says about a change."""
+    """Return the outcome of a change that raised an exception."""
     return "refused" if isinstance(error, UsageError) else "failed"

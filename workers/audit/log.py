@@ -1,7 +1,7 @@
-"""The audit log of a home: one JSON object a line, appended only, in files of bounded size.
+"""The audit log of a home: one JSON object per line, append-only, in files of bounded size.
 
-A record is on disk when `append` returns. Processes take turns by a lock on a file next to it, so
-that lines are whole and the files are rotated once.
+A record is on disk when `append` returns. Processes take turns with a lock on a file next to the
+log, so that lines are whole and each file is rotated once.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class AuditRecord:
     """One changing request or command.
 
     time: RFC 3339, UTC. principal: name of the token, `oidc:` and the subject, `local:` and the
-    user, or `webhook:` and the host. object: ids or addresses of what was changed. request_id: of
-    an HTTP request, as in its log lines.
+    user, or `webhook:` and the host. object: ids or addresses of the changed objects. request_id:
+    of an HTTP request, as in its log lines.
     """
 
     time: str
@@ -58,7 +58,7 @@ def get_local_principal() -> str:
 
 
 def clean_object(text: str) -> str:
-    """Return the name of an object without logins and parameters of addresses, shortened."""
+    """Return the name of an object, shortened and without logins and parameters in URLs."""
     text = _PARAMETERS.sub(r"\1", _LOGIN.sub("://", text))
     text = text.encode("utf-8", "replace").decode()
     if len(text) > _MAX_OBJECT_CHARACTERS:
@@ -67,7 +67,7 @@ def clean_object(text: str) -> str:
 
 
 class AuditLog:
-    """The audit log of the settings."""
+    """The audit log at the path of the settings."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.audit
@@ -75,7 +75,7 @@ class AuditLog:
         self.path = settings.audit.file or settings.home / "audit" / "audit.jsonl"
 
     def check(self) -> None:
-        """Raise MisconfiguredError if a record could not be written: nothing is changed then."""
+        """Raise MisconfiguredError if a record could not be written; called before a change."""
         if not self._settings.enabled:
             return
         existing = next(one for one in (self.path, *self.path.parents) if one.exists())
@@ -90,7 +90,7 @@ class AuditLog:
     ) -> None:
         """Write a record; raises TransientError if that fails, as on a full disk.
 
-        name: of the object. A refused attempt in a home that does not exist leaves nothing.
+        name: of the object. A refused attempt creates no home for its record.
         """
         if not self._settings.enabled:
             return
@@ -112,7 +112,7 @@ class AuditLog:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Keep other processes and threads out; creates the folder."""
+        """Hold the lock against other processes and threads; creates the folder of the log."""
         if self._settings.file is None:
             self._home.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ class AuditLog:
             _sync_folder(self.path.parent)
 
     def read(self) -> Iterator[AuditRecord]:
-        """The records, oldest first; lines that are cut off or not records are left out."""
+        """Yield the records, oldest first, without lines that are cut off or are not records."""
         files = [self._get_file(f".{number}") for number in range(self._settings.files, 0, -1)]
         for path in (*files, self.path):
             try:
@@ -177,7 +177,7 @@ class AuditLog:
 
 
 def parse_record(line: bytes) -> AuditRecord | None:
-    """A line as a record, None if it is none."""
+    """Return a line as a record, None if it is not a record."""
     try:
         data = json.loads(line)
         record = AuditRecord(**data)
@@ -187,7 +187,7 @@ def parse_record(line: bytes) -> AuditRecord | None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have the name of a new file on disk, too."""
+    """Sync a folder, so that the name of a new file is on disk too."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -1,4 +1,4 @@
-"""Changes of the settings that decide what may be sent, and who may change the library."""
+"""Audit records of changed settings that restrict what is sent and who may change the library."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _GROUPS = (
 
 
 def record_policy_changes(settings: Settings) -> None:
-    """Record which of these settings differ from those of the last start in this home.
+    """Record which of the settings of policy have changed since the last start in this home.
 
-    Their values are not recorded; a hash of each is kept next to the log. Raises
-    MisconfiguredError or TransientError if the log cannot be written.
+    Values are not recorded; a hash of each is kept next to the log. Raises MisconfiguredError or
+    TransientError if the log cannot be written.
     """
     if not settings.audit.enabled:
         return

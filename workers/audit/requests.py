@@ -1,4 +1,4 @@
-"""Records of HTTP requests: which routes change something, and what they name as its object."""
+"""Audit records of HTTP requests: which routes change something, and the object they name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 class ChangingRoute:
     """A route that changes something.
 
-    parameters: of the path or the query that name the object, if the route does not note another.
-    only_noted: whether a request changes something only if its route notes an object.
+    parameters: names of path or query parameters that name the object; used if the route notes no
+    object. only_noted: whether a request is a change only if its route notes an object.
     """
 
     action: str
@@ -58,7 +58,7 @@ CHANGING_ROUTES: dict[tuple[str, str], ChangingRoute] = {
     ("POST", "/v1/webhooks/{host}"): ChangingRoute("webhooks.accept", only_noted=True),
     ("POST", "/mcp"): ChangingRoute("outcomes.report", only_noted=True),
 }
-"""By method and path. Queries change nothing."""
+"""Routes that change something, by method and path. Queries change nothing."""
 
 CONSOLE_FORMS: dict[str, ChangingRoute] = {
     "/console/actions/outcomes/report": ChangingRoute("outcomes.report"),
@@ -79,23 +79,23 @@ CONSOLE_FORMS: dict[str, ChangingRoute] = {
     "/console/actions/letters/retry": ChangingRoute("dead.retry"),
     "/console/actions/letters/discard": ChangingRoute("dead.discard"),
 }
-"""Forms of the console that change something, by path. They note their object."""
+"""Forms of the console that change something, by path. Their views note the object."""
 
 UNCHANGING_ROUTES = {
     ("POST", "/v1/queries"),
     ("DELETE", "/v1/queries/{query_id}"),
     ("POST", "/v1/answers"),
 }
-"""Routes of other methods than GET that change nothing of the library."""
+"""Routes of other methods than GET that do not change the library."""
 
 
 def note_object(request: HTTPConnection, name: str) -> None:
-    """Note what a request changes, for its record."""
+    """Note the object that a request changes, for its audit record."""
     setattr(request.state, _NOTE, name)
 
 
 class RequestRecorder:
-    """Records one request in the audit log, if it is one that changes something."""
+    """Writes the audit record of one request, if the request changes something."""
 
     def __init__(self, audit_log: AuditLog, scope: Scope, principal: str) -> None:
         self._log = audit_log
@@ -104,22 +104,25 @@ class RequestRecorder:
         self._is_recorded = False
 
     def check(self) -> None:
-        """Raise MisconfiguredError if a change could not be recorded."""
+        """Raise MisconfiguredError if the request may be a change and could not be recorded."""
         method, path = self._scope["method"], self._scope["path"]
         if method in _SAFE_METHODS or (method, path) in UNCHANGING_ROUTES:
             return
         self._log.check()
 
     def is_change(self) -> bool:
-        """Whether the request changes something, as far as is known yet."""
+        """Return whether the request changes something, by what its route has noted so far."""
         route = self._find_route()
         if route is None:
             return False
         return not route.only_noted or self._scope["state"].get(_NOTE) is not None
 
     def is_due(self, *, is_end: bool) -> bool:
-        """Whether a record is to be written now: before the response starts, so that what a caller
-        was answered is recorded; of a request that may note its object later, before it ends."""
+        """Return whether the record has to be written now.
+
+        It is written before the response starts, so that every answered change is recorded; if the
+        route may note its object later, at the end.
+        """
         route = self._find_route()
         if route is None or self._is_recorded:
             return False

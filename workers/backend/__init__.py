@@ -1,5 +1,5 @@
-"""Backends: how a process reaches the deployment that does the work.
+"""Backends: clients of the deployment that does the work.
 
-`protocol` has the interface; `embedded`, `distributed` and `serve` implement it; `factory` opens
-the one that the settings call for.
+`protocol` defines the interface; `embedded`, `distributed` and `serve` implement it; `factory`
+opens the backend that the settings call for.
 """

@@ -1,4 +1,4 @@
-"""Base of the backends with stores of their own: reads skills, and carries out decisions."""
+"""Base class of the backends with their own stores: reads skills and carries out decisions."""
 
 from __future__ import annotations
 
@@ -39,23 +39,23 @@ class DecisionBackend(Backend, ABC):
 
     @abstractmethod
     def search_index(self) -> SearchIndex:
-        """The search index, for reading revisions."""
+        """Return the search index, for reading revisions."""
 
     @abstractmethod
     def answer_store(self) -> AnswerStore | None:
-        """The answers of the language model; None if none is in use."""
+        """Return the stored answers of the language model; None if no language model is in use."""
 
     @abstractmethod
     def history_store(self) -> RevisionHistory:
-        """Superseded revisions of skills."""
+        """Return the store of superseded revisions."""
 
     @abstractmethod
     def review_store(self) -> ReviewStore:
-        """What people decided about skills."""
+        """Return the store of decisions of people about skills."""
 
     @abstractmethod
     def review_cache(self) -> ReviewCache:
-        """What the policy asks of the review store."""
+        """Return the in-memory copy of the decisions that the policy reads."""
 
     @cached_property
     @override
@@ -86,7 +86,7 @@ class DecisionBackend(Backend, ABC):
 
     @cached_property
     def review_lister(self) -> ReviewLister:
-        """Lists what waits for a person, and decisions."""
+        """Lists skills that wait for a person, and decisions."""
         return ReviewLister(
             self.settings,
             self.graph,
@@ -107,7 +107,8 @@ class DecisionBackend(Backend, ABC):
         self._link_again()
 
     def _link_again(self) -> None:
-        """Have the marked skills linked; if that fails, the reconciler sends the task later."""
+        """Send the task that links the marked skills; if that fails, the
+        reconciler sends it later."""
         with contextlib.suppress(TransientError):
             send_task_if_room(self.app, LINK.name, [])
 
@@ -156,7 +157,7 @@ class DecisionBackend(Backend, ABC):
         self.review_lister.expire()
 
     def _send_waiting(self) -> None:
-        """Have requested ingest sent; if that fails, the reconciler does so later."""
+        """Send the requested ingest tasks; if that fails, the reconciler sends them later."""
         with contextlib.suppress(TransientError):
             self.send_maintenance()
 

@@ -1,4 +1,4 @@
-"""The backend of a distributed deployment: its queues, journal and catalog."""
+"""The backend of a distributed deployment: a client of its queues, journal and catalog."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from workers.monitoring.deployment_status import DeploymentStatus
 
 _NO_WORKER_SECONDS = 30.0
-"""How long work waits for a worker: one that was started just now loads its models first."""
+"""Time without a worker after which processing is stalled; a new worker first loads its models."""
 
 _NOTE_SECONDS = 2.0
-"""How long it waits before the user is informed."""
+"""Time without a worker after which the user is informed."""
 
 _REPORT_SECONDS = 2.0
 _FRESH_SECONDS = 0.5
 _WAIT_SECONDS = 0.06
-"""Of the status that pages show: a server that does not answer must not hold them up."""
+"""Time limit for the status that pages show: a server that does not answer must not delay them."""
 
 
 class DistributedBackend(StoreBackend):
@@ -107,7 +107,8 @@ class DistributedBackend(StoreBackend):
 
     @override
     def get_status(self) -> dict[str, Any]:
-        """Status of the deployment; a server that does not answer soon is reported as a problem."""
+        """Return the status of the deployment; a server that does not answer
+        soon is a problem in it."""
         timeout_seconds = min(_REPORT_SECONDS, self.settings.servers.timeout_seconds)
         return self._deployment_status.get().get_status(timeout_seconds)
 
@@ -132,7 +133,7 @@ class DistributedBackend(StoreBackend):
 
     @override
     def get_problem(self) -> str:
-        """Why processing is stalled; also if no worker has been alive for a while."""
+        """Return why processing is stalled; also if no worker has been alive for a while."""
         now = time.monotonic()
         if self._coordinator.alive_workers():
             self._last_worker_seen = now
@@ -192,7 +193,7 @@ class DistributedBackend(StoreBackend):
 
 
 def create_client_app(settings: Settings) -> Any:
-    """A Celery application that sends tasks and asks the broker, but runs no task."""
+    """Create a Celery application that sends tasks and queries the broker, but runs no task."""
     return create_app(_no_services, ALL_QUEUES, server_broker_config(settings.servers))
 
 

@@ -1,4 +1,4 @@
-"""The backend of an embedded deployment: stores, models and worker threads of one process."""
+"""The backend of an embedded deployment: stores, models and worker threads in one process."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ log = structlog.get_logger()
 _SWITCH_SECONDS = 0.0005
 _POLL_SECONDS = 0.02
 _MANY_INGEST_TASKS = 8
-"""From so many ingest tasks on, of up to 32 skills each, skills are prepared in processes."""
+"""Number of waiting ingest tasks, of up to 32 skills each, from which child
+processes prepare skills."""
 
 
 def _start_preparing(connection: int) -> subprocess.Popen[bytes]:
@@ -80,14 +81,14 @@ def _start_preparing(connection: int) -> subprocess.Popen[bytes]:
 class EmbeddedBackend(StoreBackend):
     """Runs all tasks of an embedded library in threads of this process.
 
-    A writable backend holds the writer lock of the home. Any number of others answer queries at
-    the same time; their journals are in memory. A process has one embedded backend at a time, as
-    the in-memory broker is shared.
+    A writable backend holds the writer lock of the home. Any number of read-only backends answer
+    queries at the same time; their journals are in memory. A process has one embedded backend at a
+    time, as the in-memory broker is shared.
 
-    encoder: used in place of the one that the settings name. embeds: which vectors this process
-    computes; others are left to a later one. refine: which skills this process refines. measures:
-    records how tasks run. Raises UsageError if another process holds the lock, or if there is no
-    library to read.
+    encoder: used instead of the encoder that the settings name. embeds: which vectors this process
+    computes; the rest is left to a later process. refine: which skills this process refines.
+    measures: records how tasks run. Raises UsageError if another process holds the lock, or if
+    there is no library to read.
     """
 
     def __init__(
@@ -124,13 +125,14 @@ class EmbeddedBackend(StoreBackend):
         )
         self.coordinator, self.stopping = self.services.coordinator, self.services.stopping
         self.app = create_app(lambda: self.services, ALL_QUEUES, memory_broker_config())
-        # Celery runs tasks on threads through the default application, whichever received them.
+        # Celery runs tasks on threads through the default application, whatever application
+        # received them.
         self.app.set_default()
 
     def _open(self, stack: contextlib.ExitStack) -> Services:
         settings, home = self.settings, self.settings.home
         if self.writable:
-            # An invalid file is refused now, not when the first skill is ingested.
+            # Loaded to refuse an invalid file now, not when the first skill is ingested.
             load_role_classifier(settings.roles.weights)
             create_home(home)
             lock = WriterLock(home)
@@ -180,7 +182,7 @@ class EmbeddedBackend(StoreBackend):
             self.send_maintenance()
 
     def _workloads(self) -> Iterator[tuple[Workload, int]]:
-        """The workloads of this process, each with its number of threads."""
+        """Yield the workloads of this process, each with its number of threads."""
         workers = self.settings.workers
         threads = {
             "query": workers.query_threads,
@@ -207,7 +209,8 @@ class EmbeddedBackend(StoreBackend):
         return self._refine != "never" and bool(self.settings.language_model.offline_stages)
 
     def _purge(self) -> None:
-        """Empty the in-memory queues of messages of an earlier backend of this process."""
+        """Empty the in-memory queues, which may hold messages of an earlier
+        backend of this process."""
         with self.app.connection_for_write() as connection:
             for queue in ALL_QUEUES:
                 connection.default_channel.queue_declare(queue)
@@ -215,7 +218,7 @@ class EmbeddedBackend(StoreBackend):
 
     @override
     def stop(self) -> None:
-        """Stop taking tasks, wait for those that run, release the stores.
+        """Stop taking tasks, wait for running tasks, and release the stores.
 
         Tasks that have not run are in the journal and the catalog, and are sent at the next start.
         """
@@ -235,14 +238,14 @@ class EmbeddedBackend(StoreBackend):
         self._stack.close()
 
     def _save_library(self) -> None:
-        """Save the statistics of the library for the processes that come."""
+        """Save the statistics of the library for later processes."""
         try:
             self.services.library.save()
         except SkillbusError as error:  # a later process counts the library itself
             log.warning("the statistics of the library were not saved", reason=str(error))
 
     def _cancel_model_calls(self) -> None:
-        """End the calls that refine tasks wait for; they are asked again by a later process."""
+        """Cancel the model calls of running refine tasks; a later process makes them again."""
         model = self.services.language_model
         if model is not None and (opened := model.get_if_created()) is not None:
             opened.close()
@@ -320,7 +323,7 @@ class EmbeddedBackend(StoreBackend):
 
     @override
     def list_workers(self) -> list[dict[str, Any]]:
-        """The thread pools of this process."""
+        """Return the thread pools of this process."""
         running = {}
         if isinstance(self.coordinator, LocalCoordinator):
             running = self.coordinator.get_running_tasks()
@@ -329,8 +332,8 @@ class EmbeddedBackend(StoreBackend):
     @override
     def warm_up(self) -> None:
         warm_up(self.services, ALL_QUEUES)
-        # It has frozen the models and the library, which go with this backend. A process that froze
-        # nothing leaves alone what its starter may have frozen.
+        # It has frozen the models and the library, which are released with this backend. If it has
+        # frozen nothing, objects that the starter of this process froze stay frozen.
         self._stack.callback(unfreeze_loaded_objects)
 
     @override
@@ -338,7 +341,7 @@ class EmbeddedBackend(StoreBackend):
         self.maintain_now()
 
     def maintain_now(self) -> dict[str, object]:
-        """Run the reconciler in this thread; returns its report."""
+        """Run the reconciler in this thread, and return its report."""
         return maintain(self.services, Deadline(MAINTAIN.time_limit))
 
     @override

@@ -25,8 +25,8 @@ def open_backend(
     embeds: EmbedMode = "sections",
     refine: RefineMode = "never",
 ) -> Backend:
-    """The backend of a deployment: its servers if it is distributed; else a running `serve`; else
-    an embedded deployment in this process.
+    """Open the backend of a deployment: a distributed one; else a running `serve`; else an embedded
+    one in this process.
 
     writable, embeds, refine: see `open_store_backend`. Raises UsageError if there is no
     library to read, or if another process writes to it.
@@ -44,10 +44,10 @@ def open_store_backend(
     refine: RefineMode = "always",
     measures: MetricsRecorder | None = None,
 ) -> StoreBackend:
-    """A backend with stores of its own, whether or not `serve` runs.
+    """Open a backend with its own stores, whether or not `serve` runs.
 
-    writable: whether events may be submitted. Of an embedded deployment only: `embeds` says which
-    vectors this process computes, the others being left to a later one; `refine` which skills a
+    writable: whether events may be submitted. For an embedded deployment only: `embeds` says which
+    vectors this process computes, the rest being left to a later process; `refine` which skills a
     language model refines in it; `measures` records how tasks run.
     """
     if settings.distributed:
@@ -66,7 +66,8 @@ def open_store_backend(
 
 
 def find_serve(settings: Settings) -> ServeBackend | None:
-    """The backend of the `serve` that runs on the home of an embedded library, None without."""
+    """Return the backend of the `serve` that runs on the home of an embedded
+    library, None without."""
     if settings.distributed:
         return None
     from workers.backend.serve_client import ServeClient
@@ -80,7 +81,7 @@ def find_serve(settings: Settings) -> ServeBackend | None:
 
 
 def open_skill_reader(settings: Settings) -> SkillReader:
-    """A reader of skills that opens catalog and index for reading on first use; close it."""
+    """Return a reader of skills that opens catalog and index on first use; the caller closes it."""
     from workers.library.skill_reader import SkillReader
 
     def open_stores(stack: ExitStack) -> Stores:
@@ -93,7 +94,7 @@ def open_skill_reader(settings: Settings) -> SkillReader:
 
 @contextmanager
 def open_revision_reader(settings: Settings) -> Iterator[RevisionReader]:
-    """A reader of the revisions of skills; raises UsageError if there is no library."""
+    """Open a reader of the revisions of skills; raises UsageError if there is no library."""
     from workers.backend.stores import (
         open_graph,
         open_history,
@@ -114,7 +115,7 @@ def open_revision_reader(settings: Settings) -> Iterator[RevisionReader]:
 
 @contextmanager
 def open_review_lister(settings: Settings) -> Iterator[ReviewLister]:
-    """A lister of reviews; raises UsageError if there is no library."""
+    """Open a lister of reviews; raises UsageError if there is no library."""
     from workers.backend.stores import open_graph, open_index, open_review_store
     from workers.library.review.review_list import ReviewLister
 

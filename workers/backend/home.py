@@ -1,5 +1,5 @@
-"""The home: the folder of a library, or of a process that uses one; and its lock, which lets one
-process at a time write to it."""
+"""The home: the folder of a library, or of a process that uses one. Its lock lets one process at
+a time write to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from config.errors import UsageError
 def create_home(home: Path) -> None:
     """Create the home if it is missing; raises UsageError if that fails."""
     try:
-        # Only the owner may use its files, the socket of `serve` among them.
+        # Other users must not reach its files, especially the socket of `serve`.
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
     except FileExistsError:
         raise UsageError(f"{home} is a file; name a folder with SKILLBUS_HOME") from None

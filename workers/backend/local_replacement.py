@@ -1,4 +1,4 @@
-"""Replacement of the index of a home by one of another model or schema."""
+"""Replacement of the index of a home by an index for another model or schema."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LIVE, _NEW, _OLD = "index", "index.new", "index.old"
 
 
 class LocalReplacement(IndexReplacement):
-    """The index of a home as `source`, and the one of the current settings as `target`.
+    """The index of a home as `source`, and a new index for the current settings as `target`.
 
     The source stays complete and readable, also after the switch, until it is deleted. Raises
-    UsageError when there is nothing to replace, or this version cannot read the source.
+    UsageError when there is nothing to replace, or if this version cannot read the source.
     """
 
     def __init__(self, home: Path, model: str, dimension: int) -> None:
@@ -40,7 +40,7 @@ class LocalReplacement(IndexReplacement):
         self.target = self._open_target(model, dimension)
 
     def _open_target(self, model: str, dimension: int) -> LocalSearchIndex:
-        """The new index; what was copied for another model or schema is deleted."""
+        """Open the new index; an earlier copy for another model or schema is deleted."""
         folder = self._home / _NEW
         begun = read_identity(folder)
         if begun is not None and begun != index_identity(model, dimension):
@@ -82,7 +82,7 @@ class LocalReplacement(IndexReplacement):
 
 
 def open_earlier_index(folder: Path, identity: Mapping[str, str]) -> LocalSearchIndex:
-    """An index of this version or an earlier one, for reading.
+    """Open an index of this version or an earlier one, for reading.
 
     identity: as `read_identity` returns it. Raises UsageError if this version cannot read it.
     """

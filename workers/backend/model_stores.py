@@ -1,5 +1,5 @@
-"""Opens what a purge of a skill needs and other work does not: stores of a language model, whether
-or not the settings name one, and what a reindex left."""
+"""Opens stores that only the purge of a skill needs: those of a language model, whether or not the
+settings name one, and the index that a reindex replaced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tasks.language_model.skill_pairs.protocol import SkillPairStore
 def open_model_stores(
     settings: Settings, stack: contextlib.ExitStack
 ) -> tuple[AnswerStore | None, SkillPairStore | None]:
-    """Answers and pairs of a language model, closed with the stack; None if a home has none."""
+    """Open answers and pairs of a language model, closed with the stack;
+    None if a home has none."""
     answers: AnswerStore
     pairs: SkillPairStore
     if settings.distributed:

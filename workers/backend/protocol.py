@@ -1,4 +1,4 @@
-"""The protocol of a backend: how commands, agents and the gateway reach a deployment."""
+"""The protocol of a backend, through which commands, agents and the gateway use a deployment."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs
 
 
 EmbedMode = Literal["nothing", "skills", "sections"]
-"""Which vectors a process computes: none, those of skills, or also those of sections."""
+"""Vectors that a process computes: none, those of skills, or also those of sections."""
 
 RefineMode = Literal["never", "on request", "always"]
-"""Which published skills a process refines: none, those of `request_refinement`, or all."""
+"""Published skills that a process refines: none, those of `request_refinement`, or all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class EventStatus:
 class QueryStatus:
     """State of a query: `accepted`, `done`, `failed` or `cancelled`.
 
-    stages: those that an open query has started. bundle: JSON data, once done. reason: of a
-    failure.
+    stages: names of the stages that have started, while it is open. bundle: JSON data, once done.
+    reason: of a failure.
     """
 
     state: str
@@ -51,10 +51,10 @@ class QueryStatus:
 
 
 class Backend(Protocol):
-    """Client of a deployment: submits events, asks queries, reads skills and status.
+    """Client of a deployment: submits events and queries, reads skills and status.
 
-    A context manager: work is accepted and done between enter and exit. Whatever was accepted is
-    kept after the exit. Every method may raise TransientError if the deployment does not answer.
+    A context manager: work is accepted and done between enter and exit. Accepted work is kept after
+    the exit. Every method may raise TransientError if the deployment does not answer.
 
     watches_sources: whether the deployment itself watches the directories of its sources.
     """
@@ -88,7 +88,7 @@ class Backend(Protocol):
 
     # -- events
     def submit(self, data: EventData, origin: str) -> str:
-        """Accept a new event and return its id; it is recorded durably by then.
+        """Accept a new event and return its id; the event is recorded durably by then.
 
         origin: the program that sends it, the `source` of the event. Raises TransientError if too
         many events are open.
@@ -98,13 +98,13 @@ class Backend(Protocol):
     def accept(self, event: Event) -> str:
         """Accept an existing event or query and return the id of its job.
 
-        An event that was accepted before is left as it is. Raises TransientError if too many
-        are open.
+        An event that was accepted before is left as it is. Raises TransientError if too many events
+        or queries are open.
         """
         ...
 
     def get_event_status(self, event_id: str) -> EventStatus:
-        """Current state of an event; raises NotFoundError for an unknown id."""
+        """Return the current state of an event; raises NotFoundError for an unknown id."""
         ...
 
     # -- queries
@@ -113,14 +113,14 @@ class Backend(Protocol):
     ) -> str:
         """Accept a query and return its id.
 
-        owner: name of the token that asks, "" for the user of this machine. reader: whose skills
-        the answer may hold. Raises UsageError for
-        an invalid query, TransientError if too many are open.
+        owner: name of the caller's token, "" for the user of this machine. reader: limits the
+        skills that the answer may hold. Raises UsageError for an invalid query, TransientError if
+        too many queries are open.
         """
         ...
 
     def answer_query(self, request: QueryAsked, origin: str) -> dict[str, Any]:
-        """Ask a query and wait for its bundle, as JSON data.
+        """Submit a query, wait for its bundle and return it as JSON data.
 
         Raises UsageError or PermanentError with the reason if the query is invalid or fails,
         TransientError if there is no answer within `workers.query_seconds`.
@@ -128,22 +128,24 @@ class Backend(Protocol):
         ...
 
     def get_query_status(self, query_id: str) -> QueryStatus:
-        """Current state of a query; raises NotFoundError for an unknown id."""
+        """Return the current state of a query; raises NotFoundError for an unknown id."""
         ...
 
     def cancel_query(self, query_id: str) -> None:
-        """Stop work on a query at its next stage; one that has ended is left as it is."""
+        """Stop work on a query at its next stage; a query that has ended is left as it is."""
         ...
 
     # -- access
     def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
-        """Set the groups of a source, added or not; none: those of the settings. From then on
-        every answer that is begun follows them. Raises UsageError for an invalid id or group."""
+        """Set the groups of a source, which may not be added yet; none: those of the settings.
+
+        Answers that begin afterwards follow them. Raises UsageError for an invalid id or group.
+        """
         ...
 
     # -- links
     def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
-        """Dismiss a link for good; returns the dismissal as data.
+        """Dismiss a link for good, and return the dismissal as data.
 
         Raises NotFoundError if there is no such link, UsageError for an invalid reason.
         """
@@ -155,15 +157,15 @@ class Backend(Protocol):
 
     # -- revisions
     def purge_skill(self, skill_id: str) -> dict[str, Any]:
-        """Remove a skill and every trace of its text; returns what was removed, and why it may come
-        back (`tasks.history.purge.purge_skill`).
+        """Remove a skill and every trace of its text. Return what was removed, and why the skill
+        may come back (`tasks.history.purge.purge_skill`).
 
         Raises UsageError while an index that a reindex replaced still holds it.
         """
         ...
 
     def pin_skill(self, skill_id: str, seq: int | None, reason: str) -> dict[str, Any]:
-        """Pin a skill to a revision, by default the published one; returns the pin as data.
+        """Pin a skill to a revision, by default the published one, and return the pin as data.
 
         Raises as `workers.library.pins.pin_skill` does.
         """
@@ -173,12 +175,12 @@ class Backend(Protocol):
         """Take a pin back; raises NotFoundError if there is none."""
         ...
 
-    # -- reviews; principal: who decides, as the audit log names it
+    # -- reviews; principal: the person who decides, as the audit log names them
     def waive_findings(
         self, skill_id: str, seq: int | None, rule: str, principal: str, reason: str
     ) -> dict[str, Any]:
-        """Waive what a rule finds in a revision, by default the published one; returns the waiver
-        as data. Raises as `workers.library.review.decisions.SkillReviews.waive` does."""
+        """Waive the findings of a rule in a revision, by default the published one. Return the
+        waiver as data. Raises as `workers.library.review.decisions.SkillReviews.waive` does."""
         ...
 
     def remove_waiver(self, skill_id: str, rule: str) -> None:
@@ -188,45 +190,46 @@ class Backend(Protocol):
     def review_skill(
         self, decision: ReviewDecision, skill_id: str, seq: int | None, principal: str, reason: str
     ) -> dict[str, Any]:
-        """Carry out a decision about a skill; returns it as data. Raises as
+        """Carry out a decision about a skill, and return it as data. Raises as
         `workers.library.review.decisions.SkillReviews.decide` does."""
         ...
 
     def reopen_review(self, skill_id: str) -> None:
-        """Take back what was decided about a skill; raises NotFoundError if nothing was."""
+        """Take back the decision about a skill; raises NotFoundError if there is none."""
         ...
 
     # -- refinement
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
-        """Have published skills refined, the first ones if there are many; False if nothing was
-        sent, because refine tasks run or wait, or because the deployment sends them itself.
+        """Have published skills refined, the first ones if there are many. Return False if nothing
+        was sent, because refine tasks run or wait, or because the deployment sends them itself.
 
-        Raises MisconfiguredError if it never does."""
+        Raises MisconfiguredError if the deployment never refines skills."""
         ...
 
     def is_refining(self) -> bool:
-        """Whether refine tasks run or wait."""
+        """Return whether refine tasks run or wait."""
         ...
 
     def get_refine_pause(self) -> RefinePause | None:
-        """What holds refinement up, None if nothing does."""
+        """Return why refinement is paused, None if it is not."""
         ...
 
     # -- operation
     def get_status(self) -> dict[str, Any]:
-        """Status of the deployment, as `skillbus status --json` prints it."""
+        """Return the status of the deployment, as `skillbus status --json` prints it."""
         ...
 
     def get_problem(self) -> str:
-        """Why processing is stalled, "" while it is not."""
+        """Return why processing is stalled, "" while it is not."""
         ...
 
     def get_wait_reason(self) -> str:
-        """What work waits for that `get_problem` will report if it does not come, "" if nothing."""
+        """Return what work waits for, "" if nothing; if the wait goes on,
+        `get_problem` reports it."""
         ...
 
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
-        """Send the task of a dead letter again and delete the letter; returns it as data.
+        """Send the task of a dead letter again and delete the letter; return the letter as data.
 
         Raises NotFoundError for an unknown id, UsageError if the letter cannot be retried.
         """

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class BackendSelector:
-    """Selects a running `serve`, else a reading backend of this process; threads may share it.
+    """Selects a running `serve`, else a read-only backend of this process; threads may share it.
 
-    A `serve` that starts later is used from then on; if it stops, this process answers itself.
+    A `serve` that starts later is used from then on; if it stops, this process answers queries.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -27,7 +27,7 @@ class BackendSelector:
         self._own: StoreBackend | None = None
 
     def select(self) -> Backend:
-        """The backend to use now. Raises UsageError if there is no library yet."""
+        """Return the backend to use now; raises UsageError if there is no library yet."""
         with self._lock:
             return self._find_serve() or self._open_own()
 

@@ -1,4 +1,4 @@
-"""The backend of a running `serve`: its HTTP interface on the socket in the home."""
+"""The backend that uses a running `serve`: a client of the socket in its home."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:  # slow to import; queries need neither
     from workers.library.skill_reader import SkillReader, Stores
 
 _PURGE_SECONDS = 3_600.0
-"""How long a purge may take, which writes the files of the library anew."""
+"""Time limit of a purge, which rewrites the files of the library."""
 
 
 class ServeBackend(Backend):
-    """Sends everything to a running `serve`; catalog and index are opened for reading on use."""
+    """Sends all calls to a running `serve`; opens catalog and index for reading on first use."""
 
     watches_sources = True
 
@@ -58,7 +58,7 @@ class ServeBackend(Backend):
         self._stack.close()
 
     def is_alive(self) -> bool:
-        """Whether `serve` still answers."""
+        """Return whether `serve` still answers."""
         return self._client.is_alive()
 
     @cached_property
@@ -159,7 +159,7 @@ class ServeBackend(Backend):
     def waive_findings(
         self, skill_id: str, seq: int | None, rule: str, principal: str, reason: str
     ) -> dict[str, Any]:
-        """Waive findings; on the socket the user of this machine does."""
+        """Waive findings; on the socket the decision is that of the user of this machine."""
         del principal
         body = {"skill_id": skill_id, "seq": seq, "rule": rule, "reason": reason}
         return dict(self._client.post("/v1/waivers", body))
@@ -172,7 +172,7 @@ class ServeBackend(Backend):
     def review_skill(
         self, decision: ReviewDecision, skill_id: str, seq: int | None, principal: str, reason: str
     ) -> dict[str, Any]:
-        """Carry out a decision; on the socket the user of this machine decides."""
+        """Carry out a decision; on the socket the decision is that of the user of this machine."""
         del principal
         body = {"decision": decision.value, "skill_id": skill_id, "seq": seq, "reason": reason}
         return dict(self._client.post("/v1/review", body))
@@ -183,10 +183,10 @@ class ServeBackend(Backend):
 
     @override
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
-        """Sends nothing: `serve` has all published skills refined by itself.
+        """Return False: `serve` refines all published skills by itself.
 
-        Raises MisconfiguredError if it was started without the model or the stages of the settings
-        here: then it never does.
+        Raises MisconfiguredError if `serve` was started without the model or the stages of the
+        settings here, and so never does.
         """
         del skill_ids
         wanted = self.settings.language_model

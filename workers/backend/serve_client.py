@@ -30,7 +30,7 @@ class ServeClient:
 
     @classmethod
     def connect(cls, home: Path) -> ServeClient | None:
-        """A client of the `serve` that runs on a home, None if there is none."""
+        """Connect to the `serve` that runs on a home; None if there is none."""
         if not (home / SOCKET_NAME).exists():
             return None
         client = cls(home)
@@ -40,7 +40,7 @@ class ServeClient:
         return None
 
     def is_alive(self) -> bool:
-        """Whether `serve` answers."""
+        """Return whether `serve` answers."""
         try:
             self.get("/v1/status")
         except TransientError:
@@ -48,19 +48,19 @@ class ServeClient:
         return True
 
     def get(self, path: str) -> Any:
-        """GET a path; JSON data."""
+        """GET a path and return its JSON data."""
         return self._call("GET", path, None)
 
     def post(self, path: str, body: Any) -> Any:
-        """POST JSON data to a path; JSON data."""
+        """POST JSON data to a path and return JSON data."""
         return self._call("POST", path, body)
 
     def put(self, path: str, body: Any) -> Any:
-        """PUT JSON data to a path; JSON data."""
+        """PUT JSON data to a path and return JSON data."""
         return self._call("PUT", path, body)
 
     def delete(self, path: str, seconds: float = _TIMEOUT_SECONDS) -> Any:
-        """DELETE a path; JSON data, None for an empty response. seconds: time limit."""
+        """DELETE a path and return JSON data, None for an empty response. seconds: time limit."""
         return self._call("DELETE", path, None, seconds)
 
     def _call(self, method: str, path: str, body: Any, seconds: float = _TIMEOUT_SECONDS) -> Any:

@@ -1,4 +1,4 @@
-"""Reading the status of a deployment without opening it as a backend, which takes long."""
+"""Reads the status of a deployment without opening its backend, which takes long."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from workers.backend.factory import find_serve
 
 
 def read_status(settings: Settings) -> dict[str, Any]:
-    """The status of a deployment, as far as its servers answer.
+    """Return the status of a deployment; servers that do not answer are reported in it.
 
-    That of an embedded library comes from a running `serve`, else from its files. Raises
+    The status of an embedded library comes from a running `serve`, else from its files. Raises
     UsageError if there is no library.
     """
     if settings.distributed:
@@ -24,7 +24,7 @@ def read_status(settings: Settings) -> dict[str, Any]:
         return serve.get_status()
 
 
-# The imports are slow, and each deployment needs only its own.
+# Imports are inside the functions: they are slow, and each deployment needs only its own.
 def _read_home(settings: Settings) -> dict[str, Any]:
     from workers.backend.stores import (
         open_answers,

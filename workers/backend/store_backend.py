@@ -1,4 +1,4 @@
-"""Base of the backends that have stores of their own: journal, catalog, index and task queue."""
+"""Base class of the backends with their own stores: journal, catalog, index and task queue."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class StoreBackend(ReaderViews, DecisionBackend):
 
     @abstractmethod
     def outcome_store(self) -> OutcomeStore:
-        """Answered queries and their outcomes."""
+        """Return the store of answered queries and their outcomes."""
 
     @abstractmethod
     def evaluation_store(self) -> EvaluationStore:
-        """Kept runs of `skillbus eval`."""
+        """Return the store of kept runs of `skillbus eval`."""
 
     @override
     def __enter__(self) -> Self:
@@ -109,17 +109,17 @@ class StoreBackend(ReaderViews, DecisionBackend):
         return job_id(event)
 
     def accept_if_new(self, event: Event, seconds: float | None = None) -> bool:
-        """Accept an event or a query; False if it was accepted before, which changes nothing.
+        """Accept an event or a query. Return False if it was accepted before; nothing changes then.
 
-        seconds: how long the answer of a query is wanted [default: `workers.query_seconds`].
-        Raises TransientError if too many are open.
+        seconds: time within which a query is to be answered [default: `workers.query_seconds`].
+        Raises TransientError if too many events or queries are open.
         """
         data = event.parse_data()
         kind = get_job_kind(data)
         self.check_capacity(kind)
         wanted = (seconds or self.settings.workers.query_seconds) if kind == "query" else None
         if kind == "event" and event.owner:
-            # First, so that no vote of a contributor counts for what it changed.
+            # Recorded first, so that outcomes of contributors do not count for what they changed.
             self.outcome_store().add_contributor(get_source_id(data), event.owner)
         with _start_span(event):
             event = with_trace_context(event, tracing.current_context())
@@ -132,7 +132,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
     def check_capacity(self, kind: JobKind) -> None:
         """Raise TransientError if too many events, queries or outcomes are open.
 
-        Events and outcomes have a limit of the same size, but do not use up each other's.
+        Events and outcomes have the same limit, but are counted separately.
         """
         workers = self.settings.workers
         limit = workers.open_queries if kind == "query" else workers.open_events
@@ -168,7 +168,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
         return self.accept(replace_origin(new_event(request, origin), owner, reader))
 
     def check_pins(self, request: QueryAsked, reader: Reader = UNRESTRICTED) -> None:
-        """Raise UsageError if a revision that a query wants cannot be read by this reader."""
+        """Raise UsageError if this reader may not read a revision that a query pins."""
         if not request.pins:
             return
         revisions = self.revisions_for(reader)
@@ -182,7 +182,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
 
     @override
     def answer_query(self, request: QueryAsked, origin: str) -> dict[str, Any]:
-        """Ask a query and wait on the result queue, which is faster than polling the journal."""
+        """Run a query and wait on the result queue, which is faster than polling the journal."""
         self.check_pins(request)
         self.check_capacity("query")
         event = new_event(request, origin)
@@ -199,7 +199,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
         return bundle
 
     def _wait_for_result(self, result: Any) -> dict[str, Any]:
-        """The message on the result queue; raises the error that the task raised."""
+        """Return the message on the result queue; raises the error that the task raised."""
         from celery.exceptions import TimeoutError as NotAnsweredError
 
         connection_errors = getattr(self.app.backend, "connection_errors", ())
@@ -244,7 +244,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
     # -- revisions
     @abstractmethod
     def purge_index(self, stack: contextlib.ExitStack) -> SearchIndex:
-        """The search index, opened for writing; closed with the stack if it was opened for this."""
+        """Open the search index for writing; if it is not open yet, the stack closes it."""
 
     def drop_statistics(self) -> None:
         """Delete the saved statistics of the library."""
@@ -276,7 +276,8 @@ class StoreBackend(ReaderViews, DecisionBackend):
     def request_refinement(self, skill_ids: Sequence[str]) -> bool:
         if not skill_ids or self.is_refining():
             return False
-        # No more than the queue has room for: a task that is counted and not sent never ends.
+        # At most as many as fit into the queue: a task that is counted as pending, but not sent,
+        # would never end.
         send_refine(
             self.coordinator,
             lambda name, ids: send_task(self.app, name, ids),
@@ -295,19 +296,19 @@ class StoreBackend(ReaderViews, DecisionBackend):
     # -- operation
     @abstractmethod
     def list_queues(self) -> list[dict[str, Any]] | None:
-        """The queues with the messages that wait in each; None if that is not known soon."""
+        """Return the queues with the messages that wait in each; None if that takes too long."""
 
     @abstractmethod
     def list_workers(self) -> list[dict[str, Any]]:
-        """The workers that answer, each with its queues and the tasks that it runs now; none if
-        that is not known soon."""
+        """Return the workers that answer, each with its queues and its running tasks; none if that
+        takes too long."""
 
     def get_recent_status(self) -> dict[str, Any]:
-        """The status, which may be some seconds old rather than be waited for."""
+        """Return a status that may be some seconds old, without waiting for a new one."""
         return self.get_status()
 
     def get_unreachable(self) -> dict[str, str]:
-        """The stores that do not answer, each with the reason."""
+        """Return the stores that do not answer, each with the reason."""
         parts: dict[str, Callable[[], object]] = {
             "journal": lambda: self.journal.count_open_jobs("query"),
             "catalog": self.graph.last_sequence,
@@ -329,7 +330,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
         return ""
 
     def get_progress(self) -> Mapping[str, int]:
-        """Counts of the catalog, and `events`: how many are open."""
+        """Return counts of the catalog, and `events`: the number of open events."""
         return {**self.graph.get_counts(), "events": self.journal.count_open_jobs("event")}
 
     @override
@@ -354,9 +355,9 @@ class StoreBackend(ReaderViews, DecisionBackend):
 
 
 def _start_span(event: Event) -> tracing.OpenSpan:
-    """A span in which an event is recorded and its task sent, in the trace that the event brings.
+    """Return a span for recording an event and sending its task, in the trace of the event.
 
-    The recorded event refers to this span: whatever is done for it later continues the trace.
+    The recorded event refers to this span, so that later work for it continues the trace.
     """
     attributes = {
         "cloudevents.event_id": event.id,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
-    """The catalog and its links, closed with the stack.
+    """Open the catalog and its links, closed with the stack.
 
     writable: also creates or migrates its schema. Raises UsageError if there is no library to
     read.
@@ -83,7 +83,7 @@ def open_index(
     writable: bool,
     identity: EncoderIdentity | Encoder | None = None,
 ) -> SearchIndex:
-    """The search index of the encoder that the settings name, closed with the stack."""
+    """Open the search index of the encoder that the settings name, closed with the stack."""
     encoder = identity or encoder_identity(settings.encoder)
     index: SearchIndex
     if settings.distributed:
@@ -103,7 +103,7 @@ def open_index(
 
 
 def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> Journal:
-    """The journal, closed with the stack. Of a home: in memory unless `writable`."""
+    """Open the journal, closed with the stack. In a home it is in memory unless `writable`."""
     journal: Journal
     if settings.distributed:
         from tasks.broker.redis_connection import connect
@@ -121,9 +121,9 @@ def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: b
 def open_coordinator(
     settings: Settings, stack: contextlib.ExitStack, depth: QueueDepth, worker: str
 ) -> RedisCoordinator:
-    """The coordinator of the processes of a distributed deployment, closed with the stack.
+    """Open the coordinator of the processes of a distributed deployment, closed with the stack.
 
-    depth: number of messages in a queue. worker: name of this process.
+    depth: returns the number of messages in a queue. worker: name of this process.
     """
     from tasks.broker.redis_connection import connect
     from tasks.coordination.redis import RedisCoordinator
@@ -134,9 +134,9 @@ def open_coordinator(
 
 
 def open_answers(settings: Settings, stack: contextlib.ExitStack) -> AnswerStore | None:
-    """The answers of the language model, closed with the stack; None if no stage uses one.
+    """Open the answers of the language model, closed with the stack; None if no stage uses a model.
 
-    Those of a home are shared by all processes that use it, also by those that only read the
+    In a home they are shared by all processes that use it, including those that only read the
     library.
     """
     if not settings.language_model.in_use:
@@ -156,8 +156,8 @@ def open_answers(settings: Settings, stack: contextlib.ExitStack) -> AnswerStore
 
 
 def open_skill_pairs(settings: Settings, stack: contextlib.ExitStack) -> SkillPairStore | None:
-    """What the language model and queries said about pairs of skills, closed with the stack; None
-    if no stage uses a model. Shared as the answers are."""
+    """Open the verdicts and rejections about pairs of skills, closed with the stack; None if no
+    stage uses a model. They are shared as the answers are."""
     if not settings.language_model.in_use:
         return None
     pairs: SkillPairStore
@@ -175,8 +175,8 @@ def open_skill_pairs(settings: Settings, stack: contextlib.ExitStack) -> SkillPa
 
 
 def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeStore:
-    """Answered queries and their outcomes, closed with the stack. Those of a home are shared by
-    all processes that use it, also by those that only read the library."""
+    """Open answered queries and their outcomes, closed with the stack. In a home they are shared by
+    all processes that use it, including those that only read the library."""
     outcomes: OutcomeStore
     if settings.distributed:
         from tasks.broker.redis_connection import connect
@@ -192,8 +192,8 @@ def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeSto
 
 
 def open_history(settings: Settings, stack: contextlib.ExitStack) -> RevisionHistory:
-    """Superseded revisions of skills, closed with the stack; also readable where none are kept any
-    more."""
+    """Open the superseded revisions of skills, closed with the stack; they stay readable when the
+    settings keep no more."""
     limits = HistoryLimits(settings.history.revisions, settings.history.bytes)
     history: RevisionHistory
     if settings.distributed:
@@ -209,7 +209,7 @@ def open_history(settings: Settings, stack: contextlib.ExitStack) -> RevisionHis
 
 
 def open_review_store(settings: Settings, stack: contextlib.ExitStack) -> ReviewStore:
-    """What people decided about skills, closed with the stack."""
+    """Open the decisions of people about skills, closed with the stack."""
     store: ReviewStore
     if settings.distributed:
         from search.elastic.review_store import ElasticsearchReviewStore
@@ -224,14 +224,14 @@ def open_review_store(settings: Settings, stack: contextlib.ExitStack) -> Review
 
 
 def open_review_cache(settings: Settings, store: ReviewStore) -> ReviewCache:
-    """What the policy asks of that store, in the memory of this process."""
+    """Return an in-memory copy of the decisions that the policy reads from that store."""
     return ReviewCache(store, CHECK_SECONDS if settings.distributed else 0.0)
 
 
 def open_reader_stores(
     settings: Settings, graph: SkillGraph, stack: contextlib.ExitStack
 ) -> ReaderStores:
-    """The stores of a reader of skills with this catalog, opened for reading."""
+    """Open the stores of a reader of skills with this catalog, for reading."""
     index = open_index(settings, stack, writable=False)
     reviews = open_review_cache(settings, open_review_store(settings, stack))
     return graph, index, open_answers(settings, stack), reviews
@@ -243,8 +243,11 @@ def open_linker(
     pairs: SkillPairStore | None,
     learned_links: LinksFromUse | None,
 ) -> Linker:
-    """What links skills, with the links that the language model of the settings confirmed, if the
-    stage `links` is on, and with what is learned from outcomes, None for nothing."""
+    """Open the linker of skills.
+
+    pairs: verdicts of the language model, from which links are made if the stage `links` is on.
+    learned_links: links learned from outcomes, None for no such links.
+    """
     kind = link_kind(settings)
     if pairs is None or kind is None:
         return Linker(graph, learned_links=learned_links)
@@ -264,9 +267,9 @@ def open_services(
     encoder: Encoder | None = None,
     measures: MetricsRecorder | None = None,
 ) -> Services:
-    """The services of tasks, in a process that runs them; closed with the stack.
+    """Open the services of tasks, in a process that runs tasks; closed with the stack.
 
-    encoder: used in place of the one that the settings name. measures: records how tasks run.
+    encoder: used instead of the encoder that the settings name. measures: records how tasks run.
     """
     measures = measures or NullMetrics()
     load_indicators(settings.policy.indicators)
@@ -321,7 +324,7 @@ def open_services(
 
 
 def _open_records(index: SearchIndex, origins: Collection[str]) -> RecordSource:
-    """The records of candidates: those of a home from its files, those of servers in memory."""
+    """Return the source of candidates' records: the files of a home, or, with servers, memory."""
     from search.local.index import LocalSearchIndex
 
     if isinstance(index, LocalSearchIndex):
@@ -332,9 +335,9 @@ def _open_records(index: SearchIndex, origins: Collection[str]) -> RecordSource:
 def _find_saved_library(
     home: Path, graph: SkillGraph, index: SearchIndex, origins: Collection[str]
 ) -> SavedLibraryFile | None:
-    """Where the statistics of a home are saved; None where they cannot be.
+    """Return the file with the saved statistics of a home; None if they cannot be saved.
 
-    With the index, since it is replaced by a new one together with them.
+    The file is in the folder of the index, as a new index replaces both together.
     """
     from graph.local.store import SqliteSkillGraph
     from search.local.index import LocalSearchIndex
@@ -366,7 +369,7 @@ def _lazy_language_model(
     answers: AnswerStore | None,
     measures: MetricsRecorder,
 ) -> Lazy[LanguageModel] | None:
-    """The language model, which is opened on first use and closed before its answers are."""
+    """Return the language model, which is opened on first use and closed before its answers are."""
     if answers is None:
         return None
 

@@ -21,9 +21,9 @@ def wait_for_event(
     on_poll: Callable[[], None] = lambda: None,
     stalled_hint: str = "accepted changes are kept and will be processed",
 ) -> dict[str, Any]:
-    """Wait until an event is done and `is_complete` holds; returns the outcome of the event.
+    """Wait until an event is done and `is_complete` holds, and return the outcome of the event.
 
-    on_poll: called at each look. note: called once with what the work waits for, if it waits.
+    on_poll: called at each poll. note: called once with what the work waits for, if it waits.
     Raises PermanentError with the reason if the event failed, TransientError with the problem and
     `stalled_hint` if processing is stalled.
     """

@@ -1,1 +1,1 @@
-"""Backup of a library with its journal and outcomes into a folder, and its restoration."""
+"""Backup of a library with its journal and outcomes into a folder, and restoration from it."""

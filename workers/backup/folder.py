@@ -1,6 +1,6 @@
-"""The folder of a backup: its files, and the manifest that is written last and lists them.
+"""The folder of a backup: its files, and the manifest that lists them and is written last.
 
-A folder without a manifest is no backup, or one that was interrupted.
+A folder without a manifest is either no backup or an interrupted one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from config.errors import UsageError
 from workers.library.user_files import read_bytes, write_atomically
 
 FORMAT = 1
-"""Incremented when this version of skillbus cannot read the backups of earlier ones."""
+"""Format of backups; incremented when this version cannot read the backups of earlier ones."""
 
 INDEX, CATALOG, KEYS, UPLOADS = "index", "catalog.jsonl.gz", "redis.jsonl.gz", "uploads"
 HISTORY = "history.db"
@@ -30,12 +30,12 @@ Kind = Literal["home", "servers"]
 
 
 class Manifest(BaseModel):
-    """What a backup is of.
+    """Description of a backup.
 
-    kind: of a library in a home or on servers. skillbus: the version that made it. created: in UTC,
-    ISO 8601. model, dimension: of the encoder of the vectors. skills: published ones. missing:
-    those whose revision was superseded and deleted while it was copied; they are ingested again
-    after the restoration. files: SHA-256 by path.
+    kind: whether the library is in a home or on servers. skillbus: version that made the backup.
+    created: in UTC, ISO 8601. model, dimension: of the encoder of the vectors. skills: number of
+    published skills. missing: number of skills whose revision was superseded and deleted during the
+    copy; they are ingested again after the restoration. files: SHA-256 by path.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -54,7 +54,7 @@ class Manifest(BaseModel):
 def create_folder(folder: Path) -> None:
     """Create the folder of a new backup; raises UsageError unless it is missing or empty.
 
-    Only its owner may read it: skills and tasks of queries are in it.
+    Only its owner may read it, as it holds skills and the tasks of queries.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,7 +66,8 @@ def create_folder(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, **values: Any) -> Manifest:
-    """End a backup: list its files in the manifest. values: fields of the manifest."""
+    """Complete a backup: write the manifest with its files. values: other
+    fields of the manifest."""
     files = {name: _hash(folder / name) for name in _list_files(folder)}
     manifest = Manifest(format=FORMAT, skillbus=version("skillbus"), files=files, **values)
     write_atomically(folder / _MANIFEST, manifest.model_dump_json(indent=2).encode(), 0o600)
@@ -129,14 +130,14 @@ def _hash(path: Path) -> str:
 
 
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Write rows as JSON lines, compressed; bytes in them as base64."""
+    """Write rows as compressed JSON lines; bytes in them as base64."""
     with gzip.open(path, "wt", encoding="utf-8", compresslevel=1) as file:
         for row in rows:
             file.write(json.dumps(row, ensure_ascii=False, default=_encode_bytes) + "\n")
 
 
 def read_lines(path: Path) -> Iterator[Any]:
-    """The rows of `write_lines`."""
+    """Yield the rows that `write_lines` wrote."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
             yield json.loads(line, object_hook=_decode_bytes)

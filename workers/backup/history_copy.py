@@ -1,4 +1,4 @@
-"""The history in a backup of servers: the file that a home has."""
+"""The history in a backup of servers, as the file `history.db` that a home has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def copy_history(history: RevisionHistory, reviews: ReviewStore, path: Path) -> 
 def restore_history(path: Path, history: RevisionHistory, reviews: ReviewStore) -> None:
     """Copy all revisions, pins and reviews of a file; the limits of the settings apply to revisions
     that are not pinned."""
-    # A copy, since opening a file changes it, and a backup is not to be changed.
+    # Opening a file changes it, so a copy of the backup's file is opened.
     with tempfile.TemporaryDirectory() as folder:
         opened = shutil.copy(path, folder)
         with closing(SqliteRevisionHistory(opened, _EVERYTHING)) as source:
@@ -48,7 +48,7 @@ def _copy_reviews(source: ReviewStore, target: ReviewStore) -> None:
 
 
 def _copy(source: RevisionHistory, target: RevisionHistory) -> None:
-    """A pinned revision is copied and pinned first, so that later ones do not supplant it."""
+    """Copy revisions and pins, pinned revisions first, so that later ones do not supplant them."""
     pins = source.get_pins()
     for skill_id, pin in pins.items():
         target.keep([one for one in source.list_revisions(skill_id) if one.key.seq == pin.seq])

@@ -27,8 +27,8 @@ from workers.backup.index_copy import copy_database, copy_revisions
 
 _CATALOG = "graph.db"
 _DATABASES = ("journal.db", "outcomes.db", "evaluations.db", "answers.db", "history.db", _CATALOG)
-"""In this order: an event that is done by the journal's copy is in that of the catalog too, and
-seqs in the copy of the history are allocated in that of the catalog."""
+"""Databases in the order of the copy: the copied catalog is not older than the copied journal and
+history. It thus has every event that the journal calls done, and every seq of the history."""
 
 
 def back_up_home(settings: Settings, folder: Path, progress: ReportProgress) -> Manifest:
@@ -67,7 +67,7 @@ def back_up_home(settings: Settings, folder: Path, progress: ReportProgress) -> 
 def restore_home(settings: Settings, folder: Path) -> Manifest:
     """Copy a backup into a home without a library.
 
-    Raises UsageError for a home with one, and for a backup that is damaged or incomplete; nothing
+    Raises UsageError if the home has a library, or if the backup is damaged or incomplete; nothing
     is written then.
     """
     manifest = read_manifest(folder, "home")
@@ -81,7 +81,7 @@ def restore_home(settings: Settings, folder: Path) -> Manifest:
     try:
         copy_uploads(folder / UPLOADS, uploads)
         shutil.copytree(folder / INDEX, home / INDEX)
-        # The catalog is last: commands take a home for a library by it.
+        # The catalog is last, as commands recognise a library by it.
         for name in _DATABASES:
             if name in manifest.files:
                 shutil.copyfile(folder / name, home / name)

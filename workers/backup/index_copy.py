@@ -24,7 +24,8 @@ def copy_revisions(
 ) -> int:
     """Copy the published revisions with their vectors into a new index in `folder`.
 
-    pointers: skill id -> published seq. Returns how many are not in the source any more.
+    pointers: skill id -> published seq. Returns the number of revisions that
+    the source no longer has.
     """
     keys = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items() if seq]
     target = LocalSearchIndex(folder, identity.model, identity.dimension, writable=True)
@@ -39,9 +40,9 @@ def copy_revisions(
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Copy a SQLite file as it is at one moment, while others may write to it.
+    """Copy a SQLite file in the state of one moment; other processes may write to it meanwhile.
 
-    Raises UsageError for a damaged file, TransientError if it is busy or a disk is full.
+    Raises UsageError for a damaged file, TransientError if it is busy or the disk is full.
     """
     try:
         with (
@@ -58,6 +59,6 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def leave_one_file(path: Path) -> None:
-    """Have a SQLite file stand alone, without the files of its write-ahead log."""
+    """Turn off write-ahead logging of a SQLite file, so that it needs no other files."""
     with closing(sqlite3.connect(path)) as opened:
         opened.execute("PRAGMA journal_mode = DELETE")

@@ -1,7 +1,7 @@
 """Backup and restoration of a distributed library: Redis, history, Neo4j, search index.
 
-In this order a backup is consistent while workers run. An event that the copy of the journal calls
-done is in the copy of the catalog; one that is open there is carried out again, which changes
+Copied in this order, a backup is consistent while workers run. An event that is done in the copied
+journal is in the copied catalog; an event that is open there is carried out again, which changes
 nothing. The revisions that the catalog points to are write-once, and kept until they are copied.
 """
 
@@ -43,11 +43,12 @@ from workers.backup.index_copy import copy_revisions
 from workers.processes.process_name import unique_process_name
 
 _HOLD_SECONDS = 300.0
-"""For how long after each step of the copy no superseded revision is deleted."""
+"""Time after each step of the copy in which no superseded revision is deleted."""
 
 
 class ServerStores:
-    """The servers of the settings, for a backup or its restoration; closed with the stack."""
+    """Clients of the servers of the settings, for a backup or restoration;
+    closed with the stack."""
 
     def __init__(self, settings: Settings, stack: ExitStack, *, writable: bool) -> None:
         self.identity = encoder_identity(settings.encoder)
@@ -77,7 +78,7 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
     """
     with ExitStack() as stack:
         stores = ServerStores(settings, stack, writable=False)
-        stores.index.list_keys()  # refuses servers without a library before anything is written
+        stores.index.list_keys()  # raises for servers without a library before anything is written
         create_folder(folder)
 
         def hold_revisions() -> None:
@@ -119,7 +120,7 @@ def restore_servers(settings: Settings, folder: Path, progress: ReportProgress) 
         stores = ServerStores(settings, stack, writable=True)
         _check_target(stores, manifest, uploads)
         _copy_index(stores, folder, stack, progress)
-        if HISTORY in manifest.files:  # backups of earlier versions have none
+        if HISTORY in manifest.files:  # missing in backups of earlier versions
             restore_history(folder / HISTORY, stores.history, stores.reviews)
         stores.catalog.write(_read_rows(folder))
         stores.redis.write(StoredKey(*row) for row in read_lines(folder / KEYS))
@@ -178,7 +179,7 @@ def _read_rows(folder: Path) -> Iterable[Row]:
 
 
 def _read_pointers(folder: Path) -> dict[str, int]:
-    """Skill id -> published seq, of the copied catalog."""
+    """Return the published seqs of the copied catalog, by skill id."""
     return {
         row.values["skill_id"]: row.values["seq"]
         for row in _read_rows(folder)

@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the hook of an agent without the rest of the program."""
+    """Run the command line, or the hook of an agent, which needs none of its modules."""
     words = sys.argv[1:]
     if words[:1] == ["hook"] and not {"-h", "--help"}.intersection(words):
         from workers.agent_hook import prompt_hook

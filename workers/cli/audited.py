@@ -1,4 +1,4 @@
-"""The decorator of commands that change something: each call is one record in the audit log."""
+"""The decorator of commands that change something: each call writes one audit record."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from workers.cli.exit_codes import EXIT_FAILED
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _SETTINGS = "skillbus.settings"
-"""Where the root context of a command keeps its settings."""
+"""Key of a command's settings in the root context."""
 
 _DRY = ("dry_run", "estimate")
 """Options with which a command changes nothing."""
 
 
 def audited(action: str, *names: str) -> Callable[[Function], Function]:
-    """Decorate a command that changes something: each call that gets to its settings is one record.
+    """Decorate a command that changes something: each call that reads its settings is recorded.
 
     names: of the parameters that name the object.
     """
@@ -45,7 +45,7 @@ def audited(action: str, *names: str) -> Callable[[Function], Function]:
 
 
 def prepare_record(ctx: click.Context, settings: Settings) -> None:
-    """Keep the settings for the record of this command, if it is one that changes something.
+    """Keep the settings for the audit record of this command, if it has one.
 
     Raises MisconfiguredError if it could not be recorded.
     """

@@ -1,4 +1,4 @@
-"""Functions that commands share: settings, catalog, output, progress, deprecated options."""
+"""Functions that commands share: settings, catalog, output, progress, groups of sources."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ ORIGIN = "skillbus/command-line"
 def read_settings(
     ctx: click.Context, long_running: bool = False, *, is_server: bool = False
 ) -> Settings:
-    """Settings of this call, with logging set up; a command is one span of a trace.
+    """Read the settings of this call and set up logging; a command is one span of a trace.
 
     Only errors are logged unless `log_level` is set: commands print their own messages.
-    long_running: whether it runs until interrupted; it starts tracing itself. is_server: whether
-    its requests are traced, and not the command.
+    long_running: whether the command runs until interrupted; it then starts tracing itself.
+    is_server: whether requests to the command are traced, and not the command.
     """
     settings = load_settings(ctx.find_root().obj)
     asked_for = long_running or "log_level" in settings.model_fields_set
@@ -69,13 +69,13 @@ def read_settings(
 
 @contextmanager
 def _command_span(ctx: click.Context) -> Iterator[None]:
-    """The span of a command; it continues the trace of the variable `TRACEPARENT`."""
+    """Open the span of a command; it continues the trace of the variable `TRACEPARENT`."""
     parent = parse_context(os.environ.get("TRACEPARENT"), os.environ.get("TRACESTATE"))
     result: click.exceptions.Exit | None = None
     with trace(ctx.command_path, "internal", [parent], {"process.pid": os.getpid()}) as span:
         try:
             yield
-        except click.exceptions.Exit as exit_code:  # no error: click's way to end a command
+        except click.exceptions.Exit as exit_code:  # not an error: click ends commands with it
             span.set_attributes({"process.exit.code": exit_code.exit_code})
             result = exit_code
     if result is not None:
@@ -83,18 +83,18 @@ def _command_span(ctx: click.Context) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON, indented, without escapes for other scripts."""
+    """Print indented JSON; letters of other scripts are not escaped."""
     click.echo(dump_terminal_json(value))
 
 
 def print_to_stderr(text: str) -> None:
-    """Print a note for the user, apart from the output."""
+    """Print a note for the user to standard error."""
     click.echo(text, err=True)
 
 
 @contextmanager
 def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
-    """The catalog, for reading; raises UsageError if there is no library."""
+    """Open the catalog for reading; raises UsageError if there is no library."""
     from workers.backend.stores import open_graph  # slow to import
 
     with ExitStack() as stack:
@@ -102,7 +102,7 @@ def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
 
 
 def require_source(graph: Catalog, source_id: str | None) -> None:
-    """Raise UsageError if there is no such source; None stands for all."""
+    """Raise UsageError if a source does not exist; None stands for all sources."""
     if source_id not in (None, *(one.source_id for one in graph.list_sources())):
         raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
 
@@ -119,7 +119,7 @@ def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
 
 
 class SyncProgress:
-    """Progress bars of a sync on a terminal, nothing elsewhere."""
+    """Progress bars of a sync, shown on a terminal only."""
 
     def __init__(self) -> None:
         from rich.console import Console  # slow to import
@@ -147,7 +147,7 @@ class SyncProgress:
         self._progress.stop()
 
     def show(self, counts: Mapping[str, int]) -> None:
-        """Show the counts of the catalog."""
+        """Update the bars with counts of the catalog."""
         published = counts.get("published", 0)
         waiting = counts.get("waiting", 0)
         total = max(published, 1) if not waiting else published + waiting
@@ -158,7 +158,7 @@ class SyncProgress:
 
 @contextmanager
 def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on a terminal, nothing elsewhere; yields a function of (done, total)."""
+    """Show a progress bar, on a terminal only; yields a function of (done, total)."""
     from rich.console import Console  # slow to import
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -175,7 +175,7 @@ def progress_bar(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def read_stdin() -> str:
-    """Standard input as UTF-8 text; raises UsageError if it is not."""
+    """Return standard input as UTF-8 text; raises UsageError if it is not UTF-8."""
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:

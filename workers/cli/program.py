@@ -1,4 +1,4 @@
-"""The program `skillbus`. A command is imported when it is called, so that others start fast."""
+"""The program `skillbus`. Commands are imported when they are called, so that each starts fast."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ _CELERY_VARIABLES = (
     "CELERY_BROKER_WRITE_URL",
     "CELERY_RESULT_BACKEND",
 )
-"""Variables of other Celery projects, which Celery would prefer to the broker of the settings."""
+"""Variables of other Celery projects, which Celery would use instead of the broker settings."""
 
 
 class _LazyGroup(click.Group):
     """A group whose commands are imported on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order in which a new user needs them."""
+        """Return the names in the order in which a new user needs them."""
         del ctx
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None for an unknown name."""
+        """Import a command and return it; None for an unknown name."""
         del ctx
         if cmd_name not in _COMMANDS:
             return None
@@ -113,7 +113,7 @@ def main() -> None:
     except SkillbusError as error:
         _exit_with_message(str(error), EXIT_FAILED)
     except BrokenPipeError:
-        # The reader of the output has exited: discard the rest.
+        # The reader of the output has exited, so the rest is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
 

@@ -1,4 +1,4 @@
-"""A SKILL.md line by line, with what is known of each: role, findings, whether it was sent."""
+"""The lines of a SKILL.md with their role, findings, and whether they were sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from markupsafe import Markup
 from workers.console.text_display import show_line
 
 MAX_LINES = 2_000
-"""Lines of a page; more are on further pages."""
+"""Maximum of lines on a page; the rest is on further pages."""
 
 SKILL_FILE = "SKILL.md"
 
@@ -24,13 +24,16 @@ ROLE_LABELS = {
     "error_handling": "errors",
     "concept": "concept",
 }
-"""By role: the word in the margin."""
+"""Words in the margin, by role."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedLine:
-    """A line. number: from 1. html: its text. label: of the passage that begins here, else "".
-    marks: findings. classes: of its row."""
+    """A line of a SKILL.md.
+
+    number: from 1. html: its text. label: of the passage that begins here, else "". marks: its
+    findings. classes: CSS classes of its row.
+    """
 
     number: int
     html: Markup
@@ -47,10 +50,10 @@ def annotate_lines(
     first: int = 1,
     sent: Collection[int] | None = None,
 ) -> list[AnnotatedLine]:
-    """Return the lines of a page of a text.
+    """Return the annotated lines of a page of a text.
 
-    passages, findings: as the JSON of a skill has them. first: number of the page's first line.
-    sent: the lines that are in a bundle; None where no bundle is shown.
+    passages, findings: as in the JSON of a skill. first: number of the page's first line. sent:
+    numbers of the lines in a bundle; None if no bundle is shown.
     """
     roles, begins = _spread_roles(passages)
     marks: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
@@ -80,7 +83,7 @@ def annotate_lines(
 
 
 def _spread_roles(passages: Sequence[Mapping[str, Any]]) -> tuple[dict[int, str], set[int]]:
-    """The role of each line of a passage, and the first lines of passages."""
+    """Return the role of each line of a passage, and the first lines of passages."""
     roles: dict[int, str] = {}
     begins = set()
     for passage in passages:
@@ -91,7 +94,7 @@ def _spread_roles(passages: Sequence[Mapping[str, Any]]) -> tuple[dict[int, str]
 
 
 def list_pages(lines: int) -> list[tuple[int, int]]:
-    """Return first and last line of each page of a text with so many lines."""
+    """Return first and last line of each page of a text with this number of lines."""
     return [
         (first, min(first + MAX_LINES - 1, lines))
         for first in range(1, max(lines, 1) + 1, MAX_LINES)

@@ -40,9 +40,10 @@ def create_console(
     pages: Pages,
     services: RouteServices,
 ) -> FastAPI:
-    """Return the pages of a deployment, to be mounted behind `AccessMiddleware`.
+    """Return the application with the pages of a deployment, to be mounted
+    behind `AccessMiddleware`.
 
-    services: those of the gateway, whose limits count for both.
+    services: of the gateway; its limits count requests of both.
     """
     console = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     console.state.pages = pages

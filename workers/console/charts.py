@@ -1,6 +1,6 @@
-"""Line charts as the macro `line_chart` of `charts.html` draws them: scales, ticks and paths.
+"""Line charts for the macro `line_chart` of `charts.html`: scales, ticks and paths.
 
-A chart is an SVG of the page itself: it works without a script, and its values are a table too.
+A chart is an inline SVG: it needs no script, and a table shows its values too.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import groupby
 from workers.evaluation.line_plot import choose_ticks
 
 MAX_SERIES = 6
-"""Series that the style sheet tells apart, each by a colour and a dash."""
+"""Number of series for which the style sheet has distinct colours and dashes."""
 
 SIZE = 1_000
-"""Width and height of the coordinates of paths, which are stretched to the chart."""
+"""Width and height of the coordinate system of paths, which is stretched to the chart."""
 
 _MAX_TICKS = 7
 _MAX_MARKED = 31
@@ -32,7 +32,8 @@ _MONTH_STEPS = (1, 3, 6, 12)
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A labelled place of an axis. share: of its length, from left or from the top, in per cent."""
+    """A labelled point of an axis. share: its distance from left or top, in
+    per cent of the length."""
 
     label: str
     share: float
@@ -40,8 +41,11 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A series. path: the data of an SVG path, of which each gap begins a new part. dots: places
-    of values in per cent from left and top. values: one for each row of the chart."""
+    """A series.
+
+    path: data of an SVG path, which restarts after each gap. dots: points of values, in per cent
+    from left and top. values: one text for each row of the chart.
+    """
 
     name: str
     path: str
@@ -51,8 +55,10 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The values at one place of the horizontal axis. left, width: of the area that shows them when
-    it is pointed at, in per cent."""
+    """The values at one point of the horizontal axis.
+
+    left, width: of the area that shows them while the pointer is over it, in per cent.
+    """
 
     label: str
     values: Sequence[str]
@@ -62,8 +68,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """A chart to draw. description: the range of each series in words. x_name: of the horizontal
-    axis. rows: all values as text; empty if there is none."""
+    """A chart to draw.
+
+    description: the range of each series in words. x_name: of the horizontal axis. rows: all values
+    as text; empty without values.
+    """
 
     title: str
     description: str
@@ -82,11 +91,11 @@ def plot_over_time(
     *,
     unit: str = "",
 ) -> LineChart:
-    """Return the chart of values at times.
+    """Return the chart of values over time.
 
     times: ascending, seconds since the epoch; shown in UTC. series: by name, a value for each time,
-    None where there is none: the line has a gap there. unit: of the values. Raises ValueError for
-    more than `MAX_SERIES` series, or values that do not match the times.
+    None for a gap in the line. unit: of the values. Raises ValueError for more than `MAX_SERIES`
+    series, or if the values do not match the times.
     """
     days = bool(times) and all(one % _DAY == 0 for one in times)
     form = "%Y-%m-%d" if days else "%Y-%m-%d %H:%M"
@@ -180,7 +189,7 @@ def _draw_line(
 def _list_rows(
     labels: Sequence[str], lefts: Sequence[float], lines: Sequence[Line]
 ) -> Iterator[Row]:
-    """The rows; the area of each reaches halfway to its neighbours."""
+    """Yield the rows; the area of each extends halfway to its neighbours."""
     for place, (label, left) in enumerate(zip(labels, lefts, strict=True)):
         begin = (lefts[place - 1] + left) / 2 if place else 0.0
         end = (left + lefts[place + 1]) / 2 if place + 1 < len(lefts) else 100.0
@@ -197,7 +206,7 @@ def _describe(name: str, values: Sequence[float | None], unit: str) -> str:
 
 
 def _choose_range(known: Sequence[float]) -> list[float]:
-    """The ticks of the vertical axis: round numbers, 0 among them, that hold all values."""
+    """Return the ticks of the vertical axis: round numbers including 0 that span all values."""
     low, high = min(0.0, *known), max(0.0, *known)
     if low == high:
         high = 1.0
@@ -211,14 +220,14 @@ def _choose_range(known: Sequence[float]) -> list[float]:
 
 
 def _tick_numbers(first: float, last: float) -> Iterator[tuple[str, float]]:
-    """Round numbers from `first` to `last`; the number itself if there is only one."""
+    """Yield round numbers from `first` to `last`; the number itself if both are equal."""
     for value in choose_ticks(first, last) if last > first else [first]:
         yield f"{value:,.6g}", value
 
 
 def _tick_times(first: float, last: float) -> Iterator[tuple[str, float]]:
-    """Round times in UTC: hours and minutes, and the date where a day begins; over months the first
-    of a month."""
+    """Yield round times in UTC: hours and minutes, the date at the start of a day; for long spans
+    the first of a month."""
     span = last - first
     step = next((one for one in _TIME_STEPS if span / one <= _MAX_TICKS), None)
     if step is None:
@@ -247,7 +256,7 @@ def _tick_months(first: float, last: float) -> Iterator[tuple[str, float]]:
 
 
 def _count_decimals(step: float) -> int:
-    """Digits after the point that tell multiples of a step apart."""
+    """Return the number of decimals that distinguish multiples of a step."""
     return max(0, -math.floor(math.log10(step) + 1e-9))
 
 

@@ -1,4 +1,4 @@
-"""What differs between two answers to a task, such as with a stage and without it."""
+"""Comparison of two answers to a task, for example with and without a stage."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from skills.bundle.model import Bundle, BundleSkill
 
 @dataclass(frozen=True, slots=True)
 class BundleChange:
-    """Skills by id that are new, gone, or at another place; and of those in both, the lines more or
-    less that are sent. before: id of the earlier query."""
+    """Difference of two answers.
+
+    before: id of the earlier query. added, removed: skill ids. moved: places before and after, by
+    skill id. lines: numbers of newly sent and of no longer sent lines, by id of a skill in both.
+    """
 
     before: str
     added: tuple[str, ...]
@@ -20,12 +23,12 @@ class BundleChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether both answers are the same."""
+        """Whether both answers have the same skills, order and lines."""
         return not (self.added or self.removed or self.moved or self.lines)
 
 
 def compare_bundles(before: Bundle, after: Bundle) -> BundleChange:
-    """Compare two bundles."""
+    """Return the difference of two bundles."""
     old = {skill.skill_id: place for place, skill in enumerate(before.skills, 1)}
     new = {skill.skill_id: place for place, skill in enumerate(after.skills, 1)}
     lines = {}

@@ -1,4 +1,4 @@
-"""The difference of two revisions, as pages show it."""
+"""The difference of two revisions, in the form that pages show."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ MAX_DIFF_LINES = 3_000
 
 
 def describe_change(change: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return a difference with the `rows` of its lines: class, sign and text of each.
+    """Return a difference with `rows` for its lines: class, sign and text of each.
 
-    change: as the HTTP API has it; None without one. more_lines: lines that are not shown.
+    change: in the form of the HTTP API, or None. more_lines: number of lines that are not shown.
     """
     if change is None:
         return None
@@ -24,7 +24,7 @@ def describe_change(change: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _describe_line(line: str) -> tuple[str, str, str]:
-    """The class, sign and text of a line of a unified diff."""
+    """Return class, sign and text of a line of a unified diff."""
     if line.startswith("@@"):
         return "hunk", "", line
     kinds = {"+": "added", "-": "removed"}

@@ -1,4 +1,4 @@
-"""Findings of a skill by rule, as pages show them."""
+"""Findings of a skill grouped by rule, for pages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from skills.skill_policy import LEVEL_REASON
 
 @dataclass(frozen=True, slots=True)
 class RuleFindings:
-    """The findings of one rule in a skill. rule: "" for those of older scanners. is_last: whether
-    the skill is withheld for these alone."""
+    """The findings of one rule in a skill.
+
+    rule: "" for findings of older scanners. is_last: whether the skill is withheld
+    for these findings alone.
+    """
 
     rule: str
     findings: list[Mapping[str, Any]]
@@ -30,7 +33,7 @@ class RuleFindings:
 
     @property
     def waiver(self) -> Any:
-        """Who waived all of them, when and why; None while one counts."""
+        """The waiver of the findings; None while a finding is not waived."""
         waivers = [one["waived"] for one in self.findings]
         return waivers[0] if all(waivers) else None
 
@@ -41,9 +44,10 @@ class RuleFindings:
 
 
 def group_by_rule(revision: Mapping[str, Any], highest_level: int) -> list[RuleFindings]:
-    """Group the findings of a revision by rule, the gravest first, those that do not count last.
+    """Group the findings of a revision by rule, gravest first; waived and
+    suppressed rules come last.
 
-    highest_level: that the policy sends.
+    highest_level: the highest level that the policy sends.
     """
     findings: Sequence[Mapping[str, Any]] = revision["safety"]
     groups: dict[str, list[Mapping[str, Any]]] = {}
@@ -60,9 +64,9 @@ def group_by_rule(revision: Mapping[str, Any], highest_level: int) -> list[RuleF
 
 
 def _find_last_rule(revision: Mapping[str, Any], highest_level: int) -> str | None:
-    """The only rule whose findings withhold a published revision, None without one."""
+    """Return the only rule whose findings withhold a published revision, None without one."""
     findings = revision["safety"]
-    # A scan that found more may have left out others as grave.
+    # With more findings, the scan may have left out equally grave ones of other rules.
     is_complete = len(findings) < MAX_FINDINGS
     is_withheld = (revision["withheld"] or "").startswith(LEVEL_REASON)
     if not (is_complete and is_withheld and revision["state"] == SkillState.PUBLISHED):

@@ -1,4 +1,4 @@
-"""Forms of the console: read once it is certain that one of its own pages sent them."""
+"""Forms of the console; they are read only if one of its own pages sent them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MAX_FIELDS = 60
 async def read_form(request: Request) -> FormData:
     """Return the fields of a form.
 
-    Raises HTTPException (403) for a form that another origin sent, or that has no CSRF token of the
-    session.
+    Raises HTTPException (403) for a form that another origin sent, or that lacks a
+    CSRF token of the session.
     """
     pages: Pages = request.app.state.pages
     _check_origin(request)
@@ -55,7 +55,7 @@ SentForm = Annotated[FormData, Depends(read_form)]
 
 
 def get_text(form: FormData, name: str, max_characters: int = 4_096) -> str:
-    """Return a field of a form, "" without it; raises UsageError if it is too long."""
+    """Return a field of a form, "" if it is missing; raises UsageError if it is too long."""
     value = form.get(name, "")
     text = value if isinstance(value, str) else ""
     if len(text) > max_characters:

@@ -1,4 +1,4 @@
-"""Links as pages list them: one for each pair of skills, type and direction."""
+"""Links in the form that pages list: one for each pair of skills, type and direction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from graph.records import LinkPlace, LinkType, place_of
 def merge_links(links: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the first link of each place, in their order.
 
-    Both ends may own a link; those of a type without direction are one link both ways, as they are
-    for a dismissal.
+    Both ends may own a link; links of an undirected type are one link, as for a dismissal.
     """
     places: dict[LinkPlace, Mapping[str, Any]] = {}
     for link in links:

@@ -1,4 +1,4 @@
-"""Access to the console: its session cookie stands for a bearer token; refusals are pages."""
+"""Access to the console: the session cookie carries the bearer token; refusals are pages."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from workers.console.static_files import PREFIX as STATIC_PREFIX
 from workers.http.access import PageAccess
 
 _ACTIONS_PREFIX = f"{PREFIX}/actions/"
-"""Of the paths that forms are sent to; they are no pages."""
+"""Prefix of paths that receive forms; they are not pages."""
 
 log = structlog.get_logger()
 
 
 class ConsoleAccess(PageAccess):
-    """Authenticates the pages of the console by their cookie, unless its session was ended."""
+    """Authenticates requests for pages by their cookie, unless the session was ended."""
 
     def __init__(self, pages: Pages, ended_sessions: EndedSessions) -> None:
         self._pages = pages
@@ -92,7 +92,7 @@ _TITLES = {
 
 
 def render_error(pages: Pages, request: Request, status: int, detail: str) -> Response:
-    """Return the page of an error: what is wrong, and what to do about it."""
+    """Return the page of an error, with its reason and a remedy."""
     title = _TITLES.get(status, "Something is broken")
     response = pages.render(
         request,
@@ -109,7 +109,7 @@ def render_error(pages: Pages, request: Request, status: int, detail: str) -> Re
 
 
 def _find_form_page(request: Request) -> str:
-    """Return the page whose form was sent, "" for a request without a form."""
+    """Return the page that sent a form, "" for a request without a form."""
     referrer = urlsplit(request.headers.get("referer", ""))
     if request.method != "POST" or referrer.path.startswith(_ACTIONS_PREFIX):
         return ""

@@ -52,7 +52,7 @@ _HEADERS = {
 class Pages:
     """Renders the pages of a console.
 
-    Values are escaped, and printed as `show_value` says; a missing one is an error.
+    Values are escaped and formatted by `show_value`; a missing value is an error.
     """
 
     def __init__(self, sessions: ConsoleSessions) -> None:
@@ -63,7 +63,8 @@ class Pages:
     def render(
         self, request: Request, template: str, status_code: int = 200, **context: Any
     ) -> HTMLResponse:
-        """Return a page. Its template gets `context`, and what the frame of all pages shows."""
+        """Render a page. Its template gets `context`, and the values that the
+        frame of all pages shows."""
         session, is_new = self._find_session(request)
         if is_new and is_cross_site(request) and template != OPENING:
             return self.render(request, OPENING)
@@ -86,11 +87,11 @@ class Pages:
         return response
 
     def render_part(self, template: str, **context: Any) -> Markup:
-        """Return a part of a page, which has nothing of a request or a session."""
+        """Render a part of a page that depends on no request or session."""
         return Markup(self._environment.get_template(template).render(**context))  # noqa: S704 - escaped by it
 
     def respond_part(self, request: Request, html: Markup) -> HTMLResponse:
-        """Return a part of a page to a page that asks for it."""
+        """Return the response with a part of a page, which a page requested."""
         session, is_new = self._find_session(request)
         response = HTMLResponse(html.encode("utf-8", "replace"), headers=_HEADERS)
         if is_new:
@@ -102,7 +103,7 @@ class Pages:
         return self.sessions.open(request.headers)
 
     def set_session(self, request: Request, response: Response, session: Session) -> None:
-        """Have the browser keep a session's cookie."""
+        """Set the cookie of a session."""
         response.set_cookie(
             self.sessions.cookie_name,
             self.sessions.seal(session),
@@ -113,7 +114,7 @@ class Pages:
         )
 
     def set_theme(self, request: Request, response: Response, theme: str) -> None:
-        """Have the browser keep a theme."""
+        """Set the cookie of a theme."""
         response.set_cookie(
             _THEME_COOKIE,
             theme,
@@ -125,7 +126,7 @@ class Pages:
         )
 
     def _find_session(self, request: Request) -> tuple[Session, bool]:
-        """Return the session of a request, and whether its cookie is to be set."""
+        """Return the session of a request, and whether its cookie has to be set."""
         session = self.get_session(request)
         if session is None:
             return self.sessions.begin(), True
@@ -134,18 +135,21 @@ class Pages:
 
 
 def redirect(url: str) -> RedirectResponse:
-    """Return the response to a form that was carried out: the page to show now."""
+    """Return the response to a form that was carried out: a redirect to a page."""
     return RedirectResponse(url, 303)
 
 
 def is_cross_site(request: Request) -> bool:
-    """Return whether another site linked here: then the browser has not sent the session's cookie,
-    and one that is set would replace it. The page `OPENING` opens the wanted one once more."""
+    """Return whether a link of another site led here.
+
+    The browser then has not sent the session's cookie, and setting one would replace it. The page
+    `OPENING` requests the wanted page again.
+    """
     return request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site"
 
 
 def get_theme(request: Request) -> str:
-    """Return the theme that the browser keeps, `auto` without one."""
+    """Return the theme of the cookie, `auto` without one."""
     theme = request.cookies.get(_THEME_COOKIE, "")
     return theme if theme in THEMES else THEMES[0]
 
@@ -158,13 +162,13 @@ def get_local_url(request: Request) -> str:
 
 
 def get_base_url(request: Request) -> str:
-    """Return scheme and host that a page was asked at; the gateway has checked the host."""
+    """Return scheme and host of a request's URL; the gateway has checked the host."""
     host = request.headers.get("host", "")
     return f"{request.url.scheme}://{host if _HOST.fullmatch(host) else '127.0.0.1'}"
 
 
 def check_local_url(url: str) -> str:
-    """Return a URL if it is a page of the console, else that of its first page."""
+    """Return a URL if it is a page of the console, else the URL of the first page."""
     is_local = url == PREFIX or url.startswith((f"{PREFIX}/", f"{PREFIX}?"))
     return url if is_local and "\\" not in url and url.isprintable() else PREFIX
 

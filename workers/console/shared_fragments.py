@@ -1,5 +1,5 @@
 """Parts of pages that open browsers load every few seconds, rendered once for readers with the same
-rights: ten consoles that are left open take no more processor time from queries than one."""
+rights, so that many open consoles take no more processor time than one."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from workers.http.authentication import Caller
 from workers.http.tokens import TokenScope
 
 KEPT_SECONDS = 2.0
-"""Age up to which a fragment is sent again."""
+"""Age up to which a fragment is sent again instead of rendered."""
 
 _MAX_FRAGMENTS = 500
 
 
 @dataclass(slots=True)
 class _Fragment:
-    """A fragment, "" until it is rendered. at: when, by the monotonic clock."""
+    """A fragment, "" until it is rendered. at: monotonic time at which rendering started."""
 
     html: Markup = field(default_factory=Markup)
     at: float = float("-inf")
@@ -29,7 +29,7 @@ class _Fragment:
 
 
 class SharedFragments:
-    """The newest fragments; threads may share it."""
+    """Cache of the newest fragments; threads may share it."""
 
     def __init__(self) -> None:
         self._fragments: dict[Hashable, _Fragment] = {}
@@ -38,10 +38,11 @@ class SharedFragments:
     def get(
         self, caller: Caller, name: Hashable, render: Callable[[], Markup], *, fresh: bool = False
     ) -> Markup:
-        """Return a fragment as `render` gives it, or gave it to a caller with the same rights.
+        """Return a fragment: a recent one for a caller with the same rights,
+        or a new one of `render`.
 
-        render: its result may depend on the rights of the caller and on `name` only. fresh: render
-        it now. Of several threads that need a new one, one renders it.
+        render: its result may depend only on the rights of the caller and on `name`. fresh: render
+        it now. If several threads need a new fragment, one renders it.
         """
         fragment = self._find((_get_rights(caller), name))
         asked = time.monotonic()
@@ -61,6 +62,6 @@ class SharedFragments:
 
 
 def _get_rights(caller: Caller) -> Hashable:
-    """Return what decides what a caller sees: admins see the same, others also their own jobs."""
+    """Return the key of a caller's view: admins see the same, other callers also their own jobs."""
     own = "" if caller.scope >= TokenScope.ADMIN else caller.name
     return caller.scope, caller.groups, own

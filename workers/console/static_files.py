@@ -1,4 +1,4 @@
-"""Static files of the console: served under their content hash, compressed once."""
+"""Static files of the console, served under their content hash and compressed once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CACHE = "public, max-age=31536000, immutable"
 
 
 class StaticFile(NamedTuple):
-    """A file. compressed: its content with gzip."""
+    """A file of the console. compressed: its content with gzip."""
 
     name: str
     digest: str
@@ -31,12 +31,12 @@ class StaticFile(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path of its URL, which changes with its content."""
+        """Path of its URL, which changes with the content."""
         return f"{PREFIX}{self.digest}/{self.name}"
 
 
 class StaticFiles:
-    """The files of the package's folder `assets`, in memory."""
+    """In-memory copies of the files in the package's folder `assets`."""
 
     def __init__(self) -> None:
         self._files = {file.name: file for file in map(_load, sorted(_list_names()))}

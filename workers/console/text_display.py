@@ -1,4 +1,4 @@
-"""Text of others as pages show it: bounded, on screen as it is, with invisible characters named."""
+"""Display of untrusted text on pages: bounded, with invisible characters shown as code points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 from skills.bundle.escaping import find_invisible, show_invisible
 
 MAX_CHARACTERS = 2_000
-"""Characters that are shown of a value; of a line of a file `MAX_LINE_CHARACTERS`."""
+"""Maximum of characters that are shown of a value; of a line of a file `MAX_LINE_CHARACTERS`."""
 
 MAX_LINE_CHARACTERS = 5_000
 
@@ -26,10 +26,11 @@ _MAX_MARKS = 6
 
 
 def show_value(value: object) -> object:
-    """Return a value as a page prints it: text without invisible characters and not too long.
+    """Return a value in the form that a page prints: text of bounded length,
+    without invisible characters.
 
-    The `finalize` of the template environment: every printed value passes it, and is escaped
-    afterwards.
+    It is the `finalize` of the template environment, called for every printed
+    value; escaping follows.
     """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
@@ -39,7 +40,7 @@ def show_value(value: object) -> object:
 
 
 def show_line(line: str) -> Markup:
-    """Return a line of a file as HTML: its text, with the code points of invisible characters."""
+    """Return a line of a file as HTML; invisible characters are shown as code points."""
     more = len(line) - MAX_LINE_CHARACTERS
     line = line[:MAX_LINE_CHARACTERS]
     if line.isascii() and line.isprintable():
@@ -52,7 +53,7 @@ def show_line(line: str) -> Markup:
 
 
 def show_code(text: str) -> Markup:
-    """Return text as HTML, with what stands between backticks as code."""
+    """Return text as HTML; text between backticks becomes code."""
     parts = _CODE.split(str(show_value(text)))
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
@@ -80,14 +81,14 @@ def _name_characters(run: str) -> Markup:
 
 
 def _show_surrogates(text: str) -> str:
-    """Return text that UTF-8 can encode: halves of surrogate pairs by their code points."""
+    """Return text that UTF-8 can encode: lone surrogates are shown as code points."""
     if text.isascii():
         return text
     return _SURROGATES.sub(lambda found: f"[U+{ord(found[0]):04X}]", text)
 
 
 def _limit_marks(text: str) -> str:
-    """Return text with few combining marks on a character: more could cover other text."""
+    """Return text with few combining marks per character: many could cover other text."""
     if text.isascii():
         return text
     kept, marks, dropped = [], 0, 0
@@ -106,14 +107,14 @@ def _limit_marks(text: str) -> str:
 
 
 def format_time(seconds: float | None) -> str:
-    """Return seconds since the epoch as UTC date and time, "never" for 0 and None."""
+    """Return seconds since the epoch as UTC date and time; "never" for 0 and None."""
     if not seconds:
         return "never"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def format_iso_time(text: str | None) -> str:
-    """Return an RFC 3339 time as UTC date and time, "unknown" without one."""
+    """Return an RFC 3339 time as UTC date and time; "unknown" for None or an empty text."""
     if not text:
         return "unknown"
     return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

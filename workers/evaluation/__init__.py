@@ -1,1 +1,1 @@
-"""Evaluation of a library on labelled data: predictions and the metrics of the papers."""
+"""Evaluation of a library on labelled data: predictions, and metrics as in the papers."""

@@ -1,4 +1,4 @@
-"""Ablation: metrics with all stages, and with each stage off in turn, over the same tasks."""
+"""Ablation: metrics with all stages, and with each stage off in turn, on the same tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class AblationRow:
 def configurations(
     stages: Sequence[str] = OPTIONAL_STAGES, bundles: bool = False
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """(name, stages off): all stages, each stage off in turn, lexical stages only, BM25F only."""
+    """Return (name, stages off): all stages, each stage off in turn, lexical
+    stages only, BM25F only."""
     ranking = [stage for stage in stages if stage not in _BUNDLE_STAGES]
     single = [stage for stage in stages if bundles or stage in ranking]
     not_lexical = tuple(stage for stage in ranking if stage not in _LEXICAL_STAGES)
@@ -88,7 +89,7 @@ def _measure(
     without: tuple[str, ...],
     budget: int | None,
 ) -> dict[str, list[float]]:
-    """The values of each metric, in the order of the tasks."""
+    """Return the values of each metric, in the order of the tasks."""
     needed = {task["task_id"]: set(task["gt_skill_ids"]) for task in tasks}
     ranked = {one.task_id: one.skill_ids for one in rank_tasks(services, tasks, without)}
     rows = routing_metrics_by_task(needed, ranked)
@@ -100,7 +101,7 @@ def _measure(
 
 
 def to_markdown(rows: Iterable[AblationRow], tasks: int, budget: int | None) -> str:
-    """The rows as a Markdown table, with 95% intervals."""
+    """Return the rows as a Markdown table, with 95% intervals."""
     rows = list(rows)
     names = list(rows[0].metrics)
     headers = [f"bundle@{budget}" if name == BUNDLE else name for name in names]
@@ -128,7 +129,7 @@ def _cell(row: AblationRow, name: str) -> str:
 
 
 def to_json_data(rows: Iterable[AblationRow], tasks: int, budget: int | None) -> dict[str, Any]:
-    """The rows as JSON data."""
+    """Return the rows as JSON data."""
     return {
         "tasks": tasks,
         "budget": budget,
@@ -152,5 +153,5 @@ def _intervals(found: Mapping[str, ConfidenceInterval]) -> dict[str, dict[str, f
 
 
 def tasks_with_gold_skills(tasks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tasks with needed skills; others cannot be scored."""
+    """Return the tasks with needed skills; tasks without cannot be scored."""
     return [task for task in tasks if task.get("gt_skill_ids")]

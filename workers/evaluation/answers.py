@@ -1,4 +1,4 @@
-"""Evaluation of answers end to end: the skill in the bundle, and every line that is required."""
+"""End-to-end evaluation of answers: the skill and all required lines in the bundle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from workers.evaluation.metrics import line_set
 LineRanges = list[tuple[int, int]]
 
 _SECONDS = 600.0
-"""Time limit of a query: a measurement on a busy machine should not fail for it."""
+"""Time limit of a query; long, so that no query fails on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def answer_queries(
     top: int | None = None,
     without: Collection[str] = (),
 ) -> Iterator[tuple[str, Answer]]:
-    """Ask each query of the whole library; yields query id and answer.
+    """Run each query on the whole library; yield query id and answer.
 
     budget: tokens of a bundle. top: its largest number of skills, by default that of the settings.
     without: stages to switch off. Raises UsageError if a query is empty or the budget too small for
@@ -67,7 +67,7 @@ def _answer(services: Services, bundle: Bundle) -> Answer:
 
 
 def _shown_lines(parsed: ParsedSkill, sent: Sequence[tuple[int, int]]) -> LineRanges:
-    """The ranges sent, with the headings named above them."""
+    """Return the ranges that were sent, with the headings that the Markdown names above them."""
     lines = line_set(sent)
     for first, _ in sent:
         owners = [one for one in parsed.sections if one.first_line <= first <= one.last_line]
@@ -94,7 +94,7 @@ def answer_metrics(
     given: Mapping[str, Answer],
     parsed: Mapping[str, ParsedSkill],
 ) -> dict[str, Any]:
-    """Means over queries, with 95% intervals.
+    """Return means over queries, with 95% intervals.
 
     complete: share of queries whose bundle holds the skill with every required line that is not
     blank. skill: share whose bundle holds the skill. recall: mean share of the required lines.

@@ -34,7 +34,8 @@ class BundleOutcome:
     no_hit: bool
 
     def reason(self, skill_id: str) -> str:
-        """Why a skill is not in the bundle, without ids of other skills so that reasons group."""
+        """Return why a skill is not in the bundle; without ids of other skills,
+        so that reasons group."""
         if self.no_hit:
             return NO_HIT_REASON
         return _SKILL_ID.sub("another", self.reasons.get(skill_id, NOT_RANKED_REASON))
@@ -46,7 +47,7 @@ def evaluate_bundles(
     budget: int,
     without: Collection[str] = (),
 ) -> Iterator[tuple[str, BundleOutcome]]:
-    """Run the query pipeline for each task; yields task id and outcome.
+    """Run the query pipeline for each task; yield task id and outcome.
 
     budget: tokens of a bundle. without: stages to switch off. Raises UsageError if a task is empty
     or the budget too small for one passage.
@@ -78,7 +79,7 @@ def _outcome(bundle: Bundle) -> BundleOutcome:
 def bundle_metrics(
     needed: Mapping[str, Collection[str]], given: Mapping[str, BundleOutcome]
 ) -> dict[str, float]:
-    """Means over tasks; a task that no skill answers has an empty collection in `needed`.
+    """Return means over tasks; a task that no skill answers has an empty collection in `needed`.
 
     complete: share of tasks whose bundle holds all needed skills. recall: mean share of the needed
     skills in it. precision: mean share of its skills that are needed, 0 for an empty bundle.
@@ -112,7 +113,7 @@ def bundle_metrics(
 def count_missing_skills(
     needed: Mapping[str, Collection[str]], given: Mapping[str, BundleOutcome]
 ) -> dict[str, int]:
-    """The number of needed skills missing in bundles by reason, most frequent first."""
+    """Return the number of needed skills missing in bundles by reason, most frequent first."""
     counts = Counter(
         given[task].reason(skill_id)
         for task, wanted in needed.items()

@@ -24,10 +24,11 @@ class ConfidenceInterval(NamedTuple):
 def bootstrap_interval(
     values: Sequence[float], resamples: int = RESAMPLES, seed: int = SEED
 ) -> ConfidenceInterval:
-    """The mean of `values` with the 2.5th and 97.5th percentile of resampled means (Efron, 1979).
+    """Return the mean of `values` and the 2.5th and 97.5th percentile of
+    resampled means (Efron, 1979).
 
     For a paired comparison of two configurations, pass the differences of their values by task.
-    Raises ValueError for no values.
+    Raises ValueError without values.
     """
     if not len(values):
         raise ValueError("no values")
@@ -44,12 +45,13 @@ def bootstrap_groups(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> ConfidenceInterval:
-    """A statistic of column sums, with the 2.5th and 97.5th percentile over resampled groups.
+    """Return a statistic of column sums, with the 2.5th and 97.5th
+    percentile over resampled groups.
 
     Tasks of one repository are alike, so whole groups are drawn with replacement (Field and Welsh,
     JRSS B 69, 2007, the cluster bootstrap). rows: (tasks, columns). groups: of each row.
-    statistic: of column sums (samples, columns), returns (samples,); a mean is the sum of values
-    over the sum of a column of ones. Raises ValueError for no rows.
+    statistic: function of column sums (samples, columns) that returns (samples,); a mean is the sum
+    of values over the sum of a column of ones. Raises ValueError without rows.
     """
     if not len(rows):
         raise ValueError("no rows")

@@ -1,4 +1,4 @@
-"""Ranking with links that are learned from given outcomes, without writing them to the library."""
+"""Ranking with links learned from given outcomes, which are not written to the library."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ FOLDS = 5
 
 
 class LearnedGraph:
-    """A catalog whose links are those that linking would write with what was learned, instead of
-    what the library itself has learned.
+    """A catalog with the links that linking would write from what was learned. Links that the
+    library itself has learned are left out.
 
-    learned: None for nothing.
+    learned: None for no learned links.
     """
 
     def __init__(self, graph: LinkStore, learned: LearnedLinks | None) -> None:
@@ -36,7 +36,7 @@ class LearnedGraph:
         return getattr(self._graph, name)
 
     def get_adjacency(self, skill_ids: Sequence[str], fan_out: int) -> dict[str, Adjacency]:
-        """The rows of `LinkStore.get_adjacency`, with learned links and adapted weights."""
+        """Return the rows of `LinkStore.get_adjacency`, with learned links and adapted weights."""
         stored = self._graph.get_links(skill_ids)
         links = {
             skill_id: [without_note(link) for link in stored[skill_id] if not is_learned(link)]
@@ -62,7 +62,7 @@ def _to_adjacency(skill_id: str, links: Iterable[Link], fan_out: int) -> Adjacen
     totals: defaultdict[tuple[LinkType, bool], float] = defaultdict(float)
     for link in links:
         if skill_id not in link.ends:
-            continue  # it owns a link between two others
+            continue  # it owns a link between two other skills
         forward = link.source == skill_id
         other = link.target if forward else link.source
         neighbours.append(Neighbour(other, link.type, forward, link.weight))
@@ -80,22 +80,22 @@ def _to_adjacency(skill_id: str, links: Iterable[Link], fan_out: int) -> Adjacen
 
 
 def with_learned_links(services: Services, learned: LearnedLinks | None) -> Services:
-    """The services, whose queries follow these learned links, and none that the library itself has
-    learned. learned: None for nothing."""
+    """Return services whose queries follow these learned links, and no links that the library
+    itself has learned. learned: None for no learned links."""
     return replace(services, graph=cast(SkillGraph, LearnedGraph(services.graph, learned)))
 
 
 def learn_links(
     services: Services, store: OutcomeStore, settings: LearningSettings | None = None
 ) -> LinksFromUse:
-    """What links learn from a store of outcomes in a library."""
+    """Return the links learned from a store of outcomes in a library."""
     learned = LinksFromUse(store, services.graph, settings or services.settings.learning)
     learned.refresh()
     return learned
 
 
 def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> None:
-    """Store for each labelled task that its skills helped, as a verifier of this machine says."""
+    """Store for each labelled task that its skills helped, as reported by a local verifier."""
     for task in tasks:
         query_id = f"task-{task['task_id']}"
         answer = AnsweredQuery(query_id, "", "", task["instruction"], 0.0, hit=True)
@@ -117,7 +117,7 @@ def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> No
 
 
 def split_into_folds(count: int, folds: int, seed: int) -> list[int]:
-    """The fold of each task, of sizes that differ by one at most."""
+    """Return the fold of each task; sizes of folds differ by at most one."""
     order = list(range(count))
     random.Random(seed).shuffle(order)  # noqa: S311 - a split, no secret
     found = [0] * count

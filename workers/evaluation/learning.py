@@ -1,4 +1,5 @@
-"""What is learned from outcomes: labelled prompts replayed as a stream, others asked meanwhile."""
+"""Learning from outcomes: replays labelled prompts as a stream and ranks
+other prompts meanwhile."""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ from workers.evaluation.predictions import MAX_RANKED
 
 METRICS = ("Hit@1", "R@5", "R@10")
 CHECKPOINTS = 4
-"""Times that the prompts which are not replayed are asked, evenly over the stream."""
+"""Number of points, evenly over the stream, at which prompts that are not replayed are ranked."""
 
 OnProgress = Callable[[int, int], None]
 
 
 class CachingEncoder:
-    """Encodes each query once, however often it is asked."""
+    """Encodes each query once and caches its vector."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -49,7 +50,7 @@ class CachingEncoder:
         self.languages = encoder.languages
 
     def encode_queries(self, texts: Sequence[str]) -> Vector:
-        """Vectors as the encoder's."""
+        """Return the vectors of the encoder, from the cache if possible."""
         for text in texts:
             if text not in self._vectors:
                 self._vectors[text] = self._encoder.encode_queries([text])[0]
@@ -58,15 +59,17 @@ class CachingEncoder:
     def encode_texts(
         self, texts: Sequence[str], before_batch: Callable[[], None] | None = None
     ) -> Vector:
-        """Vectors as the encoder's."""
+        """Return the vectors of the encoder."""
         return self._encoder.encode_texts(texts, before_batch)
 
 
 @dataclass(slots=True)
 class Checkpoint:
-    """Figures after so many replayed prompts: of prompts that were not replayed, and of those whose
-    skills are right for no replayed one (`new`). gained: mean places that poisoned skills
-    gained."""
+    """Figures after a number of replayed prompts.
+
+    figures: of held-out prompts. new: of prompts whose skills are right for no replayed prompt.
+    gained: mean number of places that poisoned skills gained, None without poison.
+    """
 
     replayed: int
     figures: dict[str, float]
@@ -76,14 +79,14 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class ScenarioResult:
-    """Checkpoints of each arm."""
+    """Checkpoints of a scenario by arm."""
 
     name: str
     arms: dict[str, list[Checkpoint]] = field(default_factory=dict)
 
 
 class Replay:
-    """Replays scenarios against a library that stays as it is."""
+    """Replays scenarios against a library, which is not changed."""
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class Replay:
         seed: int,
         arms: Sequence[str] = tuple(ARMS),
     ) -> None:
-        """arms: names of ARMS; that without learning is always one of them."""
+        """Set up a replay. arms: names of ARMS; the arm without learning is always included."""
         encoder: Encoder = CachingEncoder(services.encoder.get())
         self._services = replace(services, encoder=Lazy(lambda: encoder))
         self._tasks = tasks
@@ -101,7 +104,7 @@ class Replay:
         self._base: dict[str, Sequence[str]] = {}
 
     def count_steps(self, scenarios: Sequence[Scenario]) -> int:
-        """How many prompts are ranked for these scenarios."""
+        """Return how many prompts are ranked for these scenarios."""
         steps = len(self._tasks)
         for scenario in scenarios:
             split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
@@ -118,7 +121,7 @@ class Replay:
                 on_step()
 
     def run(self, scenario: Scenario, on_step: Callable[[], None]) -> ScenarioResult:
-        """One scenario with each arm."""
+        """Replay one scenario with each arm."""
         split = split_tasks(self._tasks, self._seed, drifts=scenario.drifts)
         result = ScenarioResult(scenario.name)
         for name, learn in self._arms.items():
@@ -131,22 +134,22 @@ class Replay:
 
     @property
     def tasks(self) -> Sequence[LabelledTask]:
-        """All prompts."""
+        """All labelled prompts."""
         return self._tasks
 
     @property
     def seed(self) -> int:
-        """Of splits, flips and poison."""
+        """Seed of splits, flips and poison."""
         return self._seed
 
     @property
     def base(self) -> dict[str, Sequence[str]]:
-        """The ranking of each prompt without learning."""
+        """Ranking of each prompt without learning."""
         return self._base
 
 
 class _Stream:
-    """One scenario with one arm."""
+    """The stream of one scenario with one arm."""
 
     def __init__(
         self,
@@ -157,7 +160,8 @@ class _Stream:
         *,
         learns: bool,
     ) -> None:
-        """learn: gives services with what is learned of the outcomes so far."""
+        """Set up a stream. learn: returns services that use what is learned
+        from the outcomes so far."""
         self._replay, self._scenario, self._split = replay, scenario, split
         self._learn, self._learns = learn, learns
         self._services = learn()
@@ -172,7 +176,7 @@ class _Stream:
             self._poisoned = choose_poisoned(ids, right, replay.seed)
 
     def run(self, on_step: Callable[[], None]) -> list[Checkpoint]:
-        """The checkpoints."""
+        """Replay the stream and return its checkpoints."""
         stream = self._split.replayed
         ends = {round(len(stream) * at / CHECKPOINTS) for at in range(1, CHECKPOINTS + 1)}
         found = []
@@ -192,7 +196,7 @@ class _Stream:
         return _rank(self._services, task)
 
     def _right(self, task: LabelledTask, place: int) -> tuple[str, ...]:
-        """The skills that are right for a task after `place` of the stream."""
+        """Return the skills that are right for a task after `place` of the stream."""
         if 2 * place < len(self._split.replayed):
             return task.right
         return tuple(self._successors.get(name, name) for name in task.right)
@@ -231,7 +235,7 @@ class _Stream:
         return {name: found[name] for name in METRICS if name in found}
 
     def _gained(self, ranked: Mapping[str, Sequence[str]]) -> float:
-        """The mean of the places that poisoned skills are higher than without learning."""
+        """Return how many places higher poisoned skills are than without learning, on average."""
         gains = [
             _place(self._replay.base[task_id], name) - _place(found, name)
             for task_id, found in ranked.items()
@@ -246,14 +250,14 @@ def _place(ranked: Sequence[str], skill_id: str) -> int:
 
 @dataclass(slots=True)
 class _OpenStore:
-    """A store of outcomes in a folder of its own, deleted at the end."""
+    """A store of outcomes in a temporary folder, which is deleted at the end."""
 
     folder: TemporaryDirectory[str]
     outcomes: OutcomeStore
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """The temporary folder."""
         return Path(self.folder.name)
 
     def __enter__(self) -> _OpenStore:
@@ -277,7 +281,7 @@ def _rank(services: Services, task: LabelledTask) -> list[str]:
 def to_json_data(
     results: Sequence[ScenarioResult], split: Split, seed: int, prompts: int
 ) -> dict[str, Any]:
-    """The results as JSON data. prompts: how many were given, those in no part of `split` too."""
+    """Return the results as JSON data. prompts: number of given prompts, used or not."""
     return {
         "seed": seed,
         "replayed": len(split.replayed),
@@ -306,7 +310,8 @@ def _checkpoint_data(one: Checkpoint) -> dict[str, Any]:
 
 
 def to_markdown(results: Sequence[ScenarioResult]) -> str:
-    """A table of the last checkpoints; in brackets the difference to the arm without learning."""
+    """Return a table of the last checkpoints; in brackets the difference to the
+    arm without learning."""
     lines = [
         "| stream | arm | Hit@1 | R@5 | R@10 | Hit@1, new skills | places gained |",
         "| --- | --- | --- | --- | --- | --- | --- |",

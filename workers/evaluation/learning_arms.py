@@ -1,4 +1,4 @@
-"""The ways in which ranking learns from outcomes: none, each by itself, and all together."""
+"""Arms of the replay: ways in which ranking learns from outcomes, none, each alone, and all."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from workers.training.outcome_labels import read_outcome_labels
 from workers.training.ranker_training import MIN_GROUPS, rank_prompt, train_ranker
 
 Learn = Callable[[Services, Path], Services]
-"""Gives services that answer with what is learned of the outcomes stored so far, from services
-whose store of outcomes is that of a replay; what the library itself has learned is not used. The
-folder is for files of trained models."""
+"""Function that returns services which use what is learned from the outcomes stored so far.
+
+It gets services with the store of outcomes of a replay, and a folder for files of trained models.
+What the library itself has learned is not used.
+"""
 
 
 def _learn_nothing(services: Services, _folder: Path) -> Services:
@@ -25,7 +27,7 @@ def _learn_nothing(services: Services, _folder: Path) -> Services:
 
 
 def _remember(services: Services, _folder: Path) -> Services:
-    """Answers also with what is reported after this."""
+    """Return services with a memory of past tasks, which also follows later outcomes."""
     return _with_memory(with_learned_links(services, None), on=True)
 
 
@@ -34,7 +36,7 @@ def _follow_links(services: Services, _folder: Path) -> Services:
 
 
 def _train(services: Services, folder: Path) -> Services:
-    """The ranker; the shipped one where a trained one does not win, as in `train ranker`."""
+    """Return services with a trained ranker, or the shipped one if training does not win."""
     plain = _learn_nothing(services, folder)
     factors = _train_factors(plain)
     return plain if factors is None else _with_factors(plain, factors, folder)
@@ -54,7 +56,7 @@ ARMS: Mapping[str, Learn] = {
     "training": _train,
     "all": _learn_all,
 }
-"""The others are compared with the first."""
+"""Arms by name; the first is the baseline."""
 
 
 def _with_links(services: Services) -> Services:
@@ -69,7 +71,7 @@ def _with_memory(services: Services, *, on: bool) -> Services:
 
 
 def _train_factors(services: Services) -> dict[str, float] | None:
-    """Factors of the ranker that win on left-out outcomes; None if there are none."""
+    """Return factors of the ranker that win on left-out outcomes; None without such factors."""
     trusted = TRUSTED_OWNERS.union(services.settings.learning.trusted_owners)
     prompts = [
         ranked

@@ -1,4 +1,4 @@
-"""Labelled prompts as a stream of answered queries and their outcomes, by scenario."""
+"""Stream of answered queries and their outcomes, made from labelled prompts, by scenario."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from skills.outcomes.model import (
 )
 
 BUNDLE = 5
-"""Skills of an answer about which outcomes are reported: the first of the ranking."""
+"""Number of skills of an answer about which outcomes are reported: the first of the ranking."""
 
 POISONED_SKILLS = 20
 POISON_SHARE = 0.3
-"""Of all outcomes, those of the owner that poisons."""
+"""Share of the poisoner's outcomes in all outcomes."""
 
 NEW_SKILLS = 0.2
-"""Share of the skills none of whose prompts are replayed."""
+"""Share of the skills of which no prompt is replayed."""
 
 _FIRST_DAY = 20_000
 _DAYS = 90
@@ -36,12 +36,12 @@ _POISONER = "poisoner"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens on the stream.
+    """Conditions of a stream.
 
-    flipped: share of outcomes that say the opposite. by_tokens: several tokens report, none of them
-    trusted, instead of the user of this machine. is_poisoned: another token reports that its skills
-    helped with the tasks of others. has_replaced: midway every second skill is replaced by another.
-    drifts: the topics of the second half are others.
+    flipped: share of outcomes that say the opposite. by_tokens: several untrusted tokens report,
+    instead of the user of this machine. is_poisoned: another token reports that its skills helped
+    with other callers' tasks. has_replaced: midway every second skill is replaced by another.
+    drifts: the second half has other topics than the first.
     """
 
     name: str
@@ -65,7 +65,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True, slots=True)
 class LabelledTask:
-    """A labelled prompt. right: the skills it should find."""
+    """A labelled prompt. right: ids of the skills to find."""
 
     task_id: str
     text: str
@@ -74,21 +74,24 @@ class LabelledTask:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """replayed: in the order of the stream. held_out: of skills that are replayed too. new: of
-    skills that are right for no replayed prompt: no honest outcome says that they helped, but they
-    are rejected where they stand in the answer to one."""
+    """Division of the labelled prompts.
+
+    replayed: in the order of the stream. held_out: of skills that are also replayed. new: of skills
+    that are right for no replayed prompt: no honest outcome says that they helped, but they are
+    rejected if the answer to a replayed prompt has them.
+    """
 
     replayed: tuple[LabelledTask, ...]
     held_out: tuple[LabelledTask, ...]
     new: tuple[LabelledTask, ...]
 
     def count(self) -> int:
-        """How many prompts are in one of the parts."""
+        """Return how many prompts are in one of the parts."""
         return len(self.replayed) + len(self.held_out) + len(self.new)
 
 
 def read_tasks(rows: Sequence[dict[str, Any]]) -> list[LabelledTask]:
-    """The tasks that have skills."""
+    """Return the tasks that have skills."""
     return [
         LabelledTask(row["task_id"], row["instruction"], tuple(row["gt_skill_ids"]))
         for row in rows
@@ -97,10 +100,10 @@ def read_tasks(rows: Sequence[dict[str, Any]]) -> list[LabelledTask]:
 
 
 def split_tasks(tasks: Sequence[LabelledTask], seed: int, *, drifts: bool = False) -> Split:
-    """Half of the prompts of each skill to replay, but none of some skills.
+    """Choose half of the prompts of each skill to replay, and none of some skills.
 
-    A prompt is of the first of its right skills; one that has both new and replayed ones is in no
-    part. drifts: the stream is about half of the skills first, then about the others.
+    A prompt belongs to the first of its right skills; a prompt with both new and replayed skills is
+    in no part. drifts: the stream is about half of the skills first, then about the others.
     """
     rng = np.random.default_rng(seed)
     by_skill: defaultdict[str, list[LabelledTask]] = defaultdict(list)
@@ -125,7 +128,7 @@ def split_tasks(tasks: Sequence[LabelledTask], seed: int, *, drifts: bool = Fals
 def answer_of(
     task: LabelledTask, ranked: Sequence[str], place: int, length: int, scenario: Scenario
 ) -> AnsweredQuery:
-    """The answered query of a replayed prompt. place: of `length` on the stream."""
+    """Return the answered query of a replayed prompt. place: of `length` on the stream."""
     owner = _TOKENS[place % len(_TOKENS)] if scenario.by_tokens else ""
     answered = (_FIRST_DAY + _DAYS * place / max(length, 1)) * SECONDS_PER_DAY
     skills = tuple(AnsweredSkill(name, 1, at) for at, name in enumerate(ranked[:BUNDLE], 1))
@@ -135,7 +138,8 @@ def answer_of(
 def outcomes_of(
     answer: AnsweredQuery, right: Sequence[str], flipped: float, rng: np.random.Generator
 ) -> list[Outcome]:
-    """Its right skills helped, in the answer or not; the others of the answer were rejected."""
+    """Return outcomes of an answer: right skills helped, other skills of the
+    answer were rejected."""
     names = [skill.skill_id for skill in answer.skills]
     found = []
     for skill_id in dict.fromkeys([*right, *names]):
@@ -160,8 +164,8 @@ def _outcome(
 def poison(
     answer: AnsweredQuery, poisoned: Sequence[str], place: int, honest: int
 ) -> Iterator[tuple[AnsweredQuery, list[Outcome]]]:
-    """What the poisoner reports besides one honest answer: the same task of its own, with which
-    some of its skills helped, POISON_SHARE of all outcomes.
+    """Yield the poisoner's report for one honest answer: a query of its own with the same task,
+    with outcomes that some of its skills helped. They are POISON_SHARE of all outcomes.
 
     honest: number of the outcomes of the answer.
     """
@@ -174,7 +178,7 @@ def poison(
 
 
 def choose_poisoned(skill_ids: Sequence[str], right: set[str], seed: int) -> list[str]:
-    """Skills that no prompt is for."""
+    """Choose skills that are right for no prompt."""
     others = sorted(set(skill_ids) - right)
     chosen = np.random.default_rng(seed).permutation(len(others))[:POISONED_SKILLS]
     return [others[place] for place in chosen.tolist()]
@@ -183,7 +187,7 @@ def choose_poisoned(skill_ids: Sequence[str], right: set[str], seed: int) -> lis
 def find_successors(
     tasks: Sequence[LabelledTask], ranked: dict[str, Sequence[str]]
 ) -> dict[str, str]:
-    """For every second skill the one that replaces it midway: what ranks best for its prompts."""
+    """Return the successor of every second skill: the skill that ranks best for its prompts."""
     right = {name for task in tasks for name in task.right}
     gains: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Lines over a number as SVG, without a plotting library. The same figures give the same bytes."""
+"""Line plots as SVG, without a plotting library. Equal figures give equal bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""Distinguishable to colour-blind readers (Okabe and Ito, 2008)."""
+"""Colours that colour-blind readers can distinguish (Okabe and Ito, 2008)."""
 
 _WIDTH, _HEIGHT = 760, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 60, 170, 40, 50
@@ -19,8 +19,8 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A named line through points (x, y). colour: a number; lines of one are drawn alike, but for
-    dashes."""
+    """A named line through points (x, y). colour: a number; lines of one
+    colour differ in dashes."""
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -29,7 +29,7 @@ class Line:
 
 
 def draw_lines(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
-    """An SVG image with a legend on the right. Raises ValueError for no points."""
+    """Return an SVG image with a legend on the right; raises ValueError without points."""
     points = [point for line in lines for point in line.points]
     if not points:
         raise ValueError("no points")
@@ -76,7 +76,8 @@ def draw_lines(title: str, x: str, y: str, lines: Sequence[Line]) -> str:
 
 
 def choose_ticks(low: float, high: float) -> list[float]:
-    """Round values from `low` to `high`, at most 7: multiples of 1, 2 or 5 times a power of ten."""
+    """Return round values from `low` to `high`, at most 7: multiples of 1, 2 or 5
+    times a power of ten."""
     least = (high - low) / _MAX_STEPS
     power = 10.0 ** math.floor(math.log10(least))
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least)

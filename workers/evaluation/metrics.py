@@ -1,6 +1,6 @@
 """Metrics of ranking, passage selection and roles, as pure functions.
 
-Ranking: SkillRouter, appendix A. Passages: SkillPager §4.2 with labelled lines in place of a judge.
+Ranking: SkillRouter, appendix A. Passages: SkillPager §4.2, with labelled lines instead of a judge.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Ranges = Sequence[Sequence[int]]
 def routing_metrics(
     needed: Mapping[str, Iterable[str]], ranked: Mapping[str, Sequence[str]]
 ) -> dict[str, float]:
-    """Means over tasks of Hit@1, MRR@10, nDCG@10, R@k and FC@10 (all needed skills in the top 10).
+    """Return means over tasks: Hit@1, MRR@10, nDCG@10, R@k and FC@10 (all
+    needed skills in the top 10).
 
     needed, ranked: skill ids by task; ranked ids best first. A task missing in `ranked` scores 0.
     """
@@ -33,7 +34,7 @@ def routing_metrics(
 def routing_metrics_by_task(
     needed: Mapping[str, Iterable[str]], ranked: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, float]]:
-    """The metrics of `routing_metrics` for each task."""
+    """Return the metrics of `routing_metrics` for each task."""
     return {
         task: _routing_row(set(wanted), list(dict.fromkeys(ranked.get(task, ()))))
         for task, wanted in needed.items()
@@ -55,12 +56,12 @@ def _routing_row(needed: set[str], ranked: list[str]) -> dict[str, float]:
 
 
 def line_set(ranges: Ranges) -> set[int]:
-    """The line numbers in some ranges, which are 1-based and inclusive."""
+    """Return the line numbers in some ranges, which are 1-based and inclusive."""
     return {line for first, last in ranges for line in range(first, last + 1)}
 
 
 def passage_metrics(rows: Sequence[tuple[Ranges, Ranges, Sequence[str], int]]) -> dict[str, float]:
-    """Sufficiency and token reduction over rows of (required, selected, lines, body_line).
+    """Return sufficiency and token reduction over rows of (required, selected, lines, body_line).
 
     A query is sufficient if every required line that is not blank is selected. Token reduction
     counts words and punctuation marks of the body, summed over all queries (SkillPager table 4).
@@ -88,7 +89,7 @@ def role_metrics(
     gold: Mapping[str, Sequence[tuple[int, int, str]]],
     given: Mapping[str, Sequence[tuple[int, int, str]]],
 ) -> dict[str, float]:
-    """Accuracy over lines and macro-F1 over the six roles; other labels are not scored.
+    """Return accuracy over lines and macro-F1 over the six roles; other labels are not scored.
 
     gold, given: (first line, last line, role) by skill id.
     """

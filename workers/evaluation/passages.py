@@ -1,4 +1,4 @@
-"""The lines of a skill that each method of passage selection returns for a query."""
+"""Lines of a skill that each method of passage selection returns for a query."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def select_lines(
     miss: float,
     without: tuple[str, ...],
 ) -> Iterator[SelectedLines]:
-    """Select the lines of the skill of each query.
+    """Yield the lines of the skill of each query.
 
     method: `f` selects as a query does, by section vectors, or by words in a language that the
     encoder does not support. The baselines get the vectors that their definition needs. miss: see
@@ -107,7 +107,7 @@ def _select_by_baseline(
     method: str,
     weights: PassageWeights,
 ) -> Ranges:
-    """The lines that a baseline method selects."""
+    """Return the lines that a baseline method selects."""
     parsed = passage_input.parsed
     if method == "full" or not parsed.passages:
         return get_line_ranges(parsed, select_all(passage_input))
@@ -125,7 +125,7 @@ def _select_by_baseline(
 
 
 def _make_passage_input(services: Services, parsed: ParsedSkill, method: str) -> PassageInput:
-    """A skill with the passage vectors that a baseline needs, and without its terms."""
+    """Return a skill with the passage vectors that a baseline needs, and without its terms."""
     if method == "chunks":
         parsed = split_into_chunks(parsed)
     vectors: Vector | None = None

@@ -55,7 +55,8 @@ def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _row_error(row: object, fields: Sequence[str]) -> str:
-    """Why a line is invalid, "" if it is valid; lists of skill ids are checked where present."""
+    """Return why a line is invalid, "" if it is valid; lists of skill ids
+    are checked if present."""
     if not isinstance(row, dict) or not all(name in row for name in fields):
         missing = [name for name in fields if not isinstance(row, dict) or name not in row]
         return f"missing {', '.join(missing)}"
@@ -71,8 +72,11 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
 
 
 class RankedTask(NamedTuple):
-    """What was found for a task: the best MAX_RANKED ids before skills are chosen, and the
-    probability that the first one is right, None without one. milliseconds: by stage."""
+    """Ranking of a task.
+
+    skill_ids: the best MAX_RANKED ids before skills are chosen. probability: that the first one is
+    right, None if unknown. milliseconds: by stage.
+    """
 
     task_id: str
     skill_ids: list[str]
@@ -107,9 +111,9 @@ def rank_task(
 def predict_roles(
     services: Services, skill_ids: Sequence[str], classifier: RoleClassifier | None = None
 ) -> dict[str, list[tuple[int, int, str]]]:
-    """(first line, last line, role) of each skill, with its headings and frontmatter.
+    """Return (first line, last line, role) of each skill, with its headings and front matter.
 
-    classifier: None for the roles that the library holds: those of the language model where the
+    classifier: None for the roles in the library, which are those of the language model if the
     settings say so, else of the local classifier.
     """
     revisions = read_published_revisions(services, skill_ids)
@@ -127,7 +131,8 @@ def predict_roles(
 
 
 def role_ranges(parsed: ParsedSkill, roles: Sequence[Role]) -> list[tuple[int, int, str]]:
-    """(first line, last line, role) of passages, headings and front matter. roles: by passage."""
+    """Return (first line, last line, role) of passages, headings and front
+    matter. roles: by passage."""
     ranges = [
         (passage.first_line, _last_line_before_next(parsed, passage.index), role.value)
         for passage, role in zip(parsed.passages, roles, strict=True)
@@ -143,7 +148,8 @@ def role_ranges(parsed: ParsedSkill, roles: Sequence[Role]) -> list[tuple[int, i
 
 
 def _last_line_before_next(parsed: ParsedSkill, index: int) -> int:
-    """The line before the next passage of the section; blank lines belong to the passage before."""
+    """Return the line before the next passage of the section; blank lines belong
+    to the passage before."""
     passage, following = parsed.passages[index], parsed.passages[index + 1 : index + 2]
     if following and following[0].section == passage.section:
         return following[0].first_line - 1
@@ -153,7 +159,7 @@ def _last_line_before_next(parsed: ParsedSkill, index: int) -> int:
 def read_published_revisions(
     services: Services, skill_ids: Sequence[str]
 ) -> dict[str, StoredRevision]:
-    """The published revisions of some skills; raises UsageError if one is not published."""
+    """Return the published revisions of some skills; raises UsageError if one is not published."""
     pointers = services.library.refresh().pointers
     wanted = list(dict.fromkeys(skill_ids))
     missing = [skill_id for skill_id in wanted if skill_id not in pointers]
@@ -166,6 +172,6 @@ def read_published_revisions(
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """A percentile by the nearest-rank method; share: in [0, 1]."""
+    """Return a percentile by the nearest-rank method. share: in [0, 1]."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

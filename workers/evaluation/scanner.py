@@ -19,7 +19,7 @@ from tasks.sources.protocol import SKILL_FILE
 Label = Literal["malicious", "benign"]
 LABELS: tuple[Label, ...] = ("malicious", "benign")
 NO_KIND = "-"
-"""Kind of a skill that lies directly in the folder of its label."""
+"""Kind of a skill directly in the folder of its label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ScannedSkill:
     levels: dict[str, int]
 
     def is_flagged(self, level: int, without: str = "") -> bool:
-        """Whether a rule other than `without` has a finding of at least this level."""
+        """Return whether a rule other than `without` has a finding of at least this level."""
         return any(worst >= level for rule, worst in self.levels.items() if rule != without)
 
 
@@ -45,7 +45,7 @@ class ScannedCorpus:
 
 
 def scan_corpus(root: Path, limits: LimitSettings) -> ScannedCorpus:
-    """Scan `root/malicious` and `root/benign`, whose skills may lie in folders of a kind.
+    """Scan `root/malicious` and `root/benign`, in which skills may be grouped in folders by kind.
 
     Raises UsageError if one of the two does not exist or has no skill.
     """
@@ -74,7 +74,8 @@ def scan_corpus(root: Path, limits: LimitSettings) -> ScannedCorpus:
 
 
 def _find_skill_folders(folder: Path) -> Iterator[Path]:
-    """Paths of the skills in a folder, relative to it; a skill within a skill is a part of it."""
+    """Yield paths of the skills in a folder, relative to it; a skill within a
+    skill is a part of it."""
     previous: Path | None = None
     for file in sorted(folder.rglob(SKILL_FILE)):
         path = file.parent.relative_to(folder)
@@ -105,10 +106,10 @@ def _worst_by_rule(findings: Iterable[SafetyFinding]) -> dict[str, int]:
 
 
 def scanner_report(corpus: ScannedCorpus, level: int, *, ablate: bool) -> dict[str, Any]:
-    """Counts and shares of skills with a finding of at least `level`.
+    """Return counts and shares of skills with a finding of at least `level`.
 
-    `found` counts malicious skills, `false` benign ones. Of a rule: skills in which it has such a
-    finding. ablate: adds, for each rule, the skills in which no other rule has one.
+    `found` counts malicious skills, `false` benign ones. For a rule: skills in which the rule has
+    such a finding. ablate: adds, for each rule, the skills in which no other rule has one.
     """
     by_label = {
         label: [skill for skill in corpus.skills if skill.label == label] for label in LABELS

@@ -1,4 +1,4 @@
-"""Evaluation of sessions: long tasks that are revealed paragraph by paragraph, against one shot."""
+"""Evaluation of sessions: long tasks queried paragraph by paragraph, compared with one query."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TOO_SMALL_BUDGET = ("less than one passage needs", "less than the names of what
 
 @dataclass(slots=True)
 class Sent:
-    """What one task was sent, over one or more queries.
+    """Everything that was sent for one task, over one or more queries.
 
-    lines: numbers by revision. tokens: of all bundles. repeated: lines that were sent more than
-    once. queries: how many were asked. steps: after each of them, the tokens so far and the needed
-    skills that were sent so far.
+    lines: line numbers by revision. tokens: of all bundles. repeated: number of lines that were
+    sent more than once. queries: number of queries. steps: after each query, the tokens and the
+    number of needed skills sent so far.
     """
 
     lines: dict[RevisionKey, set[int]] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Sent:
 
     @property
     def skills(self) -> set[str]:
-        """Ids of the skills of which something was sent."""
+        """Ids of the skills of which a line was sent."""
         return {key.skill_id for key in self.lines}
 
     def add(self, bundle: Bundle | None, needed: Collection[str]) -> None:
@@ -60,12 +60,12 @@ class Sent:
 
 
 def split_paragraphs(text: str) -> list[str]:
-    """The paragraphs of a text; blank lines divide them."""
+    """Return the paragraphs of a text, which blank lines divide."""
     return [part for part in _PARAGRAPHS.split(text.strip()) if part.strip()]
 
 
 class SessionRunner:
-    """Asks the queries of made-up agents of an open library, which stays as it is.
+    """Runs queries of simulated agents on an open library, which is not changed.
 
     without: stages to switch off.
     """
@@ -78,19 +78,19 @@ class SessionRunner:
         self._number = 0
 
     def close(self) -> None:
-        """Forget the sessions."""
+        """Delete the sessions."""
         self._store.close()
 
     def new_session(self) -> str:
-        """The id of a session without a query."""
+        """Return the id of a new session."""
         self._number += 1
         return f"session {self._number}"
 
     def ask(
         self, task: str, budget: int, session: str = "", *, brief: bool = False
     ) -> Bundle | None:
-        """The bundle of a query, None if the budget is too small for one passage, or for the names
-        of what the session was sent before."""
+        """Return the bundle of a query, None if the budget is too small for one passage, or for the
+        names of what the session was sent before."""
         self._clock += _SECONDS_APART
         self._number += 1
         query_id = f"query {self._number}"
@@ -116,12 +116,12 @@ class SessionRunner:
 
 
 def evaluate_task(runner: SessionRunner, task: Mapping[str, Any], budget: int) -> dict[str, Sent]:
-    """What a task is sent for a budget of tokens: by one query, by one brief query, and by brief
-    queries of a session that reveal it paragraph by paragraph.
+    """Return what is sent for a task and a budget of tokens: by one query, by one brief query, and
+    by brief queries of a session, each with one paragraph more.
 
-    Each query of the session has what is left of the budget over what is left to reveal, and asks
-    with all that is known by then. Further `following`, at the full budget for each query: the
-    whole task as the second query of a session that began with the first half of its paragraphs.
+    The remaining budget is divided evenly among the remaining queries of the session. The result
+    `following` is for the whole task as the second query of a session that began with the first
+    half of its paragraphs, each query with the full budget.
     """
     text, needed = task["instruction"], task["gt_skill_ids"]
     parts = split_paragraphs(text)
@@ -146,7 +146,7 @@ def evaluate_sessions(
     without: Collection[str] = (),
     report_progress: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, dict[str, Sent]]]:
-    """Yields task id and what it was sent, see `evaluate_task`."""
+    """Yield task id and what was sent for it, see `evaluate_task`."""
     runner = SessionRunner(services, without)
     try:
         for task in tasks:
@@ -159,13 +159,13 @@ def evaluate_sessions(
 def session_metrics(
     needed: Mapping[str, Collection[str]], given: Mapping[str, Mapping[str, Sent]]
 ) -> dict[str, dict[str, float]]:
-    """Figures of each way of asking, over tasks that need skills.
+    """Return figures of each way of asking, over tasks that need skills.
 
-    complete: share of tasks that were sent all needed skills. recall: mean share of the needed
-    skills that were sent. needed_skills, needed_lines: how many
-    needed skills, and lines of them, were sent. tokens: of all bundles. skills_per_1000 and
-    lines_per_1000: of these per 1,000 tokens. lines_sent_again: over the queries of a session.
-    against_one_shot: `skills_per_1000` over that of one shot.
+    complete: share of tasks for which all needed skills were sent. recall: mean share of the
+    needed skills that were sent. needed_skills, needed_lines: number of needed skills, and of
+    their lines, that were sent. tokens: of all bundles. skills_per_1000 and lines_per_1000: of
+    these per 1,000 tokens. lines_sent_again: over the queries of a session. against_one_shot:
+    `skills_per_1000` over that of one shot.
     """
     tasks = [task for task, wanted in needed.items() if wanted]
     report: dict[str, dict[str, float]] = {}
@@ -201,8 +201,8 @@ def session_metrics(
 def trace_reveal(
     needed: Mapping[str, Collection[str]], given: Mapping[str, Mapping[str, Sent]], points: int = 10
 ) -> list[dict[str, float]]:
-    """Means over tasks after each tenth of the paragraphs: tokens, and the share of the needed
-    skills that were sent."""
+    """Return means over tasks after each tenth of the paragraphs: tokens, and the share of the
+    needed skills that were sent."""
     curve = []
     for point in range(1, points + 1):
         rows = []

@@ -1,8 +1,8 @@
 """Access checks: the middleware that every request passes before a route handles it.
 
-In this order: a request id is assigned; the number of connections, the `Host` and the `Origin`
-header are checked; the caller is authenticated; the rate is limited; the size and time of the body
-are bounded. Each response gets security headers and a log line.
+The order of the checks: a request id is assigned; the number of connections, the `Host` and the
+`Origin` header are checked; the caller is authenticated; the rate is limited; the size and time
+of the body are bounded. Each response gets security headers and a log line.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ PUBLIC_PATHS = ("/healthz", "/readyz")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UPLOAD_ROUTE = ("POST", "/v1/skills")
 _WEBHOOK_PREFIX = "/v1/webhooks/"
-"""Paths below which a request is signed and needs no token."""
+"""Prefix of paths whose requests are signed and need no token."""
 WELL_KNOWN_PREFIXES = ("/.well-known/agent-skills/", "/.well-known/skills/")
-"""Paths below which public skills are read, without a token."""
+"""Prefixes of paths with public skills, which need no token."""
 _UNKNOWN = "this token is unknown or expired"
 _LOST_ACCESS = "the access that this request began with has ended or changed; send it again"
 _HOST_PREFIX_LENGTH = len(_WEBHOOK_PREFIX) + 8
@@ -64,11 +64,11 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """Which requests a gateway accepts.
+    """Rules by which a gateway accepts requests.
 
     tokens: None on the home's socket, which only its user can open. allow_anonymous: whether a
-    token is optional as long as none was added. hosts: accepted `Host` headers, None for any.
-    oidc: checks tokens of an issuer, None without one.
+    token is optional as long as no token was added. hosts: accepted `Host` headers, None for any.
+    oidc: checks tokens of an issuer, None without an issuer.
     """
 
     tokens: TokenStore | None = None
@@ -93,14 +93,14 @@ class AccessRules:
 
 
 class PageAccess(Protocol):
-    """How pages for browsers, which send a cookie instead of a header, are authenticated."""
+    """Authentication of pages for browsers, which send a cookie instead of a header."""
 
     def covers(self, path: str) -> bool:
         """Return whether a path is one of these pages."""
         ...
 
     def is_public(self, path: str) -> bool:
-        """Return whether a page, such as the one to log in, needs no token."""
+        """Return whether a page needs no token, such as the page to log in."""
         ...
 
     async def get_bearer(self, headers: Mapping[str, str]) -> str:
@@ -116,9 +116,9 @@ class PageAccess(Protocol):
 
 
 class AccessMiddleware:
-    """ASGI middleware that checks every HTTP request, and answers the refused ones itself.
+    """ASGI middleware that checks every HTTP request, and answers refused requests itself.
 
-    pages: those that are authenticated by cookie, None without any.
+    pages: authentication of pages by cookie, None without pages.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class AccessMiddleware:
     async def _run(
         self, scope: Scope, headers: Headers, receive: Receive, response: _ResponseSender
     ) -> None:
-        """Have the application answer, as long as the caller has access."""
+        """Run the application as long as the caller has access."""
         if self._access.tokens is None:
             await self._app(scope, receive, response)
             return
@@ -198,7 +198,8 @@ class AccessMiddleware:
         return problem_response(scope, error.status_code, str(error.detail), error.headers)
 
     def _create_recorder(self, scope: Scope, headers: Headers) -> RequestRecorder | None:
-        """Return what records the request; None if its sender does, a command on this machine.
+        """Return the recorder of a request; None if its sender, a command on
+        this machine, records it.
 
         Raises HTTPException (503) if a change could not be recorded.
         """
@@ -239,7 +240,7 @@ class AccessMiddleware:
         """Count a request; raises HTTPException (429) above the limit.
 
         Webhook deliveries have a separate limit. An accepted delivery is refunded afterwards, so
-        that only forged, invalid and repeated ones count, however many a host sends.
+        that only forged, invalid and repeated deliveries count, however many a host sends.
         """
         if _is_delivery(scope):
             limiter, what, setting = self._deliveries, "deliveries", "deliveries_a_minute"
@@ -295,7 +296,8 @@ class AccessMiddleware:
         return pages is not None and pages.covers(path) and pages.is_public(path)
 
     async def _add_session(self, path: str, headers: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the headers as if a page's request had sent the token of its cookie in one."""
+        """Return the headers of a page's request, with the token of its
+        cookie as `Authorization`."""
         pages = self._pages
         if pages is None or not pages.covers(path) or "authorization" in headers:
             return headers
@@ -318,8 +320,8 @@ def _parse_host(origin: str) -> str:
 def _get_bucket_key(scope: Scope) -> str:
     """Return the name of the rate limit bucket of a request.
 
-    One per token; without a token one per client network, and for deliveries per repository host
-    too. So no caller can use up the requests of another.
+    There is a bucket per token; without a token per client network, and for deliveries also per
+    repository host. No caller can therefore use up the requests of another.
     """
     caller: Caller = scope["state"]["caller"]
     if caller.name != ANONYMOUS:
@@ -351,7 +353,7 @@ class _ResponseSender:
         self.is_complete = False
 
     def is_change(self) -> bool:
-        """Whether the request has changed something, as far as is known yet."""
+        """Return whether the request has changed something, by what its route has noted so far."""
         return self.recorder is not None and self.recorder.is_change()
 
     async def __call__(self, message: Message) -> None:
@@ -372,7 +374,8 @@ class _ResponseSender:
 
 
 def _log_request(scope: Scope, response: _ResponseSender, seconds: float, span: Span) -> None:
-    """Log one line per request. Of its content only the path, percent-encoded, is logged."""
+    """Log one line per request. Of the request's content only the
+    percent-encoded path is logged."""
     caller = scope["state"].get("caller")
     extra = {"location": response.location} if response.location else {}
     if span.trace_id not in ("", response.request_id):

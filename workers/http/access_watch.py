@@ -1,4 +1,4 @@
-"""Ends responses whose caller loses access before they are complete, such as streams."""
+"""Ends responses, such as streams, whose caller loses access before they are complete."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _DISCONNECT: Message = {"type": "http.disconnect"}
 
 
 class AccessWatch:
-    """The messages of one request, whose caller is checked every `WATCH_SECONDS` in the context.
+    """Wraps the messages of one request, and checks its caller every `WATCH_SECONDS`.
 
-    Once access is lost, the application sees a client that has disconnected, and nothing of a
-    response that streams, or has not begun, is sent any more. A response to a change is sent: its
-    caller has to know what was done.
+    The check runs while the context is open. Once access is lost, the application sees a client
+    that has disconnected. A response that streams, or has not begun, is then sent no further. A
+    response to a change is sent in full: its caller has to know what was done.
 
     has_access: checks the caller again. is_change: whether the request has changed something.
     """
@@ -65,7 +65,7 @@ class AccessWatch:
             has_access = False
             try:
                 has_access = await self._has_access()
-            finally:  # whatever went wrong
+            finally:  # also after any error
                 if not has_access:
                     self._lost.set()
             if not has_access:
@@ -93,7 +93,7 @@ class AccessWatch:
         if message["type"] == "http.response.start":
             if self.is_lost and not self._is_change():
                 return
-            # A response of a stated length cannot end early.
+            # A response with a `Content-Length` cannot end early.
             self._is_whole = self._is_change() or "content-length" in Headers(
                 raw=message["headers"]
             )

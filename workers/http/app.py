@@ -71,9 +71,10 @@ def create_gateway(
     access: AccessRules | None = None,
     process_metrics: ProcessMetrics | None = None,
 ) -> ASGIApp:
-    """Return the gateway of a deployment, MCP and the console included.
+    """Return the gateway of a deployment, with MCP and the console.
 
-    access: by default that of the home's socket. process_metrics: served at `/metrics`, if given.
+    access: by default the rules of the home's socket. process_metrics: served
+    at `/metrics`, if given.
     """
     access = access or AccessRules()
     services = RouteServices.create(backend, access.tokens)

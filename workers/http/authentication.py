@@ -1,4 +1,4 @@
-"""Authentication: who sends a request, by its bearer token, and which scope that caller has."""
+"""Authentication: finds the caller of a request, and its scope, by its bearer token."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from workers.http.tokens import ANONYMOUS, TokenScope, TokenStore
 class Caller:
     """The sender of a request.
 
-    name: of the token, "" for the user on the home's socket. sources: those that it may change,
-    None for any. groups: with which it reads; a caller of scope admin sees everything.
+    name: of the token, "" for the user on the home's socket. sources: ids of the sources
+    that it may change, None for any. groups: groups that it reads with; a caller of
+    scope admin sees everything.
     """
 
     name: str
@@ -28,7 +29,7 @@ class Caller:
 
     @property
     def reader(self) -> Reader:
-        """Whose skills this caller may see."""
+        """Reader of this caller, which limits the skills it may see."""
         return UNRESTRICTED if self.scope is TokenScope.ADMIN else Reader.of(self.groups)
 
     def can_see(self, owner: str) -> bool:
@@ -47,7 +48,7 @@ def authenticate(
 ) -> Caller | None:
     """Return the caller by the request headers (lower-case names), None if not authenticated.
 
-    tokens: None on the home's socket, where every request is the local user's. allow_anonymous:
+    tokens: None on the home's socket, where the local user sends every request. allow_anonymous:
     whether a request without a token is accepted as long as no token was ever added.
 
     Raises MisconfiguredError if the token file cannot be used.

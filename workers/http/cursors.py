@@ -1,4 +1,4 @@
-"""Cursors of paginated lists: the last entry of a page, as opaque text."""
+"""Cursors of paginated lists: the last entry of a page, encoded as opaque text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def encode_cursor(last: str, filters: str) -> str:
 def decode_cursor(cursor: str, filters: str) -> str:
     """Return the entry that a cursor was made for, "" for an empty cursor.
 
-    Raises UsageError for a malformed cursor and for one of other filters.
+    Raises UsageError for a malformed cursor and for a cursor of other filters.
     """
     if not cursor:
         return ""

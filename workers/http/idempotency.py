@@ -45,9 +45,9 @@ def record_job(
 ) -> str:
     """Record an event or a query of a caller, and return its id.
 
-    seconds: how long the answer of a query is wanted [default: `workers.query_seconds`].
+    seconds: time within which a query is to be answered [default: `workers.query_seconds`].
     Raises HTTPException (422) for a key that was used with another request, and for invalid text
-    (half of a surrogate pair, which JSON allows).
+    (a lone surrogate, which JSON allows).
     """
     try:
         event = replace_origin(new_event(data, GATEWAY_SOURCE), caller.name, caller.reader)

@@ -1,4 +1,4 @@
-"""Waiting for jobs to end: one poll of the journal serves all waiting requests."""
+"""Waiting for the end of jobs: one poll of the journal serves all waiting requests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class JobWaiter:
         self._poll_task: asyncio.Task[None] | None = None
 
     async def wait_until_ended(self, job_id: str, timeout_seconds: float) -> bool:
-        """Wait until a job has ended; False if it has not within `timeout_seconds`."""
+        """Wait until a job has ended; return False if it has not within `timeout_seconds`."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._futures.setdefault(job_id, set()).add(future)
         if self._poll_task is None:
@@ -45,7 +45,7 @@ class JobWaiter:
             self._futures.pop(job_id, None)
 
     async def _poll(self) -> None:
-        """Poll the journal while requests wait; a job that was deleted has ended, too."""
+        """Poll the journal while requests wait; a deleted job counts as ended."""
         try:
             while self._futures:
                 ids = list(self._futures)

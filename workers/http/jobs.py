@@ -24,7 +24,7 @@ class Accepted(BaseModel):
 def accept_event(
     backend: StoreBackend, caller: Caller, data: EventData, key: str | None, response: Response
 ) -> Accepted:
-    """Record an event by `record_job`, and set `Location` to the URL of its state."""
+    """Record an event with `record_job`, and set `Location` to the URL of its state."""
     event_id = record_job(backend, caller, data, key)
     response.headers["Location"] = f"/v1/events/{event_id}"
     return Accepted(id=event_id)

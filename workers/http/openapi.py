@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with problems, token scopes and event schemas added."""
+"""The OpenAPI document: FastAPI's document with problems, token scopes and event schemas added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _METHODS = frozenset({"get", "post", "put", "patch", "delete"})
 
 
 def install_openapi(gateway: FastAPI) -> None:
-    """Have a gateway serve this document."""
+    """Make a gateway serve this document."""
 
     def get_document() -> dict[str, Any]:
         if gateway.openapi_schema is None:
@@ -75,7 +75,7 @@ def _get_scopes(gateway: FastAPI) -> dict[tuple[str, str], list[str]]:
 
 
 def _event_schemas() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the schema `CloudEvent` for events that may be sent, and those it refers to."""
+    """Yield the schema `CloudEvent` for events that may be sent, and the schemas it refers to."""
     envelope = Event.model_json_schema(ref_template=_REFERENCE)
     kinds = []
     for name, model in REQUESTS.items():

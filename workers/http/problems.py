@@ -48,7 +48,7 @@ _PROBLEM_TYPES = {
 
 
 class Problem(BaseModel):
-    """What went wrong with a request (RFC 9457)."""
+    """Problem details of a failed request (RFC 9457)."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -101,7 +101,7 @@ def get_http_status(error: SkillbusError) -> int:
 
 
 def describe_error(error: SkillbusError, caller: Caller) -> str:
-    """Return what a caller gets of an error, and log what only an operator may read."""
+    """Return the information on an error for a caller, and log details for operators."""
     detail = str(error)
     if isinstance(error, MisconfiguredError):
         log.error("a setting is wrong", reason=detail)
@@ -128,10 +128,10 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
 
 
 def _allowed_methods(request: Request) -> set[str]:
-    """Return the methods of all routes of a path; each route knows only its own.
+    """Return the methods of all routes of a path; each route has only its own.
 
-    Of the routes that match, those of the first: the path of a later one may be more general, as
-    that of a skill, whose id may hold slashes.
+    They are those of the routes with the same path as the first matching route. Later matches may
+    have more general paths, such as that of a skill, whose id may hold slashes.
     """
     path = request.scope["path"]
     matching = [route for route in request.app.state.routes if route.path_regex.match(path)]

@@ -1,4 +1,4 @@
-"""Spans of HTTP requests: the trace that a caller continues or a request begins."""
+"""Spans of HTTP requests, in the trace that the caller sent or in a new one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from config.tracing import NO_CONTEXT, NO_SPAN, OpenSpan, Span, TraceContext, pa
 from workers.mcp.http import PATH as MCP_PATH
 
 _PROBES = ("/healthz", "/readyz", "/metrics", "/v1/status")
-"""Paths that are asked all the time, whose requests are no spans."""
+"""Paths that are polled; requests for them have no span."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _MAX_PATH_CHARACTERS = 200
@@ -17,13 +17,13 @@ _SERVER_ERROR = 500
 
 
 def start_request_span(scope: Scope, headers: Headers, *, trusted: bool) -> OpenSpan:
-    """The span of a request; it continues the trace of a valid `traceparent`.
+    """Return the span of a request; it continues the trace of a valid `traceparent`.
 
-    trusted: whether only the user of this machine can send it.
+    trusted: whether only the user of this machine can send the request.
     """
     if scope["path"] in _PROBES:
         return NO_SPAN
-    # Callers choose methods too: a name of a span is one of few.
+    # Callers also choose the method, but names of spans must be few.
     method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
     attributes = {
         "http.request.method": method,
@@ -36,7 +36,7 @@ def start_request_span(scope: Scope, headers: Headers, *, trusted: bool) -> Open
 
 
 def end_request_span(span: Span, scope: Scope, status: int) -> None:
-    """Give a request's span the route that answered, and the status; 0: none was sent."""
+    """Set route and status on the span of a request. status: 0 if no response was sent."""
     path = MCP_PATH if scope["path"] == MCP_PATH else getattr(scope.get("route"), "path", "")
     if path:
         span.rename(f"{scope['method']} {path}")
@@ -48,7 +48,7 @@ def end_request_span(span: Span, scope: Scope, status: int) -> None:
 
 
 def _parse_headers(headers: Headers) -> TraceContext:
-    """The trace context of a request; several `traceparent` headers are not valid."""
+    """Return the trace context of a request; several `traceparent` headers are invalid."""
     parents = headers.getlist("traceparent")
     if len(parents) != 1:
         return NO_CONTEXT

@@ -1,4 +1,4 @@
-"""Services of routes that keep something, such as limits and what was read lately."""
+"""Services of routes with state, such as limits and caches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.http.tokens import TokenStore
 
 
 class RouteServices(NamedTuple):
-    """One of each for a gateway, so that its limits count for HTTP and for the console."""
+    """The services of a gateway, shared by HTTP and console so that limits count for both."""
 
     queries: QueryService
     usage: UsageService
@@ -24,7 +24,7 @@ class RouteServices(NamedTuple):
 
     @classmethod
     def create(cls, backend: StoreBackend, tokens: TokenStore | None) -> Self:
-        """Return the services of a deployment. tokens: None where no token is asked for."""
+        """Create the services of a deployment. tokens: None if requests need no token."""
         return cls(
             QueryService(backend),
             UsageService(backend),

@@ -30,7 +30,7 @@ from skills.access import parse_groups
 from workers.library.user_files import write_atomically
 
 ANONYMOUS = "anonymous"
-"""Name of callers without a token, accepted on loopback as long as none was added."""
+"""Name of callers without a token; accepted on loopback as long as no token was added."""
 
 _PREFIX = "skb_"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
@@ -38,7 +38,7 @@ MAX_NAME_CHARACTERS = 64
 
 
 class TokenScope(IntEnum):
-    """What a token permits; each scope includes the ones before it."""
+    """Permissions of a token; each scope includes the scopes before it."""
 
     READ = 1
     WRITE = 2
@@ -47,8 +47,8 @@ class TokenScope(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A stored token. created, expires: seconds since the epoch; expires 0: never. groups: with
-    which it reads, besides that of everyone."""
+    """A stored token. created, expires: seconds since the epoch; expires 0: never. groups: groups
+    that it reads with, besides that of everyone."""
 
     name: str
     scope: str
@@ -76,7 +76,7 @@ def open_token_store(settings: Settings) -> TokenStore:
 
 
 class TokenStore:
-    """The tokens of a file, which may be missing: then loopback needs no token."""
+    """The tokens of a file; if the file is missing, loopback needs no token."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,14 +88,14 @@ class TokenStore:
 
     def get_last_use(self, sha256: str) -> float | None:
         """Return when the token with this hash was last found, in seconds since the epoch; None if
-        it was not since the store was opened."""
+        it has not been found since the store was opened."""
         return self._used.get(sha256)
 
     def are_configured(self) -> bool:
         """Return whether the file exists, or existed before in this process.
 
-        So revoking every token, or moving the file away, admits no one. Raises MisconfiguredError
-        if the file cannot be checked.
+        Therefore revoking every token, or moving the file away, admits no one. Raises
+        MisconfiguredError if the file cannot be checked.
         """
         with self._lock:
             try:
@@ -153,7 +153,7 @@ class TokenStore:
     ) -> str:
         """Add a token and return its secret, which is not stored.
 
-        Raises UsageError for a name that is malformed or in use, and a malformed group.
+        Raises UsageError for a name that is malformed or in use, and for a malformed group.
         """
         if not _NAME.fullmatch(name) or name == ANONYMOUS:
             raise UsageError(
@@ -174,7 +174,7 @@ class TokenStore:
         return secret
 
     def revoke(self, name: str) -> None:
-        """Delete a token; raises NotFoundError if there is none of this name."""
+        """Delete a token; raises NotFoundError if no token has this name."""
         with self._open_for_update() as tokens:
             kept = [token for token in tokens if token.name != name]
             if len(kept) == len(tokens):
@@ -183,7 +183,8 @@ class TokenStore:
 
     @contextmanager
     def _open_for_update(self) -> Iterator[list[Token]]:
-        """Yield the tokens to be changed in place; locked, and replaced atomically afterwards."""
+        """Yield the tokens to be changed in place; the file is locked, and
+        replaced atomically after."""
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError as error:

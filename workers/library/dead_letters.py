@@ -41,7 +41,7 @@ class RetryBackend(Protocol):
 
 
 def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
-    """A dead letter as JSON data. retryable: whether it names a task of this version."""
+    """Return a dead letter as JSON data. retryable: whether it names a task of this version."""
     is_known = resolve_task_name(letter.task) in POLICIES
     return asdict(letter) | {
         "ids": list(letter.ids),
@@ -51,7 +51,7 @@ def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
 
 
 def retry_dead_letter(backend: RetryBackend, letter_id: str) -> dict[str, Any]:
-    """Send the task of a dead letter again and delete the letter; returns it as JSON data.
+    """Send the task of a dead letter again and delete the letter; return it as JSON data.
 
     Raises NotFoundError for an unknown id, UsageError if the letter cannot be retried,
     TransientError if the broker does not answer; the letter is kept then.

@@ -16,23 +16,23 @@ from tasks.query.policy_filter import ReadRevisions, make_policy, rescan_revisio
 
 
 class Standing(NamedTuple):
-    """What the policy says of an entry. level: of the findings that count. violation: None while
-    the skill is not published, or may be sent."""
+    """Result of the policy for an entry. level: of the findings that count. violation: None if the
+    skill may be sent, or is not published."""
 
     level: int
     violation: PolicyViolation | None
 
     @property
     def withheld(self) -> str | None:
-        """Why it is kept out of bundles, None if it is not."""
+        """Why the skill is kept out of bundles, None if it is not."""
         return self.violation.reason if self.violation else None
 
 
 class EntryPolicy:
-    """The policy on the entries of a catalog.
+    """Applies the policy to the entries of a catalog.
 
-    What the catalog knows is enough for most. The revisions of the others, which people decided
-    about or which suppressed rules may concern, are read from the index by `read_revisions`.
+    Data of the catalog is enough for most entries. For skills that people decided about, or that
+    suppressed rules may concern, `read_revisions` reads the revisions from the index.
     """
 
     def __init__(self, policy: SkillPolicy, read_revisions: ReadRevisions) -> None:
@@ -43,11 +43,11 @@ class EntryPolicy:
     def of_catalog(
         cls, settings: Settings, catalog: Catalog, read_revisions: ReadRevisions, reviews: Reviews
     ) -> EntryPolicy:
-        """The policy of the settings, and of the sources in a catalog."""
+        """Return the policy of the settings and of the sources in a catalog."""
         return cls(make_policy(settings, catalog.list_sources(), reviews), read_revisions)
 
     def judge(self, entries: Iterable[CatalogEntry]) -> dict[str, Standing]:
-        """The standing of entries by skill."""
+        """Return the standing of entries by skill id."""
         found, contested = {}, {}
         for entry in entries:
             standing = self._judge_by_catalog(entry)
@@ -61,7 +61,7 @@ class EntryPolicy:
         return found
 
     def judge_one(self, entry: CatalogEntry) -> Standing:
-        """The standing of one entry."""
+        """Return the standing of one entry."""
         return self.judge([entry])[entry.skill_id]
 
     def _judge_by_catalog(self, entry: CatalogEntry) -> Standing:

@@ -1,4 +1,4 @@
-"""Findings of the scanner in a library: selected, and as SARIF 2.1.0."""
+"""Findings of the scanner in a library: selection, and conversion to SARIF 2.1.0."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 _SARIF_LEVELS = {1: "note", 2: "warning", 3: "error"}
 _SECURITY_SEVERITIES = {1: "3.0", 2: "6.0", 3: "9.0"}
-"""Scores as code scanning services read them: low, medium, high or critical."""
+"""Scores by level, which code scanning services show as low, medium, high or critical."""
 
 
 @dataclass(frozen=True, slots=True)
 class FindingFilter:
-    """Which findings are wanted. rule: id of one; "": any. level: the least. source: id of one."""
+    """Filter of findings. rule: id of a rule; "": any. level: the lowest.
+    source: id of a source."""
 
     rule: str = ""
     level: int = 1
@@ -31,7 +32,7 @@ class FindingFilter:
     skill_id: str = ""
 
     def covers(self, finding: SafetyFinding) -> bool:
-        """Whether a finding is wanted, of a skill that is."""
+        """Return whether a finding matches by level and rule."""
         return finding.level >= self.level and self.rule in ("", get_rule_id(finding))
 
 
@@ -49,13 +50,13 @@ class FoundFinding:
     exemption: Exemption | None = None
 
     def describe(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the finding as JSON data."""
         place = {"skill_id": self.skill_id, "seq": self.seq, "content_hash": self.content_hash}
         return place | finding_data(self.finding, self.exemption)
 
 
 def find_findings(reader: SkillReader, wanted: FindingFilter) -> Iterator[FoundFinding]:
-    """The findings in published skills, by skill, then as the scanner lists them."""
+    """Yield the findings in published skills, by skill, then in the order of the scanner."""
     found = reader.iterate_with_findings(wanted.source, wanted.skill_id, wanted.rule)
     for entry, revision, counted in found:
         for finding in counted.findings:
@@ -72,11 +73,11 @@ def find_findings(reader: SkillReader, wanted: FindingFilter) -> Iterator[FoundF
 
 
 def to_sarif(findings: Iterable[FoundFinding], version: str) -> dict[str, Any]:
-    """Findings as a SARIF log with one run. version: of skillbus.
+    """Return findings as a SARIF log with one run. version: of skillbus.
 
-    The root of each source is a base of URIs. A fingerprint stays while rule, file and quoted text
-    stay, wherever the line moves. Findings without a rule (second opinions, older scanners) have
-    their kind as rule.
+    The root of each source is a base of URIs. A fingerprint stays the same while rule, file and
+    quoted text do, even if the line moves. Findings without a rule (second opinions, older
+    scanners) have their kind as rule.
     """
     rules = {rule.id: rule for rule in list_rules().values()}
     places = {rule: place for place, rule in enumerate(rules)}
@@ -148,7 +149,7 @@ def _to_result(found: FoundFinding, places: dict[str, int]) -> dict[str, Any]:
 
 
 def _to_suppression(exemption: Exemption) -> dict[str, str]:
-    """Why a result does not count. Services show results without suppressions alone."""
+    """Return why a result does not count. Services show only results without suppressions."""
     if exemption.waiver is None:
         reason = "its rule is in policy.suppressed_rules"
     else:

@@ -1,4 +1,4 @@
-"""Dismissing links between skills for good, and restoring them."""
+"""Dismissal of links between skills for good, and restoration."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ MAX_REASON_CHARACTERS = 500
 
 
 def find_dismissed(graph: SkillGraph, skill_id: str) -> list[DismissedLink]:
-    """The dismissed links that start or end at a skill."""
+    """Return the dismissed links that start or end at a skill."""
     return [one for one in graph.list_dismissed_links() if skill_id in (one.source, one.target)]
 
 
 def dismiss_link(graph: SkillGraph, place: LinkPlace, reason: str) -> DismissedLink:
     """Dismiss a link that exists, or change the reason of a dismissal.
 
-    Raises NotFoundError if there is no such link or skill, UsageError for a reason that is empty,
-    too long or holds control characters.
+    Raises NotFoundError if the link or a skill does not exist, UsageError for a reason that is
+    empty, too long or holds control characters.
     """
     check_reason(reason)
     place = place_of(*place)

@@ -1,4 +1,4 @@
-"""Pinning skills to a revision, and taking pins back."""
+"""Pins of skills to a revision: addition and removal."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def pin_skill(
 ) -> Pin:
     """Pin a skill to one of its revisions, by default the published one, and request its ingest.
 
-    Raises NotFoundError if there is no such skill or revision, UsageError for an invalid reason, a
-    skill that has no published revision, and where no revisions are kept.
+    Raises NotFoundError if the skill or revision does not exist, UsageError for an invalid reason,
+    for a skill without a published revision, and if no revisions are kept.
     """
     check_pin_reason(reason)
     if not settings.history.revisions:
@@ -51,7 +51,7 @@ def pin_skill(
         )
     history.keep([revision.kept])
     pin = Pin(skill_id, revision.seq, revision.kept.content_hash, reason.strip(), time.time())
-    if not history.set_pin(pin):  # pruned meanwhile: it is older than those that are kept
+    if not history.set_pin(pin):  # deleted meanwhile, as older than the revisions to keep
         raise NotFoundError(f"revision {revision.seq} of {skill_id} is not kept any more")
     request_ingest(graph, entry)
     return pin
@@ -68,8 +68,8 @@ def _choose(reader: RevisionReader, skill_id: str, seq: int | None) -> Revision:
 
 
 def unpin_skill(graph: SkillGraph, history: RevisionHistory, skill_id: str) -> None:
-    """Take a pin back and request ingest of what the source has; raises NotFoundError if there is
-    none."""
+    """Remove a pin and request ingest of the source's content; raises
+    NotFoundError without a pin."""
     if not history.remove_pin(skill_id):
         raise not_pinned(skill_id)
     for entry in graph.get_entries([skill_id]):
@@ -77,7 +77,7 @@ def unpin_skill(graph: SkillGraph, history: RevisionHistory, skill_id: str) -> N
 
 
 def list_published_of(graph: SkillGraph, source_id: str) -> list[str]:
-    """The published skills of a source; raises NotFoundError if it has none."""
+    """Return the published skills of a source; raises NotFoundError if it has none."""
     selection = EntryFilter(source_id, SkillState.PUBLISHED)
     found = [entry.skill_id for entry in iterate_entries(graph, selection)]
     if not found:
@@ -86,9 +86,9 @@ def list_published_of(graph: SkillGraph, source_id: str) -> list[str]:
 
 
 def request_ingest(graph: SkillGraph, entry: CatalogEntry) -> None:
-    """Have ingest decide again what a skill is published with; the reconciler sends the task.
+    """Request that ingest decides again which content a skill is published with.
 
-    A removed skill is ingested once its source has it again.
+    The reconciler sends the task. A removed skill is ingested once its source has it again.
     """
     if entry.state is not SkillState.REMOVED:
         seq = graph.allocate_sequence(1)[0]

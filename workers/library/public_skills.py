@@ -28,12 +28,12 @@ log = structlog.get_logger()
 
 SCHEMA = "https://schemas.agentskills.io/discovery/0.2.0/schema.json"
 MAX_SKILLS = 1_000
-"""Skills in the index: clients read it whole."""
+"""Maximum of skills in the index: clients read it whole."""
 
 _PAGE_SIZE = 100
 _MAX_ARCHIVES = 4
 _PAUSES = 9
-"""Pause between two makings of the index, in times of the last one's duration."""
+"""Pause between two builds of the index, as a multiple of the last build's duration."""
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 Fingerprint = tuple[tuple[str, str], ...]
@@ -49,9 +49,12 @@ class PublicFile(NamedTuple):
 
 @dataclass(slots=True)
 class _Index:
-    """Skills by name. state: epoch of the catalog, and version of the reviews. digests: of what the
-    index links to. next_at: the moment from which it may be made again. hidden: sources that not
-    everyone may see."""
+    """Skills by name.
+
+    state: epoch of the catalog, and version of the reviews. digests: of the files and
+    archives that the index links to. next_at: time from which it may be rebuilt. hidden:
+    sources that not everyone may see.
+    """
 
     state: tuple[int, int] = (-1, -1)
     next_at: float = 0.0
@@ -61,11 +64,11 @@ class _Index:
 
 
 class PublicSkills:
-    """Reads the skills of those sources in `policy.public` that everyone may see; threads may share
-    it.
+    """Reads the skills of the sources in `policy.public` that everyone may
+    see; threads may share it.
 
-    The index is made again once the catalog has changed. Of skills that share a name, the one of
-    the first source in the setting is listed, within a source the first by id.
+    The index is rebuilt when the catalog has changed. Of skills with the same name, it lists the
+    one of the first source in the setting; within a source, the first by id.
     """
 
     def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
@@ -79,7 +82,7 @@ class PublicSkills:
 
     @cached_property
     def _skill_reader(self) -> SkillReader:
-        """Reads what a caller without a token may see."""
+        """Reader of the skills that a caller without a token may see."""
         return self._all_skills.for_reader(ANYONE)
 
     @cached_property
@@ -87,7 +90,7 @@ class PublicSkills:
         return ServedSkills(self._settings, self._skill_reader)
 
     def describe(self) -> dict[str, Any]:
-        """The index of version 0.2.0; raises NotFoundError if no source is public."""
+        """Return the index of version 0.2.0; raises NotFoundError if no source is public."""
         index = self._read_index()
         return {
             "$schema": SCHEMA,
@@ -104,7 +107,8 @@ class PublicSkills:
         }
 
     def describe_files(self) -> dict[str, Any]:
-        """The index of version 0.1.0, with the files of each skill; raises as `describe` does."""
+        """Return the index of version 0.1.0, with the files of each skill;
+        raises as `describe` does."""
         return {
             "skills": [
                 {
@@ -117,17 +121,19 @@ class PublicSkills:
         }
 
     def read_file(self, name: str, path: str) -> PublicFile:
-        """A file of a skill; raises NotFoundError if the skill lists none of exactly this path,
-        TransientError if the source has changed since it was published."""
+        """Return a file of a skill; raises NotFoundError if the skill lists no file of exactly this
+        path, TransientError if the source has changed since the skill was published."""
         for file in self._find(name).files:
             if file.path == path:
-                # It may be of a later revision than the index, which is made again after a pause.
+                # The file may be of a later revision than the index, which
+                # is rebuilt after a pause.
                 content = self._served.read(file.uri).content
                 return PublicFile(path, content, hashlib.sha256(content).hexdigest())
         raise NotFoundError(f"no file {path!r} of a public skill {name!r}")
 
     def read_archive(self, name: str) -> PublicFile:
-        """A skill as a zip; the same files give the same bytes. Raises as `read_file` does."""
+        """Return a skill as a zip; the same files give the same bytes.
+        Raises as `read_file` does."""
         content = self._make_archive(self._find(name))
         return PublicFile(f"{name}.zip", content, hashlib.sha256(content).hexdigest())
 
@@ -148,12 +154,12 @@ class PublicSkills:
                 if self._index.state != state or hidden != self._index.hidden:
                     self._index = self._make_index(state, hidden)
                     spent = time.monotonic() - started
-                    # While a library is filled, most of the time is left for other requests.
+                    # While a library is being filled, most of the time is left for other requests.
                     self._index.next_at = time.monotonic() + _PAUSES * spent
             return self._index
 
     def _find_hidden(self) -> frozenset[str]:
-        """The sources of the setting that not everyone may see."""
+        """Return the sources of the setting that not everyone may see."""
         visible = self._skill_reader.select_visible(self._sources)
         return frozenset(self._sources).difference(visible)
 
@@ -172,7 +178,7 @@ class PublicSkills:
             fingerprint = tuple((file.path, file.sha256) for file in skill.files)
             try:
                 digest = self._digests.get(fingerprint) or self._compute_digest(skill)
-            except SkillbusError as error:  # it comes back with its next revision
+            except SkillbusError as error:  # it is listed again with its next revision
                 log.warning("public skill not read", skill_id=skill.skill_id, reason=str(error))
                 continue
             kept[fingerprint] = made.digests[skill.name] = digest
@@ -197,8 +203,8 @@ class PublicSkills:
         return hashlib.sha256(self._make_archive(skill)).hexdigest()
 
     def _make_archive(self, skill: ServedSkill) -> bytes:
-        """A zip with the skill's folder as its root, without compression: other versions of the
-        compressor give other bytes."""
+        """Return a zip with the skill's folder as its root. It is not compressed, since other
+        versions of the compressor give other bytes."""
         with self._archives:
             buffer = io.BytesIO()
             with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:

@@ -1,4 +1,4 @@
-"""What is left to refine: its progress, and an estimate of the calls and tokens it takes."""
+"""Remaining refinement: its progress, and an estimate of the calls and tokens it takes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _BATCH = 64
 
 
 class StageEstimate(NamedTuple):
-    """What one stage takes. prompt_tokens: counted here. answer_tokens: the most that the answers
-    may have. Retries of invalid answers come on top."""
+    """Estimate of one stage. prompt_tokens: counted here. answer_tokens: maximum of the answers.
+    Retries of invalid answers are not included."""
 
     stage: ModelStage
     skills: int
@@ -38,7 +38,7 @@ class StageEstimate(NamedTuple):
 
 
 class RefinementEstimate(NamedTuple):
-    """What refinement takes, by stage. tokens_left: of today; None without a limit."""
+    """Estimate of refinement, by stage. tokens_left: of today; None without a limit."""
 
     model: str
     stages: tuple[StageEstimate, ...]
@@ -48,9 +48,9 @@ class RefinementEstimate(NamedTuple):
 def estimate_refinement(
     settings: Settings, source_id: str | None, step: Callable[[int, int], None]
 ) -> RefinementEstimate:
-    """What the stages would ask about published skills without refinements; asks nothing.
+    """Estimate the requests of the stages about published skills without refinements; sends none.
 
-    source_id: only of this source. step: called with (done, total) skills.
+    source_id: limits it to this source. step: called with (done, total) skills.
     """
     with ExitStack() as stack:
         services = open_services(settings, stack, _send_nothing, writable=False)
@@ -101,12 +101,12 @@ def _send_nothing(name: str, ids: Sequence[object]) -> None:
 
 
 class RefinementProgress:
-    """How far the skills of a library, or of one source, are refined. total: how many there are."""
+    """Progress of the refinement of a library, or of one source."""
 
     def __init__(
         self, settings: Settings, graph: Catalog, source_id: str | None, stack: ExitStack
     ) -> None:
-        """stack: closes the store of answers. Raises UsageError if no model is configured."""
+        """Open the answers. stack: closes them. Raises UsageError if no model is configured."""
         answers = open_answers(settings, stack)
         if answers is None:
             raise UsageError(NO_MODEL)
@@ -119,11 +119,11 @@ class RefinementProgress:
 
     @property
     def total(self) -> int:
-        """How many skills there were at the last look."""
+        """Number of skills at the last `find_missing`."""
         return len(self._entries)
 
     def find_missing(self) -> list[CatalogEntry]:
-        """Look; returns the published skills that a stage has not refined, by id."""
+        """Return the published skills that a stage has not refined, by id."""
         self._entries = list_published(self._graph, self._source_id)
         self._missing = find_unrefined(
             self._answers, self._refined, self._settings.model, self._stages, self._entries
@@ -132,13 +132,15 @@ class RefinementProgress:
         return [entry for entry in self._entries if entry.skill_id in ids]
 
     def get_sign_of_life(self) -> tuple[int, ...]:
-        """Numbers that change while work goes on: skills that are missing, and today's tokens.
+        """Return numbers that change while work goes on: missing skills by
+        stage, and today's tokens.
 
-        Calls that fail use none."""
+        Failed calls use no tokens."""
         return (*map(len, self._missing.values()), _count_used_today(self._answers))
 
     def count_by_stage(self) -> dict[str, dict[str, int]]:
-        """By stage, as of the last look: how many skills are refined, and had an invalid answer."""
+        """Return counts by stage, as of the last `find_missing`: refined
+        skills, and invalid answers."""
         invalid = [one.stage for one in self.list_invalid()]
         return {
             stage: {"refined": self.total - len(missing), "invalid": invalid.count(stage)}
@@ -146,5 +148,5 @@ class RefinementProgress:
         }
 
     def list_invalid(self) -> list[InvalidRefinement]:
-        """The invalid answers, as of the last look."""
+        """Return the invalid answers, as of the last `find_missing`."""
         return list_invalid(self._settings, self._refined, self._stages, self._entries)

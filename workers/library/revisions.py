@@ -1,4 +1,4 @@
-"""The revisions of skills: listed, read by seq and compared, from index and history together."""
+"""Revisions of skills from index and history together: lists, reads by seq, comparisons."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _MAX_CONTEXT_CHARACTERS = 2_000
 class Revision:
     """A revision that can be read.
 
-    state: `published`; `held`, as the skill is pinned to another or it waits for review;
-    `superseded` by a newer one, or withdrawn. withheld: why the policy would keep it out of
-    bundles, None if it would not. findings: of the present scanner, with those that count. review:
-    what is recorded of it as an update. is_reviewed: whether it may be sent where updates wait for
-    a person.
+    state: `published`; `held`, as the skill is pinned to another revision or this one waits for
+    review; `superseded` by a newer one, or withdrawn. withheld: why the policy would keep it
+    out of bundles, None if it would not. findings: of the present scanner, with those that
+    count. review: its record as an update. is_reviewed: whether it may be sent if updates of
+    its source wait for a person.
     """
 
     kept: KeptRevision
@@ -49,7 +49,7 @@ class Revision:
 
     @property
     def seq(self) -> int:
-        """Its number."""
+        """Sequence number of the revision."""
         return self.kept.key.seq
 
     @property
@@ -76,7 +76,7 @@ class RevisionReader:
         self._review_store = review_store
 
     def parse_name(self, name: str) -> tuple[str, int | None]:
-        """Split `SKILL_ID@SEQ` into both, seq None without one; an id may itself hold an `@`.
+        """Split `SKILL_ID@SEQ` into both; seq is None without one. An id may itself hold an `@`.
 
         Raises NotFoundError if the catalog and the history have no such skill.
         """
@@ -87,10 +87,10 @@ class RevisionReader:
         return skill_id, int(seq)
 
     def list_revisions(self, skill_id: str) -> list[Revision]:
-        """The revisions of a skill that can be read, newest first.
+        """Return the revisions of a skill that can be read, newest first.
 
-        Of revisions that follow each other with one content, the newest. Raises NotFoundError if
-        there is no such skill.
+        Of successive revisions with the same content, only the newest. Raises NotFoundError if the
+        skill does not exist.
         """
         for _ in range(_MAX_ATTEMPTS):
             entry = next(iter(self._graph.get_entries([skill_id])), None)
@@ -130,9 +130,9 @@ class RevisionReader:
         return _RevisionPolicy(self._settings, reviews, policy)
 
     def read_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, Revision]:
-        """Those of the revisions that are kept.
+        """Return the given revisions that are kept.
 
-        In a fixed number of reads for the published ones, and some for each other one.
+        Published revisions take a fixed number of reads; each other revision takes some more.
         """
         if not keys:
             return {}
@@ -154,7 +154,7 @@ class RevisionReader:
         return found
 
     def read_revision(self, skill_id: str, seq: int) -> Revision:
-        """One revision; raises NotFoundError if it is not kept, and names those that are."""
+        """Return a revision; raises NotFoundError, which names the kept ones, if it is not kept."""
         revisions = self.list_revisions(skill_id)
         found = next((one for one in revisions if one.seq == seq), None)
         if found is None:
@@ -162,17 +162,17 @@ class RevisionReader:
         return found
 
     def get_pins(self) -> dict[str, Pin]:
-        """All pins, by skill_id."""
+        """Return all pins, by skill id."""
         return self._history.get_pins()
 
     def describe_pins(self) -> list[dict[str, Any]]:
-        """All pins as data, by skill."""
+        """Return all pins as data, by skill."""
         return [pin_data(one) for one in self._history.get_pins().values()]
 
     def find_drift(self, skill_id: str | None = None) -> list[dict[str, Any]]:
-        """What is held back for each pinned skill, compared with what it is pinned to.
+        """Compare the held revision of each pinned skill with the published one.
 
-        A row has the pin, and `change` as `compare` returns it, None where nothing is held. Raises
+        A row has the pin, and `change` as `compare` returns it, None if nothing is held. Raises
         NotFoundError if the skill is not pinned.
         """
         pins = self._history.get_pins(None if skill_id is None else [skill_id])
@@ -191,11 +191,11 @@ class RevisionReader:
     def choose_pair(
         self, skill_id: str, before: int | None, after: int | None
     ) -> tuple[Revision, Revision]:
-        """The two revisions to compare.
+        """Return the two revisions to compare.
 
-        before: by default the newest superseded one that is older than `after`. after: by default
-        the newest one. Raises NotFoundError if one of them is not kept, UsageError if there is
-        only one.
+        before: by default the newest revision that is older than `after`. after: by
+        default the newest one. Raises NotFoundError if one of them is not kept,
+        UsageError if there is only one.
         """
         revisions = self.list_revisions(skill_id)
         by_seq = {one.seq: one for one in revisions}
@@ -213,7 +213,7 @@ class RevisionReader:
 
 @dataclass(frozen=True, slots=True)
 class _RevisionPolicy:
-    """What settings, sources and reviews say of the revisions of some skills."""
+    """Applies settings, sources and reviews to the revisions of some skills."""
 
     settings: Settings
     reviews: Reviews
@@ -257,12 +257,12 @@ def _not_kept(skill_id: str, seq: int, revisions: Sequence[Revision]) -> NotFoun
 
 
 def not_pinned(skill_id: str) -> NotFoundError:
-    """The error for a skill without a pin."""
+    """Return the error for a skill without a pin."""
     return NotFoundError(f"{skill_id} is not pinned; `skillbus pins list` names those that are")
 
 
 def pin_data(pin: Pin) -> dict[str, Any]:
-    """A pin as data."""
+    """Return a pin as data."""
     return {
         "skill_id": pin.skill_id,
         "seq": pin.seq,
@@ -272,7 +272,8 @@ def pin_data(pin: Pin) -> dict[str, Any]:
 
 
 def revision_row(revision: Revision, *, include_withheld: bool = True) -> dict[str, Any]:
-    """A revision in a list. include_withheld: whether a withheld one has the author's words."""
+    """Return a revision in the form of a list entry. include_withheld: whether a withheld revision
+    has the author's texts."""
     record, kept = revision.parsed.record, revision.kept
     shown = include_withheld or revision.withheld is None
     return {
@@ -294,8 +295,8 @@ def revision_row(revision: Revision, *, include_withheld: bool = True) -> dict[s
 
 
 def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dict[str, Any]:
-    """A revision with its findings, files and text; of a withheld one only what `revision_row`
-    has, unless `include_withheld`."""
+    """Return a revision with its findings, files and text; a withheld one only as `revision_row`
+    does, unless `include_withheld`."""
     row = revision_row(revision, include_withheld=include_withheld)
     if revision.withheld is not None and not include_withheld:
         return row
@@ -313,11 +314,11 @@ def revision_detail(revision: Revision, *, include_withheld: bool = True) -> dic
 
 
 def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> dict[str, Any]:
-    """A revision under review as data, with `change` from the published one, None without one.
+    """Return a revision under review as data; `change` is from the published one, None without one.
 
     A finding in SKILL.md has the lines around it, its `context`.
 
-    seq: by default of the held revision, or if there is none of the published one.
+    seq: by default of the held revision, else of the published one.
     """
     revisions = reader.list_revisions(skill_id)
     if seq is not None:
@@ -337,7 +338,8 @@ def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> d
 
 
 def _show_context(parsed: ParsedSkill, finding: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The lines around a finding, None for one in another file, whose text is not kept."""
+    """Return the lines around a finding, None for a finding in another file:
+    its text is not kept."""
     if finding["file"] != SKILL_FILE or not finding["line"]:
         return None
     first = max(1, finding["line"] - _CONTEXT_LINES)
@@ -346,7 +348,7 @@ def _show_context(parsed: ParsedSkill, finding: Mapping[str, Any]) -> dict[str, 
 
 
 def compare(before: Revision, after: Revision) -> dict[str, Any]:
-    """What changed between two revisions of a skill, as data."""
+    """Return the changes between two revisions of a skill, as data."""
     return {
         "skill_id": after.kept.key.skill_id,
         "from": before.seq,
@@ -356,7 +358,7 @@ def compare(before: Revision, after: Revision) -> dict[str, Any]:
 
 
 def diff_data(diff: RevisionDiff) -> dict[str, Any]:
-    """A difference as data."""
+    """Return a difference as data."""
     return {
         "fields": [one._asdict() for one in diff.fields],
         "files": {

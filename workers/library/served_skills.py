@@ -1,4 +1,4 @@
-"""Skills and their files as others load them: whole, unchanged, and under URIs.
+"""Skills and their files for clients that load them whole and unchanged, under URIs.
 
 Only skills that keep the Agent Skills format and that the policy does not withhold are served. A
 withheld skill is answered like an unknown one.
@@ -35,15 +35,15 @@ log = structlog.get_logger()
 
 MAX_FILES = 512
 MAX_BYTES = 16 * 1024 * 1024
-"""The limits of the Skills extension of MCP for one skill, those of nested skills included."""
+"""Limits of the Skills extension of MCP for one skill, including skills inside its folder."""
 
 _ESCAPED_BYTE = "\\x"
-"""What `folder_rules.escape_non_utf8` writes in a name that is not UTF-8."""
+"""Prefix of bytes that `folder_rules.escape_non_utf8` has replaced in a name that is not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
-    """A file of a skill. path: in the skill's folder. sha256: in hexadecimal."""
+    """A file of a skill. path: relative to the skill's folder. sha256: in hexadecimal."""
 
     path: str
     uri: str
@@ -70,12 +70,12 @@ class ServedSkill:
 
     @property
     def skill_file_uri(self) -> str:
-        """The URI of its SKILL.md, by which the skill is named."""
+        """URI of its SKILL.md, which identifies the skill."""
         return self.files[0].uri
 
 
 class LeftOut(NamedTuple):
-    """A skill that is not served although the policy allows it, and why."""
+    """A skill that is not served although the policy allows it, and the reason."""
 
     skill_id: str
     reason: str
@@ -83,8 +83,8 @@ class LeftOut(NamedTuple):
 
 @dataclass(slots=True)
 class SkillPage:
-    """Skills in the order of their ids. next_after: the id that the next page follows, "" for
-    none."""
+    """A page of skills in the order of their ids. next_after: the id after which the next page
+    begins, "" on the last page."""
 
     skills: list[ServedSkill] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
@@ -92,7 +92,7 @@ class SkillPage:
 
 
 class FileContent(NamedTuple):
-    """A file that was read. skill: the skill whose folder it lies in."""
+    """Content of a file. skill: the skill whose folder it lies in."""
 
     name: str
     content: bytes
@@ -118,14 +118,15 @@ class ServedSkills:
         self._files = files or SkillFiles(settings, skill_reader)
 
     def for_reader(self, reader: Reader) -> ServedSkills:
-        """The skills that a reader may see; it shares what is known of their files."""
+        """Return an instance for the skills that a reader may see; it shares the
+        cached digests of files."""
         if reader.sees_everything:
             return self
-        # Files are read of revisions that the reader was given, so that these need no reader.
+        # Files are only read for revisions that the reader may see, so `SkillFiles` needs none.
         return ServedSkills(self._settings, self._skill_reader.for_reader(reader), self._files)
 
     def list_page(self, after: str, limit: int) -> SkillPage:
-        """At most `limit` skills whose id sorts after `after`; those left out count too."""
+        """Return at most `limit` skills whose id sorts after `after`; left-out skills count too."""
         window = self._skill_reader.list_published(after, limit + 1)
         shown = window[:limit]
         ends = len(window) <= limit
@@ -144,10 +145,10 @@ class ServedSkills:
         return page
 
     def get(self, uri: str) -> ServedSkill:
-        """The skill whose SKILL.md has this URI.
+        """Return the skill whose SKILL.md has this URI.
 
-        Raises NotFoundError if none is served there, TransientError if its files cannot be listed
-        now.
+        Raises NotFoundError if none is served there, TransientError if its
+        files cannot be listed now.
         """
         place = next((one for one in parse_skill_uri(uri) if one.rest == (SKILL_FILE,)), None)
         revision = self._read_one(place)
@@ -156,7 +157,7 @@ class ServedSkills:
         return self._build_at(place, revision)
 
     def read(self, uri: str) -> FileContent:
-        """The bytes of the file with this URI, as published.
+        """Return the bytes of the file with this URI, as published.
 
         Raises NotFoundError if no served skill lists it, TransientError if it has changed since.
         """
@@ -176,7 +177,7 @@ class ServedSkills:
         raise NotFoundError(f"no file of a skill is served at {uri}")
 
     def read_all(self, skill: ServedSkill) -> list[bytes]:
-        """The bytes of all files of a skill, in their order; each source is opened once.
+        """Return the bytes of all files of a skill, in their order; each source is opened once.
 
         Raises TransientError if the skill has changed since it was listed.
         """
@@ -194,7 +195,8 @@ class ServedSkills:
         return contents
 
     def list_directory(self, uri: str) -> list[DirectoryChild]:
-        """What a folder of a skill holds, by name; the URI of the skill's folder is its root.
+        """Return the content of a folder of a skill, by name; the root is the
+        URI of the skill's folder.
 
         Raises NotFoundError if there is no such folder, or it is a file.
         """
@@ -210,7 +212,7 @@ class ServedSkills:
         raise NotFoundError(f"no folder of a skill is served at {uri}")
 
     def find_uris(self, skill_ids: Sequence[str]) -> dict[str, str]:
-        """By id, the URI of the SKILL.md of each of these skills that is served."""
+        """Return the URI of the SKILL.md of each given skill that is served, by id."""
         found = {}
         for skill_id, revision in self._skill_reader.read_allowed(skill_ids).items():
             try:
@@ -227,7 +229,8 @@ class ServedSkills:
         return self._skill_reader.read_allowed([place.skill_id]).get(place.skill_id)
 
     def _build_at(self, place: SkillPlace, revision: StoredRevision) -> ServedSkill:
-        """The skill; raises NotFoundError with the reason if it is not served at this place."""
+        """Return the skill; raises NotFoundError with the reason if it is not
+        served at this place."""
         nested = self._skill_reader.read_allowed(self._find_nested(place.skill_id, (), False))
         try:
             skill = self._build(revision, list(nested.values()))
@@ -240,10 +243,11 @@ class ServedSkills:
     def _find_nested(
         self, skill_id: str, window: Sequence[CatalogEntry], is_last: bool
     ) -> list[str]:
-        """Published skills inside a skill's folder; more than MAX_FILES are as good as any number.
+        """Return published skills inside a skill's folder; at most MAX_FILES
+        + 1, which are too many.
 
-        window: entries in a row from which they are taken if it reaches far enough, so that most
-        skills need no look at the catalog. is_last: whether no entry follows it.
+        window: consecutive entries, which are used if they reach far enough, so that most skills
+        need no read of the catalog. is_last: whether no entry follows the window.
         """
         prefix = get_inner_prefix(skill_id)
         inside = [one.skill_id for one in window if one.skill_id.startswith(prefix)]
@@ -256,7 +260,8 @@ class ServedSkills:
         return [one for one in inside if one != skill_id]
 
     def _build(self, revision: StoredRevision, nested: Sequence[StoredRevision]) -> ServedSkill:
-        """The skill with its files; raises FormatError if it breaks the format or a limit."""
+        """Return the skill with its files; raises FormatError if it breaks
+        the format or a limit."""
         agent_skill = _read_format(revision)
         skill_id = revision.key.skill_id
         folder = make_skill_uri(skill_id, agent_skill.name)
@@ -292,7 +297,7 @@ def _read_format(revision: StoredRevision) -> AgentSkill:
 
 
 def _is_served_at(revision: StoredRevision, place: SkillPlace) -> bool:
-    """Whether the skill keeps the format and has the name that the URI gives it."""
+    """Return whether the skill keeps the format and has the name that the URI gives it."""
     try:
         return _read_format(revision).name == place.name
     except FormatError:
@@ -300,12 +305,12 @@ def _is_served_at(revision: StoredRevision, place: SkillPlace) -> bool:
 
 
 def _get_inner_path(skill_id: str, owner: str) -> str:
-    """Where the files of a skill inside another one's folder are in that; "" for itself."""
+    """Return the path of a skill inside another skill's folder, relative to that; "" for itself."""
     return "" if owner == skill_id else f"{owner}/".removeprefix(get_inner_prefix(skill_id))
 
 
 def _folders(place: SkillPlace) -> list[str]:
-    """The ids that a skill at this place and skills inside it have, the outermost first."""
+    """Return the possible ids of a skill at this place and of skills inside it, outermost first."""
     ids = [place.skill_id]
     for part in place.rest[:-1]:
         ids.append(get_inner_prefix(ids[-1]) + part)

@@ -25,7 +25,7 @@ _RECORD = (
 def entry_data(
     entry: CatalogEntry, standing: Standing, *, include_withheld: bool = True
 ) -> dict[str, Any]:
-    """A catalog entry. include_withheld: whether a withheld skill has its description."""
+    """Return a catalog entry. include_withheld: whether a withheld skill has its description."""
     withheld = standing.withheld
     return {
         "skill_id": entry.skill_id,
@@ -51,7 +51,7 @@ def entry_data(
 
 
 def link_data(link: Link) -> dict[str, Any]:
-    """A link between skills."""
+    """Return a link between skills as JSON data."""
     return {
         "source": link.source,
         "target": link.target,
@@ -64,7 +64,7 @@ def link_data(link: Link) -> dict[str, Any]:
 
 
 def dismissal_data(dismissed: DismissedLink) -> dict[str, Any]:
-    """A dismissed link as JSON data."""
+    """Return a dismissed link as JSON data."""
     return {
         "source": dismissed.source,
         "target": dismissed.target,
@@ -75,7 +75,7 @@ def dismissal_data(dismissed: DismissedLink) -> dict[str, Any]:
 
 
 def passage_link_data(link: PassageLink) -> dict[str, Any]:
-    """A link between passages of one skill, which are named by their places."""
+    """Return a link between passages of one skill, which are named by their indexes."""
     return {
         "source": link.source,
         "target": link.target,
@@ -86,8 +86,8 @@ def passage_link_data(link: PassageLink) -> dict[str, Any]:
 
 
 def finding_data(finding: SafetyFinding, exemption: Exemption | None = None) -> dict[str, Any]:
-    """A finding with its rule, which is `judgement` for a second opinion; "" for those of older
-    scanners. exemption: why it does not count, None if it does."""
+    """Return a finding with its rule, which is `judgement` for a second opinion, and "" for
+    findings of older scanners. exemption: why it does not count, None if it does."""
     rule, rule_id = find_rule(finding), get_rule_id(finding)
     waiver = exemption.waiver if exemption else None
     return {
@@ -105,19 +105,19 @@ def finding_data(finding: SafetyFinding, exemption: Exemption | None = None) -> 
 
 
 def decision_data(record: ReviewRecord) -> dict[str, Any]:
-    """Who decided something, when, and why."""
+    """Return the author, time and reason of a decision."""
     return {"by": record.principal, "at": format_time(record.recorded), "reason": record.reason}
 
 
 def format_time(seconds: float) -> str:
-    """Seconds since the epoch as RFC 3339, UTC."""
+    """Return seconds since the epoch as RFC 3339, UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def revision_data(
     revision: StoredRevision, findings: CountedFindings, text: bool
 ) -> dict[str, Any]:
-    """A revision: its record, files, findings, warnings and passages.
+    """Return a revision: its record, files, findings, warnings and passages.
 
     text: whether passages hold their text.
     """
@@ -147,9 +147,10 @@ def revision_data(
 
 
 def _completed_fields(record: SkillRecord) -> dict[str, Any]:
-    """The fields of a record that a language model filled, and `completed_by`: its name by field.
+    """Return the fields of a record that a language model filled, and
+    `completed_by`: its name by field.
 
-    Nothing for a record without any.
+    Empty for a record without such fields.
     """
     fields: dict[str, Any] = {}
     models: dict[str, str] = {}

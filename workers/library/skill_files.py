@@ -1,9 +1,8 @@
-"""Files of a skill as they were published: their digests, and bytes that are proven by them.
+"""Files of a skill as published: their digests, and their bytes, verified by the digests.
 
 A revision stores the size and SHA-256 of each file but SKILL.md, and a content hash over these and
-the SHA-256 of SKILL.md. So every byte that is returned here is one of the published revision: a
-file that the source has changed, replaced by a link or moved since then does not match, and is
-refused.
+the SHA-256 of SKILL.md. Every returned byte is therefore one of the published revision: a file that
+has since changed, moved or been replaced by a link in its source does not match, and is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MAX_CACHED = 10_000
 class SkillFiles:
     """Digests and bytes of the files of published revisions; threads may share it.
 
-    skill_reader: knows the sources that files are read from.
+    skill_reader: lists the sources that files are read from.
     """
 
     def __init__(self, settings: Settings, skill_reader: SkillReader) -> None:
@@ -41,23 +40,24 @@ class SkillFiles:
         self._lock = threading.Lock()
 
     def list_files(self, revision: StoredRevision) -> list[SiblingFile]:
-        """All files of a skill, SKILL.md first, the others by path.
+        """Return all files of a skill: SKILL.md first, the others by path.
 
-        Raises TransientError if SKILL.md is stored in another form than it was published, and the
-        source has another one by now.
+        Raises TransientError if the bytes of SKILL.md cannot be restored from the stored form, and
+        the source has another SKILL.md by now.
         """
         return [self._find_skill_file(revision), *_list_others(revision)]
 
     def read_file(self, revision: StoredRevision, name: str) -> bytes:
-        """The bytes of a file that `list_files` names.
+        """Return the bytes of a file that `list_files` names.
 
-        Raises TransientError if the source does not have it any more as it was published.
+        Raises TransientError if the source no longer has it as it was published.
         """
         (content,) = self.read_files(revision, [name])
         return content
 
     def read_files(self, revision: StoredRevision, names: Sequence[str]) -> list[bytes]:
-        """The bytes of several files in their order; the source is opened once, or not at all.
+        """Return the bytes of several files in their order; the source is
+        opened once, or not at all.
 
         Raises as `read_file` does.
         """
@@ -92,7 +92,7 @@ class SkillFiles:
 
     @contextmanager
     def _open_folder(self, revision: StoredRevision) -> Iterator[ReadFile]:
-        """Reads the files that the source has now; raises TransientError where it has none."""
+        """Open the folder of a skill in its source; raises TransientError if it is not there."""
         source_id, _, path = revision.key.skill_id.partition(":")
         source = find_source(self._skill_reader.list_sources(), source_id)
         if source is None:
@@ -108,7 +108,7 @@ class SkillFiles:
 def _read_published(
     revision: StoredRevision, name: str, file: SiblingFile | None, read: Callable[[], bytes]
 ) -> bytes:
-    """The bytes of a file as published; file: None for SKILL.md. Raises TransientError."""
+    """Return the bytes of a file as published; file: None for SKILL.md. Raises TransientError."""
     try:
         content = read()
     except PermanentError as error:
@@ -123,7 +123,8 @@ def _read_published(
 
 
 def _restore_skill_file(revision: StoredRevision) -> bytes | None:
-    """The bytes of SKILL.md as its stored lines give them, None where that loses something."""
+    """Return the bytes of SKILL.md from its stored lines, None if they
+    cannot be restored exactly."""
     others = _list_others(revision)
     candidates = _encodings(revision.parsed.lines)
     return next((one for one in candidates if _matches(one, others, revision.content_hash)), None)
@@ -134,7 +135,7 @@ def _list_others(revision: StoredRevision) -> list[SiblingFile]:
 
 
 def _encodings(lines: Sequence[str]) -> list[bytes]:
-    """The bytes that lines are most often decoded from: UTF-8 with either line end."""
+    """Return the usual encodings of lines: UTF-8 with either line end, with and without a BOM."""
     plain = [end.join(lines).encode("utf-8", "replace") for end in ("\n", "\r\n")]
     return [*plain, *(codecs.BOM_UTF8 + content for content in plain)]
 

@@ -1,4 +1,4 @@
-"""The history of a skill, as far as catalog, journal and coordinator hold it."""
+"""The history of a skill, from catalog, journal and coordinator."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ _MAX_DEAD_LETTERS = 100
 def read_history(
     backend: StoreBackend, entry: CatalogEntry, *, include_dead_letters: bool
 ) -> list[dict[str, Any]]:
-    """The history of a skill, latest last: rows of `what`, `seq`, `at`, `reason` and `event`.
+    """Return the history of a skill, latest last: rows of `what`, `seq`,
+    `at`, `reason` and `event`.
 
     what: `published`, `failed` or `removed` for its state; `waiting` for a change that is not
     ingested yet; with `include_dead_letters`, `dead letter` for a task that failed permanently.
-    event: id of the event or trace that caused the row, None if it is not known.
+    event: id of the event or trace that caused the row, None if it is unknown.
     """
     entries = list(_catalog_entries(backend, entry))
     if include_dead_letters:
@@ -52,7 +53,7 @@ def _dead_letter_entries(backend: StoreBackend, entry: CatalogEntry) -> Iterator
 def _history_entry(
     what: str, when: float, *, seq: int = 0, reason: str = "", event: str = ""
 ) -> dict[str, Any]:
-    """A row; when: seconds since the epoch, 0 if it is not known."""
+    """Return a row. when: seconds since the epoch, 0 if unknown."""
     return {
         "what": what,
         "seq": seq or None,

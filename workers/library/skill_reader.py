@@ -1,4 +1,4 @@
-"""Reading skills by their ids: catalog entry, published revision, and all of a skill as data."""
+"""Reads skills by their ids: catalog entry, published revision, and all data of a skill."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Stores = tuple[SkillGraph, SearchIndex, AnswerStore | None, ReviewCache]
 
 
 class PublishedSkill(NamedTuple):
-    """A skill at its published revision. path: of its SKILL.md, as bundles name it."""
+    """A skill at its published revision. path: of its SKILL.md, in the form that bundles use."""
 
     revision: StoredRevision
     path: str
@@ -61,8 +61,9 @@ class SkillReader:
     A skill is looked up in the catalog by its whole id and read from the index: no part of an id
     ever becomes a path.
 
-    open_stores: opens catalog, index, the answers of the language model (None without one) and the
-    reviews on first use; the stack is closed by `close`. reader: whose skills are read.
+    open_stores: opens catalog, index, the answers of the language model (None without a
+    model) and the reviews on first use; `close` closes the stack. reader: limits the
+    skills to those it may see.
     """
 
     def __init__(
@@ -79,9 +80,9 @@ class SkillReader:
         self._stores: Stores | None = None
 
     def for_reader(self, reader: Reader) -> SkillReader:
-        """The same library as a reader sees it; every call follows the groups of that moment.
+        """Return a skill reader of the same library for a reader, whose groups each call checks.
 
-        It uses the stores of this one, and is not closed.
+        It uses the stores of this one, and must not be closed.
         """
         if reader.sees_everything:
             return self
@@ -97,7 +98,7 @@ class SkillReader:
             return self._stores
 
     def _get_stores(self) -> Stores:
-        """The stores as the reader sees them now."""
+        """Return the stores, restricted to what the reader may see now."""
         stores = self._open()
         if self._reader.sees_everything:
             return stores
@@ -106,7 +107,7 @@ class SkillReader:
         visible = find_visible_sources(graph.read_access(), self._reader, default_groups)
         if visible is None:
             return stores
-        # They have the methods that read, and none that changes the library.
+        # The restricted stores have only the methods that read.
         return (
             cast(SkillGraph, VisibleGraph(graph, visible)),
             cast(SearchIndex, VisibleIndex(index, visible)),
@@ -115,7 +116,7 @@ class SkillReader:
         )
 
     def get_policy(self) -> EntryPolicy:
-        """The present policy."""
+        """Return the present policy."""
         graph, index, _, reviews = self._get_stores()
         return EntryPolicy.of_catalog(self._settings, graph, index.get_revisions, reviews.get())
 
@@ -126,8 +127,8 @@ class SkillReader:
             self._stack.close()
 
     def list_published(self, after_id: str, limit: int) -> list[CatalogEntry]:
-        """The published skills that follow an id, in the order of their ids, without those that the
-        policy withholds."""
+        """Return the published skills that follow an id, in the order of their ids, without those
+        that the policy withholds."""
         graph, *_ = self._get_stores()
         policy = self.get_policy()
         found: list[CatalogEntry] = []
@@ -141,7 +142,7 @@ class SkillReader:
         return found[:limit]
 
     def read_skill(self, skill_id: str) -> PublishedSkill:
-        """A skill at its published revision.
+        """Return a skill at its published revision.
 
         Raises NotFoundError if the catalog has none of this id, PermanentError if it failed to
         ingest or the policy withholds it, TransientError if it is not published yet.
@@ -162,7 +163,7 @@ class SkillReader:
         return PublishedSkill(revision, get_skill_location(graph.list_sources(), skill_id))
 
     def read_allowed(self, skill_ids: Sequence[str]) -> dict[str, StoredRevision]:
-        """By id, the published revisions of those of the skills that the policy does not withhold.
+        """Return by id the published revisions of skills that the policy does not withhold.
 
         Text and files are as stored, findings are of the present scanner. A skill that is unknown,
         withheld or not published is left out.
@@ -194,12 +195,12 @@ class SkillReader:
     def iterate_with_findings(
         self, source_id: str | None = None, skill_id: str = "", rule: str = ""
     ) -> Iterator[tuple[CatalogEntry, StoredRevision, CountedFindings]]:
-        """The published skills with findings of the present scanner or a second opinion, in the
-        order of their ids; withheld skills too.
+        """Yield the published skills with findings of the present scanner or a second opinion, in
+        the order of their ids, including withheld skills.
 
-        source_id, skill_id: only of that one. rule: skills that are known to have no finding of
-        this rule may be left out. A skill whose level the catalog has from an older scanner that
-        found nothing is left out until the reconciler has scanned it again.
+        source_id, skill_id: limit it to a source or a skill. rule: skills that are known to have no
+        finding of this rule may be left out. A skill for which an older scanner found nothing is
+        left out until the reconciler has scanned it again.
         """
         graph, index, *_ = self._get_stores()
         policy = self.get_policy().policy
@@ -211,28 +212,29 @@ class SkillReader:
         while some := list(islice(marked, _READ_AT_ONCE)):
             stored = index.get_revisions([RevisionKey(one.skill_id, one.seq) for one in some])
             for entry in some:
-                # One that is superseded meanwhile is left out, like one that is published later.
+                # A revision that is superseded meanwhile is left out, like one
+                # that is published later.
                 found = stored.get(RevisionKey(entry.skill_id, entry.seq))
                 if found is not None:
                     found = rescan_revision(found)
                     yield entry, found, _count_findings(policy, entry, found)
 
     def get_epoch(self) -> int:
-        """The present epoch of the catalog, for `get_changes_since`."""
+        """Return the present epoch of the catalog, for `get_changes_since`."""
         graph, *_ = self._get_stores()
         return graph.get_epoch()
 
     def get_review_version(self) -> int:
-        """A number that changes with what people decided about skills."""
+        """Return a number that changes with decisions of people about skills."""
         return self._get_stores()[3].get().version
 
     def get_changes_since(self, epoch: int) -> CatalogChanges:
-        """See `graph.protocol.Catalog`."""
+        """Return the changes since an epoch; see `graph.protocol.Catalog`."""
         graph, *_ = self._get_stores()
         return graph.get_changes_since(epoch)
 
     def sees_all(self) -> bool:
-        """Whether no source is hidden from the reader now."""
+        """Return whether no source is hidden from the reader now."""
         default_groups, reader = self._settings.access.default_groups, self._reader
         if reader.sees_everything:
             return True
@@ -240,8 +242,7 @@ class SkillReader:
         return find_visible_sources(graph.read_access(), reader, default_groups) is None
 
     def select_visible(self, skill_ids: Iterable[str]) -> set[str]:
-        """Those of the ids that are of a source whose groups the reader shares, which may have been
-        removed."""
+        """Return the given ids whose source the reader may see; the skills may be removed."""
         if self._reader.sees_everything:
             return set(skill_ids)
         graph, *_ = self._open()
@@ -253,22 +254,22 @@ class SkillReader:
         }
 
     def require(self, skill_id: str) -> CatalogEntry:
-        """The catalog entry of a skill; raises NotFoundError if there is none."""
+        """Return the catalog entry of a skill; raises NotFoundError if it does not exist."""
         return require_entry(self._get_stores()[0], skill_id)
 
     def list_sources(self) -> list[Source]:
-        """The sources of the catalog."""
+        """Return the sources of the catalog."""
         graph, *_ = self._get_stores()
         return graph.list_sources()
 
     def describe_skill(
         self, skill_id: str, *, text: bool = False, include_withheld: bool = True
     ) -> dict[str, Any]:
-        """All that is known of a skill, as JSON data: entry, record, passages and links.
+        """Return all data of a skill, as JSON: entry, record, passages and links.
 
-        text: whether passages hold their text. include_withheld: without it, a skill that the
-        policy withholds has nothing that its author wrote, and no link names one. Raises
-        NotFoundError if the catalog has none of this id.
+        text: whether passages hold their text. include_withheld: if False, a skill that the policy
+        withholds has no texts of its author, and no link names one. Raises NotFoundError if the
+        catalog does not have this id.
         """
         graph, index, *_ = self._get_stores()
         entry = require_entry(graph, skill_id)
@@ -305,9 +306,9 @@ class SkillReader:
         return data | {"passage_links": [passage_link_data(link) for link in passage_links]}
 
     def _read_revision(self, entry: CatalogEntry) -> tuple[CatalogEntry, StoredRevision]:
-        """The published revision of an entry, and the entry it belongs to.
+        """Return the published revision of an entry, and the entry it belongs to.
 
-        A revision that is superseded meanwhile is deleted; then the next one is read.
+        If the revision was superseded and deleted meanwhile, the next one is read.
         """
         graph, index, answers, _ = self._get_stores()
         for _ in range(_MAX_ATTEMPTS):
@@ -330,9 +331,9 @@ class SkillReader:
 def select_marked(
     graph: Catalog, source_id: str | None, rule: str | None, above_level: int = 0
 ) -> EntryFilter:
-    """Published skills of a higher scanner level, or with a second opinion.
+    """Return the filter of published skills of a higher scanner level, or with a second opinion.
 
-    rule: those without a finding of this rule are left out if the catalog knows all skills that
+    rule: skills without a finding of this rule are left out if the catalog knows all skills that
     have one.
     """
     if rule not in (None, JUDGEMENT_RULE) and graph.get_rules_version() < SCANNER_VERSION:
@@ -341,7 +342,7 @@ def select_marked(
 
 
 def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
-    """The catalog entry of a skill; raises NotFoundError if there is none."""
+    """Return the catalog entry of a skill; raises NotFoundError if it does not exist."""
     entries = graph.get_entries([skill_id])
     if not entries:
         raise NotFoundError(f"no skill {skill_id!r}; `skillbus skills list` names them")
@@ -351,7 +352,7 @@ def require_entry(graph: Catalog, skill_id: str) -> CatalogEntry:
 def iterate_entries(
     graph: Catalog, selection: EntryFilter, after_id: str = ""
 ) -> Iterator[CatalogEntry]:
-    """All entries of a selection whose ids are after `after_id`, in the order of their ids.
+    """Yield all entries of a selection whose ids are after `after_id`, in the order of their ids.
 
     The first batches are small, so that a caller that needs only a page does not read much more.
     """
@@ -383,7 +384,7 @@ def _count_findings(
 
 
 def _without_withheld(graph: Catalog, policy: EntryPolicy, links: Iterable[Link]) -> list[Link]:
-    """The links that neither belong to a withheld skill nor lead to one."""
+    """Return the links that neither belong to a withheld skill nor lead to one."""
     links = list(links)
     ends = {end for link in links for end in (link.owner, link.source, link.target)}
     entries = () if policy.policy.allows_all or not ends else graph.get_entries(sorted(ends))

@@ -9,7 +9,7 @@ from config.errors import UsageError
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file; raises UsageError if it cannot be read."""
+    """Return the text of a UTF-8 file; raises UsageError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -19,7 +19,7 @@ def read_text(path: Path) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file; raises UsageError if it cannot be read."""
+    """Return the content of a file; raises UsageError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:

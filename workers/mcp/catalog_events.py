@@ -1,7 +1,7 @@
 """Notifications of changed skills for `subscriptions/listen`, from the catalog's change feed.
 
-The feed is polled while a client listens, and by one task however many do. Changes of a burst, such
-as a sync, are one notification a poll.
+The feed is polled while a client listens, by one task for all clients. Changes between two polls,
+such as those of a sync, are one notification.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ POLL_SECONDS = 1.0
 Listener = Callable[[ServerEvent], None]
 
 _READER: ContextVar[Reader] = ContextVar("reader", default=UNRESTRICTED)
-"""Of the stream that is being opened: the SDK's handler subscribes without its request."""
+"""Reader of the stream that is being opened: the SDK's handler subscribes without its request."""
 
 
 class CatalogEvents(InMemorySubscriptionBus):
-    """Publishes which skills have changed to the streams of one server."""
+    """Notifies the streams of one server of changed skills."""
 
     def __init__(
         self,
@@ -63,15 +63,16 @@ class CatalogEvents(InMemorySubscriptionBus):
 
     @property
     def streams(self) -> int:
-        """How many streams are open."""
+        """Number of open streams."""
         return self._streams.total()
 
     @asynccontextmanager
     async def open_stream(self, reader: Reader, uris: Iterable[str]) -> AsyncIterator[None]:
-        """Count a stream and the URIs that it watches, and poll while there is one.
+        """Count a stream and the URIs that it watches, and poll while a stream is open.
 
-        What subscribes in the block is notified of what the reader may see. Every change after the
-        start of the block is published. Raises TransientError if the catalog does not answer.
+        Listeners that subscribe inside the context are notified of changes that the reader may see.
+        Every change after the start of the context is published. Raises TransientError if the
+        catalog does not answer.
         """
         watched = [(reader, uri) for uri in uris if _is_watchable(uri)]
         token = _READER.set(reader)
@@ -93,7 +94,7 @@ class CatalogEvents(InMemorySubscriptionBus):
             _READER.reset(token)
             self._streams[reader] -= 1
             self._watched.subtract(watched)
-            self._streams += Counter()  # drops those that are open no more
+            self._streams += Counter()  # drops readers without an open stream
             self._watched += Counter()
             if reader not in self._streams:
                 self._sources.pop(reader, None)
@@ -102,7 +103,7 @@ class CatalogEvents(InMemorySubscriptionBus):
 
     @override
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Register a listener for what the reader of its stream may see."""
+        """Register a listener for changes that the reader of its stream may see."""
         unsubscribe = super().subscribe(listener)
         self._readers[listener] = _READER.get()
 
@@ -138,17 +139,17 @@ class CatalogEvents(InMemorySubscriptionBus):
         if changes.epoch != self._epoch or is_reviewed:
             for reader in set(self._readers.values()):
                 await self._notify(reader, changes.pointers, is_reviewed)
-        # Only now: what a server that fails has left out is found by the next poll.
+        # Set last: after a failure, the next poll finds what was not published.
         self._epoch, self._reviewed = changes.epoch, reviewed
 
     async def _notify(self, reader: Reader, pointers: Mapping[str, int], is_reviewed: bool) -> None:
-        """Send the streams of a reader what has changed for it."""
+        """Notify the streams of a reader of the changes for it."""
         sources = await self._run_in_thread(partial(self._list_sources, reader), True)
         moved = self._sources.get(reader, sources) ^ sources
         watched = sorted(uri for one, uri in self._watched if one == reader)
         find = partial(self._find_events, reader, watched, pointers, moved, is_reviewed)
         events = await self._run_in_thread(find, True)
-        if reader in self._sources:  # none of its streams may be left
+        if reader in self._sources:  # its last stream may have been closed
             self._sources[reader] = sources
         for event in events:
             for listener, one in list(self._readers.items()):
@@ -164,17 +165,19 @@ class CatalogEvents(InMemorySubscriptionBus):
         moved: frozenset[str],
         is_reviewed: bool,
     ) -> list[ServerEvent]:
-        """What the streams of a reader are notified of: nothing that it may not see, or that the
-        policy withholds.
+        """Return the notifications for the streams of a reader: only of skills that it may see and
+        that the policy does not withhold.
 
-        moved: the sources that it sees now and did not before, or the other way round. Which skill
-        was reviewed is not known, so that only those who see all sources are notified.
+        moved: sources that became visible to the reader, or hidden from it, since the
+        last poll. Which skill was reviewed is unknown, so only readers who see all
+        sources are notified of reviews.
         """
         skills = self._skill_reader.for_reader(reader)
         changed = skills.select_visible(pointers)
         if not changed and not moved:
             return [ResourcesListChanged()] if is_reviewed and skills.sees_all() else []
-        # Of a source that is hidden now, only what is as it was when the reader could see it.
+        # Of a source that is hidden now, only watched skills without a change: the reader could see
+        # their present state before.
         named = {place.skill_id for uri in uris for place in parse_skill_uri(uri)}
         changed |= {one for one in named - pointers.keys() if get_source_id(one) in moved}
         concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, changed))}
@@ -189,7 +192,8 @@ class CatalogEvents(InMemorySubscriptionBus):
         return [ResourcesListChanged(), *(ResourceUpdated(uri=uri) for uri in updated)]
 
     def _list_sources(self, reader: Reader) -> frozenset[str]:
-        """The sources that a reader sees; none for one from which none is ever hidden."""
+        """Return the sources that a reader sees; empty for a reader from
+        whom none is ever hidden."""
         if reader.sees_everything:
             return frozenset()
         sources = self._skill_reader.for_reader(reader).list_sources()
@@ -203,7 +207,7 @@ def _is_watchable(uri: str) -> bool:
 
 
 def _find_concerned(uri: str, changed: Iterable[str]) -> list[str]:
-    """The changed skills that a URI may belong to, or that lie inside the skill that it names."""
+    """Return the changed skills that a URI may belong to, or that lie inside the skill it names."""
     places = parse_skill_uri(uri)
     ids = {place.skill_id for place in places}
     inside = tuple(

@@ -33,9 +33,9 @@ LineRange = tuple[int, int]
 
 
 def parse_line_ranges(text: str) -> list[LineRange]:
-    """Ranges of lines written as `36-42, 60`, sorted and merged.
+    """Parse ranges of lines written as `36-42, 60`, and return them sorted and merged.
 
-    Raises UsageError for anything else.
+    Raises UsageError for any other text.
     """
     spans = []
     for part in text.split(","):
@@ -53,9 +53,9 @@ def parse_line_ranges(text: str) -> list[LineRange]:
 
 
 def clip_line_ranges(parsed: ParsedSkill, lines: Sequence[LineRange]) -> list[LineRange]:
-    """The requested ranges, cut at the end of the file; its body if none is requested.
+    """Return the requested ranges, cut at the end of the file; without ranges, its body.
 
-    Raises UsageError for a range that begins beyond the end.
+    Raises UsageError for a range that begins after the end.
     """
     end = len(parsed.lines)
     for first, _ in lines:
@@ -67,10 +67,10 @@ def clip_line_ranges(parsed: ParsedSkill, lines: Sequence[LineRange]) -> list[Li
 def render_lines(
     revision: StoredRevision, path: str, spans: Sequence[LineRange], budget: int
 ) -> SkillText:
-    """As many of the lines as fit into the budget, from the first on.
+    """Render as many of the lines as fit into the budget, from the first on.
 
-    path: of the SKILL.md, as bundles name it. Raises UsageError, with a sufficient budget, if the
-    first line does not fit.
+    path: of the SKILL.md, in the form that bundles use. Raises UsageError, with a sufficient
+    budget, if the first line does not fit.
     """
     parsed = revision.parsed
     numbers = _strip_blank_ends(parsed, spans)
@@ -101,7 +101,7 @@ def _too_long(line: int, least: int, path: str, budget: int) -> str:
 
 
 def _strip_blank_ends(parsed: ParsedSkill, spans: Sequence[LineRange]) -> list[int]:
-    """The line numbers of the ranges, without blank lines at either end of each."""
+    """Return the line numbers of the ranges, without blank lines at either end of each."""
     numbers: list[int] = []
     for first, last in spans:
         text = [n for n in range(first, last + 1) if parsed.lines[n - 1].strip()]
@@ -110,7 +110,7 @@ def _strip_blank_ends(parsed: ParsedSkill, spans: Sequence[LineRange]) -> list[i
 
 
 def _find_largest(fits: Callable[[int], bool], limit: int) -> int:
-    """The highest count up to the limit that fits; every lower count fits too."""
+    """Return the highest count up to the limit that fits; every lower count fits too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -146,7 +146,7 @@ def _text(
 
 
 def _passages(parsed: ParsedSkill, spans: Sequence[LineRange]) -> Iterator[BundlePassage]:
-    """The lines as quotations, each below a single heading."""
+    """Yield the lines as quotations, each below a single heading."""
     edges = [section.first_line for section in parsed.sections]
     begins = [passage.first_line for passage in parsed.passages]
     ends = [passage.last_line for passage in parsed.passages]
@@ -169,7 +169,7 @@ def _spans(numbers: Sequence[int]) -> list[LineRange]:
 
 
 def _merge_spans(spans: Sequence[LineRange]) -> list[LineRange]:
-    """The ranges sorted, with those that overlap or touch merged."""
+    """Return the ranges sorted; ranges that overlap or touch are merged."""
     merged: list[LineRange] = []
     for first, last in sorted(spans):
         if merged and first <= merged[-1][1] + 1:

@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.02
 
 
 class OutcomeReporter:
-    """Reports outcomes. seconds: how long to wait until one is stored."""
+    """Reports outcomes. seconds: time limit for waiting until an outcome is stored."""
 
     def __init__(self, run_in_thread: ThreadRunner, seconds: float) -> None:
         self._run_in_thread = run_in_thread
@@ -28,7 +28,7 @@ class OutcomeReporter:
     ) -> EventStatus:
         """Submit a report and return its last status: `accepted` if it is not stored in time.
 
-        It is recorded durably by then. Raises TransientError if too many events are open.
+        The report is recorded durably by then. Raises TransientError if too many events are open.
         """
         event = replace_origin(new_event(report, ORIGIN), owner, reader)
         event_id = await self._run_in_thread(partial(backend.accept, event))

@@ -1,4 +1,4 @@
-"""Running a query for a client that is sent progress and may cancel."""
+"""Runs a query for a client that receives progress and may cancel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ORIGIN = "skillbus/mcp"
 
 _MIN_POLL_SECONDS, _MAX_POLL_SECONDS = 0.003, 0.05
 _POLL_SHARE = 0.1
-"""Pause between two looks as a share of the time since the query was asked."""
+"""Pause between two polls, as a share of the time since the query was submitted."""
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class QueryBackend(Protocol):
         ...
 
     def get_query_status(self, query_id: str) -> QueryStatus:
-        """Current state of a query."""
+        """Return the current state of a query."""
         ...
 
     def cancel_query(self, query_id: str) -> None:
@@ -52,7 +52,7 @@ class QueryBackend(Protocol):
         ...
 
     def get_event_status(self, event_id: str) -> EventStatus:
-        """Current state of an event."""
+        """Return the current state of an event."""
         ...
 
 
@@ -60,12 +60,13 @@ class ThreadRunner(Protocol):
     """Runs a blocking function in a thread."""
 
     async def __call__(self, function: Callable[[], T], abandon: bool = False) -> T:
-        """The result of the function. abandon: a cancelled caller does not wait for its end."""
+        """Return the result of the function. abandon: a cancelled caller does
+        not wait for its end."""
         ...
 
 
 class QueryRunner:
-    """Runs queries. seconds: how long one may take."""
+    """Runs queries. seconds: time limit of a query."""
 
     def __init__(
         self, run_in_thread: ThreadRunner, seconds: float, report_progress: ProgressReporter
@@ -79,8 +80,8 @@ class QueryRunner:
     ) -> QueryStatus:
         """Submit a query and return its final status; it is cancelled if the caller is.
 
-        A query that ends while it is being cancelled is answered: its session counts the answer as
-        sent.
+        A query that ends while it is being cancelled counts as answered: its session
+        counts the answer as sent.
 
         Raises UsageError for an invalid query, TransientError if there is no answer in time.
         """
@@ -118,7 +119,7 @@ class QueryRunner:
 
 
 def _cancel_query(backend: QueryBackend, query_id: str) -> QueryStatus | None:
-    """Cancel a query; returns its status after that, None where the backend does not answer."""
+    """Cancel a query and return its status afterwards, None if the backend does not answer."""
     try:
         backend.cancel_query(query_id)
         return backend.get_query_status(query_id)

@@ -1,4 +1,4 @@
-"""Renders the reference of tools and methods from the server itself."""
+"""Renders the reference of tools and methods from the server."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ BEGIN_METHODS, END_METHODS = "<!-- methods: made by schemas.py -->\n", "<!-- end
 
 
 def render_tools_reference() -> str:
-    """The lists of the server as JSON: instructions, tools with their schemas, templates, and the
-    methods of its extension."""
+    """Return the lists of the server as JSON: instructions, tools with their schemas, templates,
+    and the methods of its extension."""
     settings = Settings()
     server = create_server(settings, _no_backend, open_skill_reader(settings))
 
@@ -41,7 +41,7 @@ _WIRE: Any = {"mode": "json", "by_alias": True, "exclude_none": True}
 
 
 def insert_tools_reference(page: str) -> str:
-    """A page of documentation with its tables of tools and methods rendered again."""
+    """Return a page of documentation with its tables of tools and methods rendered again."""
     listed = json.loads(render_tools_reference())
     tools = "\n".join(map(_section, listed["tools"]))
     methods = _method_table(listed["extensions"][IDENTIFIER]["methods"])
@@ -81,7 +81,7 @@ def _section(tool: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    """A JSON Schema in a few words."""
+    """Return a JSON Schema in a few words."""
     if "anyOf" in schema:
         kinds = [one for one in schema["anyOf"] if one.get("type") != "null"]
         return " or ".join(map(_type, kinds))

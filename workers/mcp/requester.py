@@ -1,4 +1,5 @@
-"""Who sends a request: the caller that the gateway has checked, or the user on standard streams."""
+"""The sender of a request: the caller that the gateway has checked, or the
+user on standard streams."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ RequestContext = Context | ServerRequestContext[Any]
 
 
 def get_sender(ctx: RequestContext) -> tuple[str, Reader]:
-    """The name of the caller's token, "" on standard streams, and what the caller may see."""
-    # The request of starlette, whose state holds the caller: None on standard streams.
+    """Return the name of the caller's token, "" on standard streams, and the caller's reader."""
+    # The request of starlette, whose state holds the caller; None on standard streams.
     request: Any = ctx.request_context.request if isinstance(ctx, Context) else ctx.request
     if request is None:
         return "", UNRESTRICTED
@@ -23,5 +24,5 @@ def get_sender(ctx: RequestContext) -> tuple[str, Reader]:
 
 
 def get_reader(ctx: RequestContext) -> Reader:
-    """What the sender may see."""
+    """Return the reader of the sender, which limits the skills it may see."""
     return get_sender(ctx)[1]

@@ -1,7 +1,8 @@
-"""The results of the tools, within a budget of tokens.
+"""Results of the tools, within a budget of tokens.
 
-A client shows its model either the text of a result or its structured content as JSON; some widely
-used clients show only the JSON. So the JSON holds the text too, and is what the budget counts.
+A client shows its model either the text of a result or its structured content as JSON;
+some widely used clients show only the JSON. The JSON therefore holds the text too, and
+the budget counts the JSON.
 """
 
 from __future__ import annotations
@@ -70,15 +71,15 @@ class SkillText(Result):
 
 
 def count_result_tokens(result: Result) -> int:
-    """Tokens of a result in the larger of its two forms, the JSON."""
+    """Return the tokens of a result in the larger of its two forms, the JSON."""
     return count_tokens(result.model_dump_json())
 
 
 def fit_to_budget(bundle: Bundle, budget: int, uris: Mapping[str, str] = {}) -> FoundSkills:
-    """A bundle, asked for with this budget for a tool result, as that result.
+    """Return the tool result for a bundle that was requested with this budget.
 
-    uris: of the skills that have one, by id.
-    Of one without skills, the names of those withheld are removed where they do not fit.
+    uris: of the skills that have one, by id. If the bundle has no skills and does not fit, the
+    names of withheld skills are removed.
     """
     result = _build_result(bundle, uris)
     if not bundle.skills and count_result_tokens(result) > budget:

@@ -1,4 +1,4 @@
-"""The arguments of the tools, with terse schemas: they are in an agent's context on every turn."""
+"""Arguments of the tools, with terse schemas: they are in an agent's context on every turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INVALID_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def is_possible_id(text: str) -> bool:
-    """Whether a store can be asked for an id: it has no NUL and no lone surrogate, and an end."""
+    """Return whether an id can be passed to a store: no NUL, no lone surrogate, bounded length."""
     return len(text) <= MAX_ID_LENGTH and _INVALID_TEXT.search(text) is None
 
 
@@ -67,7 +67,7 @@ QueryId = Annotated[
     str,
     Field(min_length=1, max_length=200, description="`query_id` of a result of find_skills."),
 ]
-# Literals, not the enums: their schemas would be apart, with titles and descriptions.
+# Literals instead of the enums, whose schemas would be separate, with titles and descriptions.
 OutcomeName = Annotated[
     Literal["used", "helped", "failed", "rejected", "superseded", "missing"],
     Field(
@@ -118,21 +118,22 @@ class _TerseJsonSchema(GenerateJsonSchema):
     """JSON Schema without titles, which repeat names, and without nulls: arguments are optional."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Never."""
+        """Return False: no field has a title."""
         del schema
         return False
 
     def nullable_schema(self, schema: Any) -> JsonSchemaValue:
-        """The schema of a value that is not null."""
+        """Return the schema of a value that is not null."""
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: Any) -> JsonSchemaValue:
-        """The schema of an argument without its default; the description names it if it matters."""
+        """Return the schema of an argument without its default; the description
+        names it if it matters."""
         return self.generate_inner(schema["schema"])
 
 
 class _Tool(Tool):
-    """A tool whose errors about arguments are in the words of the other interfaces."""
+    """A tool with the same error messages for invalid arguments as the other interfaces."""
 
     @override
     async def run(
@@ -150,7 +151,8 @@ class _Tool(Tool):
 def create_tool(
     function: Callable[..., Any], title: str, result: type[Result], *, read_only: bool = True
 ) -> Tool:
-    """A tool described by its docstring, which deletes nothing; it rejects unknown arguments.
+    """Return a tool described by its docstring, which deletes nothing; it
+    rejects unknown arguments.
 
     read_only: whether it changes nothing.
     """

@@ -42,7 +42,7 @@ _METHODS = (
     "tools/call",
     "tools/list",
 )
-"""Methods that name their spans; clients may send any."""
+"""Methods that name their spans; clients may send any other method."""
 _TOOLS = ("find_skills", "read_skill", "report_outcome")
 
 
@@ -52,8 +52,8 @@ def create_server(
     skill_reader: SkillReader,
     session: str = "",
 ) -> MCPServer:
-    """The server. select_backend: gives the backend of each query. skill_reader: reads skills.
-    session: of the queries that name none, for a server of one connection."""
+    """Create the server. select_backend: returns the backend of each query. skill_reader: reads
+    skills. session: of queries that name none, for a server of one connection."""
     served = ServedSkills(settings, skill_reader)
     tools = SkillTools(settings, select_backend, skill_reader, served, session)
     skills = SkillsExtension(served, tools.run_in_thread, explain_error)
@@ -63,13 +63,13 @@ def create_server(
     async def paginate_resources(
         ctx: ServerRequestContext[Any], call_next: CallNext
     ) -> HandlerResult:
-        """List resources in pages; the SDK lists all at once, and a library has too many."""
+        """List resources in pages; the SDK lists all at once, which is too much for a library."""
         if ctx.method != "resources/list":
             return await call_next(ctx)
         return await tools.list_resources(get_reader(ctx), (ctx.params or {}).get("cursor"))
 
     async def trace_request(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
-        """Make a span of a request, which continues the trace in its `_meta`."""
+        """Run a request in a span, which continues the trace in its `_meta`."""
         meta, tool = ctx.meta or {}, (ctx.params or {}).get("name")
         method = ctx.method if ctx.method in _METHODS else "_OTHER"
         is_call = method == "tools/call" and tool in _TOOLS
@@ -101,7 +101,7 @@ def create_server(
         subscriptions=events,
         middleware=[paginate_resources, skills.read_resources, subscriptions.serve],
     )
-    # In place of the SDK's own span, with which the trace of any caller would be the current one.
+    # Instead of the SDK's own span, which would make the trace of any caller the current one.
     others = [one for one in server.middleware if type(one).__name__ != _SDK_SPANS]
     server.middleware[:] = [trace_request, *others]
     server.resource(
@@ -110,7 +110,8 @@ def create_server(
         title="Skill",
         description="The text of a skill with its source; the id is percent-encoded.",
         mime_type="text/markdown",
-        # An id is looked up in the catalog and never becomes a path; some look like one (`a:b`).
+        # An id is looked up in the catalog and never becomes a path; some
+        # ids look like one (`a:b`).
         security=ResourceSecurity(exempt_params={"skill_id"}),
     )(tools.read_resource)
     return server

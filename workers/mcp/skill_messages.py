@@ -1,6 +1,6 @@
 """Messages of the extension `io.modelcontextprotocol/skills`, as its specification defines them.
 
-Results are dictionaries: the SDK drops each null of a model, and those of a frontmatter count.
+Results are dictionaries: the SDK drops nulls of models, but nulls of a frontmatter matter.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from workers.library.served_skills import (
 )
 
 TTL_MILLISECONDS = 60_000
-"""How long a client may take a list, an entry or a file for current, unless it is notified."""
+"""Time for which a client may use a list, an entry or a file without asking again,
+unless it is notified."""
 
 DIRECTORY_TYPE = "inode/directory"
 _MARKDOWN = (".md", ".markdown")
@@ -44,10 +45,10 @@ class ReadDirectoryParams(PaginatedRequestParams):
 
 
 def make_list_result(page: SkillPage) -> dict[str, Any]:
-    """The result of `skills/list`.
+    """Return the result of `skills/list`.
 
-    Its `_meta` has what skillbus knows of each skill by its URI under `skillbus/skills`, and the
-    skills that are left out, with the reason, under `skillbus/leftOut`.
+    Its `_meta` has under `skillbus/skills` the data of skillbus on each skill by its URI, and under
+    `skillbus/leftOut` the skills that are left out, with the reason.
     """
     meta: dict[str, Any] = {
         "skillbus/skills": {one.skill_file_uri: _describe(one) for one in page.skills}
@@ -63,7 +64,7 @@ def make_list_result(page: SkillPage) -> dict[str, Any]:
 
 
 def make_get_result(skill: ServedSkill) -> dict[str, Any]:
-    """The result of `skills/get`, with `_meta` as in a list."""
+    """Return the result of `skills/get`, with `_meta` as in a list."""
     return {
         "resultType": "complete",
         "skill": _entry(skill),
@@ -73,7 +74,7 @@ def make_get_result(skill: ServedSkill) -> dict[str, Any]:
 
 
 def make_read_result(uri: str, file: FileContent) -> dict[str, Any]:
-    """The result of `resources/read`: text where the bytes are UTF-8, else a blob."""
+    """Return the result of `resources/read`: text if the bytes are UTF-8, else a blob."""
     content: dict[str, Any] = {"uri": uri, "mimeType": guess_type(file.name)}
     try:
         content["text"] = file.content.decode()
@@ -93,7 +94,7 @@ def make_read_result(uri: str, file: FileContent) -> dict[str, Any]:
 
 
 def make_directory_result(children: Sequence[DirectoryChild], cursor: str = "") -> dict[str, Any]:
-    """The result of `resources/directory/read`. cursor: of the next page, "" for none."""
+    """Return the result of `resources/directory/read`. cursor: of the next page, "" if none."""
     resources = [
         {"uri": one.uri, "name": one.name, "mimeType": DIRECTORY_TYPE}
         if one.size is None
@@ -105,13 +106,13 @@ def make_directory_result(children: Sequence[DirectoryChild], cursor: str = "") 
         }
         for one in children
     ]
-    # Clients such as the Inspector want the cache hints of `resources/list` here too.
+    # Clients such as the Inspector need the cache hints of `resources/list` here too.
     result: dict[str, Any] = {"resultType": "complete", "resources": resources, **_CACHE}
     return result | ({"nextCursor": cursor} if cursor else {})
 
 
 def guess_type(name: str) -> str:
-    """The media type of a file by its name."""
+    """Return the media type of a file by its name."""
     if name.lower().endswith(_MARKDOWN):
         return "text/markdown"
     return mimetypes.guess_type(name)[0] or "application/octet-stream"

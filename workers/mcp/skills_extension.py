@@ -39,10 +39,10 @@ METHODS: dict[str, tuple[type[RequestParams], str]] = {
     "skills/get": (GetSkillParams, "One skill, by the URI of its SKILL.md."),
     "resources/directory/read": (ReadDirectoryParams, "What a folder of a skill holds."),
 }
-"""The methods in addition to those of the protocol: parameters and description."""
+"""Methods in addition to those of the protocol: parameters and description."""
 
 PAGE_SIZE = 50
-"""Skills on a page of `skills/list`; each has up to 512 files."""
+"""Number of skills on a page of `skills/list`; each has up to 512 files."""
 
 DIRECTORY_PAGE_SIZE = 500
 
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 def list_methods() -> dict[str, Any]:
-    """By method, its description and the schema of its parameters, without `_meta`."""
+    """Return the description and the schema of the parameters of each method, without `_meta`."""
     listed = {}
     for method, (params, description) in METHODS.items():
         schema = params.model_json_schema(by_alias=True)
@@ -70,14 +70,15 @@ class ThreadRunner(Protocol):
     """Runs a blocking function in a thread."""
 
     async def __call__(self, function: Callable[[], T], abandon: bool = False) -> T:
-        """The result of the function. abandon: a cancelled caller does not wait for its end."""
+        """Return the result of the function. abandon: a cancelled caller does
+        not wait for its end."""
         ...
 
 
 class SkillsExtension(Extension):
     """Lists skills and serves their files, through the services that the tools use.
 
-    explain: the message that a client is sent about an error.
+    explain: returns the message about an error for a client.
     """
 
     identifier = IDENTIFIER
@@ -107,7 +108,7 @@ class SkillsExtension(Extension):
     async def read_resources(
         self, ctx: ServerRequestContext[Any], call_next: CallNext
     ) -> HandlerResult:
-        """Middleware that answers `resources/read` of URIs of skills."""
+        """Answer `resources/read` for URIs of skills; a middleware."""
         uri = (ctx.params or {}).get("uri")
         if ctx.method != "resources/read" or not isinstance(uri, str):
             return await call_next(ctx)
@@ -141,7 +142,8 @@ class SkillsExtension(Extension):
         return make_directory_result(shown, shown[-1].name if len(rest) > len(shown) else "")
 
     async def _run(self, uri: str, function: Callable[[], T]) -> T:
-        """The result of a function that runs in a thread; its errors as those of the protocol."""
+        """Return the result of a function that runs in a thread; its errors become
+        those of the protocol."""
         data = {"uri": uri} if uri else None
         try:
             return await self._run_in_thread(function, True)

@@ -25,7 +25,7 @@ def run_stdio(settings: Settings) -> None:
     The library is opened and the models are loaded after the first response: agents start all their
     servers before they take input.
     """
-    # This process only reads, so it may end at any point; an orderly end would wait for the
+    # This process only reads, so it may be ended at any point; an orderly end would wait for the
     # blocking read of standard input.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     backends, skill_reader = BackendSelector(settings), open_skill_reader(settings)

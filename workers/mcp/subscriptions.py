@@ -1,4 +1,4 @@
-"""Streams of `subscriptions/listen`: how many there are, and when they end."""
+"""Streams of `subscriptions/listen`: their number, and their end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METHOD = "subscriptions/listen"
 
 
 class Subscriptions:
-    """Middleware around the SDK's handler. limit: of open streams."""
+    """Middleware around the SDK's handler. limit: maximum number of open streams."""
 
     def __init__(self, events: CatalogEvents, limit: int) -> None:
         self._events = events
@@ -45,7 +45,8 @@ class Subscriptions:
 
 
 async def _call_until_stopped(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:
-    """The handler's result; the one that ends a stream once the HTTP server stops."""
+    """Return the handler's result, or, once the HTTP server stops, the
+    result that ends a stream."""
     stopping: asyncio.Event | None = None
     if ctx.request is not None:
         from workers.http.limits.slow_clients import (

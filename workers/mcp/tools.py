@@ -1,4 +1,4 @@
-"""The functions of the tools and resources."""
+"""Functions of the MCP tools and resources."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ from workers.mcp.schemas import (
 log = structlog.get_logger()
 
 RESOURCE_TOKENS = 20_000
-"""Tokens that a resource may hold; some clients truncate at 25,000."""
+"""Maximum of tokens in a resource; some clients truncate at 25,000."""
 
 PAGE_SIZE = 100
-"""Skills on a page of the list of resources."""
+"""Number of skills on a page of the list of resources."""
 
 _THREADS = 16
 _REPORT_SECONDS = 5.0
@@ -83,7 +83,7 @@ SelectBackend = Callable[[], QueryBackend]
 class SkillTools:
     """The functions of the tools; their schemas have checked the arguments.
 
-    session: of the queries that name none, "" for none.
+    session: used for queries that name none, "" for no session.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class SkillTools:
             raise ToolError(explain_error(error)) from error
 
     async def _find_uris(self, ctx: Context, bundle: Bundle) -> dict[str, str]:
-        """The URIs of the skills of a bundle; without them it is still an answer."""
+        """Return the URIs of the skills of a bundle; if they fail to load, the answer has none."""
         ids = [skill.skill_id for skill in bundle.skills]
         served = self._served.for_reader(get_reader(ctx))
         try:
@@ -210,7 +210,7 @@ class SkillTools:
         return _build_tool_result(ReportedOutcome(text=f"{outcome}: {stored}"))
 
     def _record(self, ctx: Context, query_id: str) -> AbstractContextManager[None]:
-        """Have a report recorded in the audit log: by the gateway, or here on standard streams."""
+        """Record a report in the audit log: through the gateway, or here on standard streams."""
         http_request = ctx.request_context.request
         if http_request is None:
             return recorded(self._settings, "outcomes.report", query_id)
@@ -218,7 +218,7 @@ class SkillTools:
         return nullcontext()
 
     async def read_resource(self, ctx: Context, skill_id: str) -> str:
-        """The resource of a skill: its text with its source, up to RESOURCE_TOKENS."""
+        """Return the resource of a skill: its text with its source, up to RESOURCE_TOKENS."""
         try:
             return (await self._read_lines(ctx, skill_id, "", RESOURCE_TOKENS)).text
         except NotFoundError as error:
@@ -227,7 +227,8 @@ class SkillTools:
             raise ResourceError(explain_error(error)) from error
 
     async def list_resources(self, reader: Reader, cursor: Any) -> ListResourcesResult:
-        """A page of the published skills by id; the cursor is the last id of the page before."""
+        """Return a page of published skills by id; the cursor is the last id
+        of the previous page."""
         skills = self._skill_reader.for_reader(reader)
         if not isinstance(cursor, str | None):
             raise MCPError(INVALID_PARAMS, "invalid cursor; use `nextCursor` of a page")
@@ -274,7 +275,7 @@ class SkillTools:
         return await self.run_in_thread(read, True)
 
     async def run_in_thread(self, function: Callable[[], T], abandon: bool = False) -> T:
-        """Run a blocking function; abandon: a cancelled caller does not wait for its end."""
+        """Run a blocking function. abandon: a cancelled caller does not wait for its end."""
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(_THREADS)
         return await to_thread.run_sync(function, abandon_on_cancel=abandon, limiter=self._threads)
@@ -288,7 +289,7 @@ def _create_reporter(ctx: Context) -> ProgressReporter:
 
 
 def explain_error(error: SkillbusError) -> str:
-    """What a client is sent about an error, without what only the operator may see."""
+    """Return the message about an error for a client; details for operators are only logged."""
     message = error.public_message  # addresses and file names of the deployment are not for agents
     if isinstance(error, MisconfiguredError):
         log.error("a setting is wrong", reason=str(error))

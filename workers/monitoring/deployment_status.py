@@ -75,7 +75,7 @@ StatusPart = dict[str, Any]
 class DeploymentStatus:
     """Reads the status from the servers, over connections that are opened on first use.
 
-    app: a Celery application, whose broker has the queues.
+    app: a Celery application, for the status of its broker's queues.
     """
 
     def __init__(self, settings: Settings, app: Any) -> None:
@@ -105,7 +105,7 @@ class DeploymentStatus:
         self._request_probe = ParallelProbes({"requests": self._read_request_age})
 
     def prepare(self) -> None:
-        """Load the client libraries now, before this process forks; raises UsageError for invalid
+        """Load the client libraries before this process forks; raises UsageError for invalid
         settings."""
         self._liveness.get().prepare()
         self._graph.get()
@@ -113,7 +113,8 @@ class DeploymentStatus:
         self._journal.get()
 
     def get_status(self, seconds: float) -> dict[str, Any]:
-        """The status; servers that do not answer within `seconds` are listed with the error."""
+        """Return the status; servers that do not answer within `seconds` are
+        listed with the error."""
         answers = self._probes.run(seconds)
         model = ("language_model",) if self._settings.language_model.in_use else ()
         status: StatusPart = dict.fromkeys((*_CATALOG, *_JOURNAL, *model, "queues"))
@@ -154,7 +155,7 @@ class DeploymentStatus:
     def _oldest_waiting_seconds(
         self, seq: int | None, workers: Any, seconds: float
     ) -> float | None:
-        """Age of the ingest request `seq`; 0 if no request is open, None if it is unknown."""
+        """Return the age of the ingest request `seq`; 0 if no request is open, None if unknown."""
         if seq is None or workers is None:
             return None
         if not seq:
@@ -164,7 +165,7 @@ class DeploymentStatus:
         return None if isinstance(found, SkillbusError) else found
 
     def _review_counts(self, status: StatusPart, seconds: float) -> dict[str, int] | None:
-        """What waits for a person; None if the servers do not say so in time."""
+        """Return the counts of reviews; None if the servers do not answer in time."""
         if status["skills"] is None:
             return None
         found = self._review_probe.run(seconds)["reviews"]
@@ -226,7 +227,7 @@ class DeploymentStatus:
         }
 
     def _refinement_progress(self, status: StatusPart, seconds: float) -> StatusPart:
-        """How far refinement is; its counts are None if the servers do not give them in time."""
+        """Return the progress of refinement; its counts are None if the servers are too slow."""
         counts = self._refine_probe.run(seconds)["refinement"]
         waiting = [one["waiting"] for one in status["queues"] or () if one["queue"] == REFINE.queue]
         running = [task["task"] for one in status["workers"] or () for task in one["running"]]
@@ -270,7 +271,7 @@ class DeploymentStatus:
 
 
 def _timed(probe: Callable[[], StatusPart]) -> Callable[[], StatusPart]:
-    """The probe, with its duration in `seconds` added to the result."""
+    """Return the probe, extended to add its duration to the result as `seconds`."""
 
     def timed() -> StatusPart:
         started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The check of `doctor` of the language model's endpoint."""
+"""The check of `doctor` for the language model's endpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORMS = {
 
 
 def check_language_model(settings: Settings) -> str:
-    """Ask the endpoint for one tiny answer and say what it can do."""
+    """Request one tiny answer from the endpoint, and return a line about its abilities."""
     chosen = settings.language_model
     model = OpenAILanguageModel(chosen)
     try:

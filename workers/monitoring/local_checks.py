@@ -1,4 +1,4 @@
-"""Checks of `doctor` on this machine, and how checks are run."""
+"""Checks of `doctor` on this machine, and functions that run checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.backend.stores import open_graph
 from workers.monitoring.parallel_probes import ParallelProbes
 
 Check = Callable[[], str]
-"""Returns what was found; raises SkillbusError with the problem and what to do about it."""
+"""Returns a line about the finding; raises SkillbusError with the problem and its remedy."""
 
 _LOW_DISK_BYTES = 500_000_000
 
@@ -34,7 +34,7 @@ def run_checks(checks: Mapping[str, Check]) -> list[dict[str, str]]:
 
 
 def run_checks_in_parallel(checks: Mapping[str, Check], seconds: float) -> list[dict[str, str]]:
-    """Run the checks in parallel; one without a result within `seconds` fails."""
+    """Run the checks in parallel; a check without a result within `seconds` fails."""
     return [
         _check_result(name, found) for name, found in ParallelProbes(checks).run(seconds).items()
     ]
@@ -53,7 +53,7 @@ def _check_result(name: str, found: str | SkillbusError) -> dict[str, str]:
 
 
 def machine_checks(settings: Settings) -> dict[str, Check]:
-    """Checks of programs and models, and of the disk of an embedded library."""
+    """Return checks of programs and models, and of the disk of an embedded library."""
     checks: dict[str, Check] = {}
     if not settings.distributed:  # otherwise the home holds only a socket
         checks["disk"] = lambda: _check_disk(settings)
@@ -92,7 +92,7 @@ def _check_oidc(settings: Settings) -> str:
 
 
 def library_checks(settings: Settings) -> dict[str, Check]:
-    """Checks of the stores and sources of an embedded library."""
+    """Return checks of the stores and sources of an embedded library."""
     if not (settings.home / "graph.db").exists():
         return {"library": lambda: f"{settings.home}: nothing synced yet"}
     return {
@@ -105,7 +105,7 @@ def library_checks(settings: Settings) -> dict[str, Check]:
 
 
 def check_reviews(settings: Settings) -> str:
-    """What waits for a person."""
+    """Return the numbers of skills and updates that wait for a person."""
     with open_review_lister(settings) as lister:
         counts = lister.count()
     waiting = f"waiting: {counts['withheld']} withheld, {counts['updates']} updates"
@@ -122,7 +122,7 @@ def _check_disk(settings: Settings) -> str:
 
 
 def _check_git() -> str:
-    """The version of git; never fails, since only git sources need it (`_check_sources`)."""
+    """Return the version of git. Never fails, since only git sources need it (`_check_sources`)."""
     try:
         return process.get_git_version()
     except MisconfiguredError as error:
@@ -224,12 +224,12 @@ def _check_sources(settings: Settings) -> str:
 
 
 def fetch_failures(sources: Sequence[Source]) -> list[str]:
-    """Git sources whose last fetch failed, each with the reason."""
+    """Return git sources whose last fetch failed, each with the reason."""
     return [f"{source.source_id}: {source.last_error}" for source in sources if source.last_error]
 
 
 def find_unknown_sources(settings: Settings, sources: Sequence[Source]) -> list[str]:
-    """Settings of the policy that name a source that is not there: they have no effect."""
+    """Return settings of the policy that name a source that does not exist: they have no effect."""
     known = {source.source_id for source in sources}
     named = {"policy.sources": settings.policy.sources, "policy.public": settings.policy.public}
     return [

@@ -1,4 +1,4 @@
-"""Every metric that skillbus exposes: name, kind, labels and meaning."""
+"""Specifications of all metrics: name, kind, labels and meaning."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ MODEL_METRICS = (
         "budget (the day's tokens are spent), misconfigured, store (of answers)",
     ),
 )
-"""Of the language model; exposed once a process has used it."""
+"""Metrics of the language model; exposed once a process has used it."""
 
 DEPLOYMENT_METRICS = (
     MetricSpec("skillbus_server_up", "gauge", ("server",), "1: the server passes its health check"),

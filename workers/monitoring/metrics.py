@@ -41,7 +41,7 @@ _MULTIPROC_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 _FOLDER_PREFIX = "skillbus-metrics-"
 _TASK_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _STAGE_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Upper bounds in seconds."""
+"""Upper bounds of the buckets, in seconds."""
 
 
 class _Factory:
@@ -76,10 +76,11 @@ class _ModelMetrics:
 
 
 class PrometheusRecorder(MetricsRecorder):
-    """Records in Prometheus counters and histograms; a call takes a few µs."""
+    """Records metrics in Prometheus counters and histograms; a call takes a few µs."""
 
     def __init__(self, registry: CollectorRegistry | None) -> None:
-        """registry: None in multiprocess mode, where values are kept in files."""
+        """Create the metrics. registry: None in multiprocess mode, where
+        values are kept in files."""
         make = _Factory(registry)
         self._tasks = make.histogram("skillbus_task_seconds", _TASK_BUCKETS)
         self._stages = make.histogram("skillbus_stage_seconds", _STAGE_BUCKETS)
@@ -157,7 +158,7 @@ class PrometheusRecorder(MetricsRecorder):
 
 
 class ProcessMetrics:
-    """Metrics of a single process; `measures` records them."""
+    """Metrics of a single process. measures: records them."""
 
     def __init__(self, fetch_status: Callable[[], Status] | None = None) -> None:
         from prometheus_client.registry import CollectorRegistry
@@ -172,7 +173,7 @@ class ProcessMetrics:
         self._registry.register(StatusGauges(fetch_status))
 
     def render(self) -> bytes:
-        """The metrics in the Prometheus text format."""
+        """Return the metrics in the Prometheus text format."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)
@@ -199,12 +200,12 @@ class MultiprocessMetrics:
         (self._folder / f"ready-{os.getpid()}").touch()
 
     def count_ready_children(self) -> int:
-        """Number of running children marked ready."""
+        """Return the number of running children that are marked ready."""
         pids = (int(path.name.removeprefix("ready-")) for path in self._folder.glob("ready-*"))
         return sum(_is_running(pid) for pid in pids)
 
     def render(self, gauges: StatusGauges) -> bytes:
-        """The metrics in the Prometheus text format."""
+        """Return the metrics in the Prometheus text format."""
         from prometheus_client import generate_latest
         from prometheus_client.multiprocess import MultiProcessCollector
         from prometheus_client.registry import CollectorRegistry
@@ -230,7 +231,7 @@ def _remove_stale_folders() -> None:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]

@@ -69,7 +69,7 @@ class MetricsServer:
         self._server.server_close()
 
     def respond(self, path: str) -> tuple[int, str, bytes]:
-        """Status code, content type and body of the response for a path."""
+        """Return status code, content type and body of the response for a path."""
         if path == "/metrics":
             return 200, CONTENT_TYPE, self._render_metrics()
         if path == "/healthz":
@@ -149,7 +149,7 @@ class WorkerMetrics:
 
 
 def not_ready_reasons(status: Status, ready_children: int) -> list[str]:
-    """Why a worker is not ready: unreachable servers, no child that has loaded its models."""
+    """Return why a worker is not ready: unreachable servers, or no child has loaded its models."""
     reasons = [str(one["problem"]) for one in status["servers"] if not one["up"]]
     if not ready_children:
         reasons.append(
@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         return {"Content-Type": kind, "Content-Length": str(len(body)), "Cache-Control": "no-store"}
 
     def version_string(self) -> str:
-        """The value of the `Server` header."""
+        """Return the value of the `Server` header."""
         return "skillbus"
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -17,8 +17,8 @@ Probe = Callable[[], T]
 class ParallelProbes(Generic[T]):
     """Named probes, each run in a thread.
 
-    The timeout of a client may be longer than that of `run`. Its thread is then left running, and
-    the probe is not started again before it ends: at most one thread per probe.
+    If the timeout of a client is longer than that of `run`, its thread goes on, and the probe is
+    not started again before it ends: there is at most one thread per probe.
     """
 
     def __init__(self, probes: Mapping[str, Probe[T]]) -> None:
@@ -27,10 +27,10 @@ class ParallelProbes(Generic[T]):
         self._pending: dict[str, Future[T]] = {}
 
     def run(self, timeout_seconds: float) -> dict[str, T | SkillbusError]:
-        """The result of each probe, or the SkillbusError it raised.
+        """Return the result of each probe, or the SkillbusError it raised.
 
         A probe without a result after `timeout_seconds` yields a TransientError. Any other
-        exception of a probe is raised after all have ended or timed out.
+        exception of a probe is raised after all probes have ended or timed out.
         """
         with self._lock:
             futures = {name: self._start(name) for name in self._probes}

@@ -1,4 +1,4 @@
-"""The checks of `doctor` that load no model and read no whole index."""
+"""The checks of `doctor` that load no model and do not read the whole index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SLOW = ("encoder", "reranker", "language model", "index", "revisions", "oidc")
 
 
 def run_quick_checks(settings: Settings) -> list[dict[str, str]]:
-    """The results of the quick checks: check, state (`ok`, `failed`) and detail."""
+    """Return the results of the quick checks: check, state (`ok`, `failed`) and detail."""
     machine = {name: run for name, run in machine_checks(settings).items() if name not in _SLOW}
     if not settings.distributed:
         library = {name: run for name, run in library_checks(settings).items() if name not in _SLOW}

@@ -1,4 +1,4 @@
-"""A value that may take long to find: the last one is used until a newer one is found."""
+"""Cache of a value that takes long to find: the last value is used until a new one is found."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ T = TypeVar("T")
 
 
 class Found(NamedTuple, Generic[T]):
-    """A value and when it was found, in seconds since the epoch."""
+    """A value and the time at which it was found, in seconds since the epoch."""
 
     value: T
     at: float
 
 
 class RecentValue(Generic[T]):
-    """What `find` returned last; it runs in a thread, once at a time.
+    """Cache of the last value of `find`, which runs in a thread, one call at a time.
 
-    fresh_seconds: age up to which a value is used as it is. wait_seconds: how long a newer one is
-    waited for, before the last one is used.
+    fresh_seconds: age up to which a value is returned without a call. wait_seconds: time limit for
+    waiting for a new value, after which the last one is returned.
     """
 
     def __init__(self, find: Callable[[], T], *, fresh_seconds: float, wait_seconds: float) -> None:
@@ -34,9 +34,9 @@ class RecentValue(Generic[T]):
         self._last: Found[T] | None = None
 
     def get(self) -> Found[T] | None:
-        """The newest value that is found soon; None while the first one is looked for.
+        """Return a fresh or new value, else the last one; None while there is none yet.
 
-        Raises the error of `find` when it fails.
+        Raises the error of `find` if it fails.
         """
         last = self._last
         if last is not None and time.time() - last.at < self._fresh_seconds:

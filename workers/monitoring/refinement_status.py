@@ -1,4 +1,4 @@
-"""How far refinement by a language model is, by stage."""
+"""Progress of refinement by a language model, by stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.refine.unrefined import find_unrefined, list_published
 
 
 class InvalidRefinement(NamedTuple):
-    """A published skill about which the model gave an invalid answer."""
+    """A published skill for which the model gave an invalid answer."""
 
     entry: CatalogEntry
     stage: str
@@ -29,7 +29,7 @@ def refinement_counts(
     answers: AnswerStore,
     refined: RefinedSubjects,
 ) -> dict[str, dict[str, int]]:
-    """By stage that is on: how many published skills are refined, wait, and had an invalid
+    """Return numbers of published skills by enabled stage: refined, waiting, and with an invalid
     answer."""
     stages = list_enabled_stages(settings)
     entries = list_published(graph)
@@ -51,7 +51,7 @@ def list_invalid(
     stages: Iterable[RefineStage],
     entries: Sequence[CatalogEntry],
 ) -> list[InvalidRefinement]:
-    """The skills with invalid answers, of those that `find_unrefined` was asked about."""
+    """Return the entries with invalid answers, of those that were passed to `find_unrefined`."""
     found = []
     hashes = {entry.content_hash for entry in entries}
     for stage in stages:

@@ -1,4 +1,4 @@
-"""Checks of `doctor` in a distributed deployment: each server, and their consistency."""
+"""Checks of `doctor` in a distributed deployment: each server, and the servers' consistency."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MAX_SKEW_SECONDS = 5.0
 
 
 def server_checks(settings: Settings) -> dict[str, Check]:
-    """The checks by name, in the order of the report."""
+    """Return the checks by name, in the order of the report."""
     identity = _identity_of(settings)
     return {
         "broker": lambda: _check_broker(settings),
@@ -56,9 +56,10 @@ def server_checks(settings: Settings) -> dict[str, Check]:
 
 
 def _identity_of(settings: Settings) -> Callable[[], EncoderIdentity]:
-    """A function that returns the encoder's identity, or raises the error of loading it.
+    """Return a function that returns the encoder's identity, or raises the error of loading it.
 
-    Read at once, in the calling thread, because a model other than the default is loaded for it.
+    The identity is read at once, in the calling thread, because a model other than the
+    default is loaded for it.
     """
     try:
         found = encoder_identity(settings.encoder)
@@ -176,7 +177,7 @@ def _check_workers(settings: Settings) -> str:
         error = coordinator.task_error
     consumed = {queue for queues in alive.values() for queue in queues}
     if not settings.language_model.offline_stages:
-        consumed.add(REFINE.queue)  # nothing is sent there
+        consumed.add(REFINE.queue)  # without offline stages nothing is sent to it
     unconsumed = [queue.removeprefix("skillbus.") for queue in ALL_QUEUES if queue not in consumed]
     if not alive:
         raise SkillbusError("no worker is running: start `skillbus worker`")
@@ -194,7 +195,7 @@ def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
     with ExitStack() as stack:
         index = open_index(settings, stack, writable=False, identity=identity)
         graph = open_graph(settings, stack, writable=False)
-        # Pointers are read before and after the index: those that moved meanwhile are left out.
+        # Pointers are read before and after the index: skills that moved meanwhile are left out.
         before = graph.get_changes_since(0)
         stored = set(index.list_keys())
         moved = graph.get_changes_since(before.epoch).pointers

@@ -1,4 +1,4 @@
-"""Where each setting in force comes from: its default, the settings file or the environment."""
+"""Origin of each setting in force: its default, the settings file or the environment."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from config.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class SettingInForce:
-    """A setting. value: as JSON, addresses without passwords. origin: `default`, `file` or
-    `environment`. variable: that sets it. is_changed: whether a restart would change the value."""
+    """A setting. value: as JSON, with URLs without passwords. origin: `default`, `file`
+    or `environment`. variable: the variable that sets it. is_changed: whether a restart
+    would change the value."""
 
     name: str
     value: Any
@@ -30,9 +31,9 @@ class SettingInForce:
 
 
 def list_settings_in_force(settings: Settings) -> tuple[list[SettingInForce], str]:
-    """Every setting by name, and why the settings file cannot be read now, "" if it can.
+    """Return every setting by name, and why the settings file cannot be read now, "" if it can.
 
-    settings: those that this process was started with.
+    settings: the settings that this process was started with.
     """
     problem = ""
     content: dict[str, Any] = {}
@@ -57,7 +58,7 @@ def list_settings_in_force(settings: Settings) -> tuple[list[SettingInForce], st
 
 
 def variable_of(name: str) -> str:
-    """The environment variable that sets a setting."""
+    """Return the environment variable that sets a setting."""
     return f"SKILLBUS_{name.upper().replace('.', '__')}"
 
 
@@ -87,7 +88,7 @@ def _find_origin(name: str, content: dict[str, Any], variables: set[str]) -> str
 
 
 def _hide_passwords(value: Any) -> Any:
-    """The value without the passwords that addresses in it may have."""
+    """Return a value without the passwords of URLs in it."""
     if isinstance(value, str) and "://" in value and "@" in value:
         return ",".join(map(_hide_password, value.split(",")))
     if isinstance(value, list):
@@ -100,5 +101,5 @@ def _hide_passwords(value: Any) -> Any:
 def _hide_password(address: str) -> str:
     try:
         return strip_password(address) if urlsplit(address).netloc else address
-    except ValueError:  # no address after all
+    except ValueError:  # not a URL
         return address

@@ -33,11 +33,11 @@ def home_status(
     outcomes: OutcomeStore | None = None,
     reviews: ReviewLister | None = None,
 ) -> dict[str, Any]:
-    """Status of an embedded library.
+    """Return the status of an embedded library.
 
-    problem: why processing is stalled, "" when it is not. answers: of the language model, None if
-    none is in use. refined: what is known of its refinements. outcomes: None leaves usage out.
-    reviews: None leaves out what waits for a person.
+    problem: why processing is stalled, "" while it is not. answers: of the language model, None if
+    none is in use. refined: cache of its refinements. outcomes: None leaves usage out. reviews:
+    None leaves reviews out.
     """
     model: dict[str, Any] = {}
     if answers is not None:
@@ -65,9 +65,9 @@ def home_status(
 
 
 def visible_status(graph: Catalog, problem: str) -> dict[str, Any]:
-    """Status for a reader who may not see all sources: what of it is about those that it may see.
+    """Return the status of the sources that a reader may see, if it may not see all.
 
-    graph: as that reader sees it. problem: as of `home_status`, without details.
+    graph: restricted to that reader. problem: as for `home_status`, without details.
     """
     sources = graph.list_sources()
     counted = graph.count_states_by_source([source.source_id for source in sources]).values()
@@ -82,7 +82,7 @@ def visible_status(graph: Catalog, problem: str) -> dict[str, Any]:
 
 
 def _count_reviews(reviews: ReviewLister) -> dict[str, int] | None:
-    """None while the index cannot be read, as before a reindex."""
+    """Return the counts of reviews, None while the index cannot be read, as before a reindex."""
     try:
         return reviews.count()
     except SkillbusError:
@@ -92,9 +92,9 @@ def _count_reviews(reviews: ReviewLister) -> dict[str, int] | None:
 def language_model_status(
     settings: LanguageModelSettings, answers: AnswerStore, now: float | None = None
 ) -> dict[str, Any]:
-    """What the language model used today (UTC), by stage, and the tokens that are left.
+    """Return today's (UTC) use of the language model, by stage, and the tokens that are left.
 
-    now: seconds since 1970 [default: the present]. Without a limit, limit and what is left are
+    now: seconds since 1970 [default: the present]. Without a limit, limit and remaining tokens are
     None.
     """
     day = utc_day(time.time() if now is None else now)
@@ -115,7 +115,7 @@ def language_model_status(
 
 
 def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
-    """Skills by state, and progress of embedding and linking."""
+    """Return skills by state, and progress of embedding and linking."""
     published, embedded = counts.get("published", 0), counts.get("paged", 0)
     with_vectors = counts.get("with_vectors", 0)
     embedded_share = round(embedded / published, 4) if published else 1.0
@@ -140,7 +140,8 @@ def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def journal_status(journal: Journal) -> dict[str, Any]:
-    """Numbers of open events and queries, their ages in seconds, and the number of dead letters."""
+    """Return numbers and ages in seconds of open events and queries, and the
+    number of dead letters."""
     return {
         "open_events": journal.count_open_jobs("event"),
         "open_queries": journal.count_open_jobs("query"),
@@ -151,15 +152,17 @@ def journal_status(journal: Journal) -> dict[str, Any]:
 
 
 def usage_status(outcomes: OutcomeStore) -> dict[str, Any]:
-    """How many past days (UTC) have usage that changed and is not rolled up yet."""
+    """Return the number of past days (UTC) with changed usage that is not rolled up yet."""
     today = to_day(time.time())
     return {"usage_days_behind": sum(day < today for day in outcomes.list_changed_days())}
 
 
 def source_status(source: Source) -> dict[str, Any]:
-    """Status of a source, with the time of its last full sync and its age in seconds (None: never).
+    """Return the status of a source, with time and age in seconds of its last
+    full sync (None: never).
 
-    For a git source also what is fetched, the synced commit, and time and error of the last fetch.
+    For a git source also the fetched branch and path, the synced commit, and time and
+    error of the last fetch.
     """
     lag_seconds = (
         round(max(0.0, time.time() - source.last_success), 1) if source.last_success else None
@@ -185,8 +188,8 @@ def source_status(source: Source) -> dict[str, Any]:
 
 
 def oldest_change_age_seconds(graph: Catalog, coordinator: Coordinator) -> float | None:
-    """Age of the oldest change not yet ingested; 0 if there is none, None if it is unknown because
-    the change was recorded before this process started."""
+    """Return the age of the oldest change that is not ingested yet; 0 without one, None if unknown
+    because the change was recorded before this process started."""
     oldest = graph.list_awaiting_ingest(1)
     if not oldest:
         return 0.0

@@ -33,8 +33,8 @@ class StatusGauges:
         self._status: Status = {}
 
     def collect(self) -> Iterator[Metric]:
-        """The gauges, for a registry; unknown values have no sample."""
-        # Not before MultiprocessMetrics has set the variable that the import reads.
+        """Yield the gauges, for a registry; unknown values have no sample."""
+        # Imported only after MultiprocessMetrics has set the variable that the import reads.
         from prometheus_client.core import GaugeMetricFamily
 
         values = gauge_values(self.get_status())
@@ -45,7 +45,7 @@ class StatusGauges:
             yield family
 
     def get_status(self) -> Status:
-        """The status, at most `cache_seconds` old."""
+        """Return the status, at most `cache_seconds` old."""
         with self._lock:
             if time.monotonic() - self._fetched_at > self._cache_seconds:
                 self._status = self._fetch_status()
@@ -57,7 +57,8 @@ Values = dict[str, dict[tuple[str, ...], float]]
 
 
 def gauge_values(status: Status) -> Values:
-    """The value of each gauge by name and labels, without those missing or None in `status`."""
+    """Return the value of each gauge by name and labels, without those
+    missing or None in `status`."""
     found: Values = {}
 
     def put(name: str, value: float | None, *labels: str) -> None:

@@ -53,7 +53,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
         ]
 
     def ensure_connected(self, conn: Any) -> Any:
-        """The connection, once the broker accepts it.
+        """Return the connection once the broker accepts it.
 
         Retries every 1 to 3 s without limit; Celery would wait longer after each failure.
         """
@@ -61,7 +61,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
         return super().ensure_connected(conn)
 
     def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[Any], None]:
-        """Celery's handler, called after the message is validated."""
+        """Return Celery's handler, which is called after the message is validated."""
         handle = super().create_task_handler(*args, **kwargs)
 
         def validate_and_handle(message: Any) -> None:
@@ -118,7 +118,8 @@ def _make_dead_letter(message: Any, reason: str) -> DeadLetter:
 
 
 def _validate_headers(message: Any, max_message_bytes: int) -> dict[str, Any]:
-    """The headers to keep; raises PermanentError unless the message is a valid task message."""
+    """Return the headers to keep; raises PermanentError unless the message is
+    a valid task message."""
     size = len(message.body or b"")
     if size > max_message_bytes:
         raise PermanentError(f"{size} bytes, more than workers.message_bytes allows")

@@ -17,8 +17,9 @@ class ThreadedConsumer(Consumer):  # type: ignore[misc]  # celery carries no ann
     def loop(
         worker: Any, connection: Any, consumer: Any, blueprint: Any, hub: Any, qos: Any, *rest: Any
     ) -> None:
-        """Celery's loop over a connection with a short receive timeout."""
-        # Celery's loop updates it after the worker is ready, when a stop may close the consumer.
+        """Run Celery's loop over a connection with a short receive timeout."""
+        # Celery's loop updates it after the worker is ready, when a stop may
+        # already close the consumer.
         qos.update()
         synloop(worker, _ShortTimeoutConnection(connection), consumer, blueprint, hub, qos, *rest)
 

@@ -1,20 +1,20 @@
-"""Garbage collection of processes that answer requests: few and short stops."""
+"""Garbage collection settings of processes that answer requests, for few and short pauses."""
 
 from __future__ import annotations
 
 import gc
 
 _THRESHOLD = 10_000
-"""Objects that are made before young ones are collected. With Python's 700 a page or query of some
-size makes a full collection likely, which stops it for 30 to 40 ms."""
+"""Number of new objects after which young objects are collected. With Python's 700, a page or query
+of some size makes a full collection likely, which stops it for 30 to 40 ms."""
 _DEFAULT_THRESHOLDS = gc.get_threshold()
 
 
 def freeze_loaded_objects() -> None:
-    """Take everything that is loaded now out of garbage collection, and collect more rarely.
+    """Exclude all present objects from garbage collection, and collect more rarely.
 
-    For modules, models and a library that are never freed: a full collection would spend 0.1 s and
-    more on them.
+    It is for modules, models and a library that are never freed: a full collection would
+    spend 0.1 s or more on them.
     """
     gc.collect()
     gc.freeze()

@@ -31,7 +31,7 @@ def run_gateway(
     """Serve the HTTP API on `address` until SIGINT or SIGTERM.
 
     notify: called with a line of text when the server listens. Raises UsageError for an embedded
-    deployment, whose library one `serve` process holds.
+    deployment, whose library is held by one `serve` process.
     """
     if not settings.distributed:
         raise UsageError(
@@ -50,7 +50,7 @@ def run_gateway(
         access = access_rules(settings, address, unprotected)
         app = create_gateway(backend, access, process_metrics)
         backend.warm_up()
-        # As long as a worker has: a client may be waiting for the answer to its query.
+        # The time that a worker has, as a client may be waiting for the answer to its query.
         server = create_server(app, settings, settings.workers.stop_seconds)
         if not stop_requested.is_set():
             server.run(sockets=[port])

@@ -45,8 +45,12 @@ class Heartbeat:
         *,
         exit_with_parent: bool = False,
     ) -> None:
-        """queues: queues that the worker consumes; maintenance is sent only from a worker that
-        consumes its queue. exit_with_parent: stop the worker when its parent process has exited."""
+        """Prepare a heartbeat.
+
+        queues: queues that the worker consumes; maintenance is sent only from a worker
+        that consumes its queue. exit_with_parent: whether to stop the worker when its
+        parent process has exited.
+        """
         self._settings = settings
         self._app = app
         self._worker = worker
@@ -81,7 +85,8 @@ class Heartbeat:
         os._exit(1)
 
     def stop(self) -> None:
-        """Stop the thread and deregister the worker, so that others take over its tasks at once."""
+        """Stop the thread and deregister the worker, so that other workers take
+        over its tasks at once."""
         self._stopping.set()
         if self._kill_timer is not None:
             self._kill_timer.cancel()
@@ -136,7 +141,7 @@ def start_child_heartbeat(coordinator: RedisCoordinator) -> None:
     def beat() -> None:
         while True:
             time.sleep(_BEAT_SECONDS)
-            with contextlib.suppress(SkillbusError):  # the parent logs it
+            with contextlib.suppress(SkillbusError):  # the parent logs the error
                 coordinator.beat()
 
     threading.Thread(target=beat, name="skillbus-heartbeat", daemon=True).start()

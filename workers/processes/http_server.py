@@ -26,7 +26,7 @@ _SHUTDOWN_GRACE_SECONDS = 5
 
 
 def parse_listen_address(text: str, unprotected: bool = False) -> tuple[str, int]:
-    """Host and port of `--listen`.
+    """Return host and port of `--listen`.
 
     unprotected: allow addresses other than loopback, because tokens exist or another access control
     applies, such as a container whose port is published on loopback. Raises UsageError.
@@ -48,7 +48,7 @@ def parse_listen_address(text: str, unprotected: bool = False) -> tuple[str, int
 
 
 def resolve_listen_address(settings: Settings, text: str, unprotected: bool) -> tuple[str, int]:
-    """Host and port of `--listen`; with tokens any address is allowed. Raises UsageError."""
+    """Return host and port of `--listen`; with tokens any address is allowed. Raises UsageError."""
     tokens = open_token_store(settings)
     return parse_listen_address(
         text, unprotected or bool(tokens.all()) or bool(settings.oidc.issuer)
@@ -56,20 +56,23 @@ def resolve_listen_address(settings: Settings, text: str, unprotected: bool) -> 
 
 
 def format_address(address: tuple[str, int]) -> str:
-    """Host and port as in a URL: `127.0.0.1:8765`, `[::1]:8765`."""
+    """Return host and port as in a URL: `127.0.0.1:8765`, `[::1]:8765`."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def describe_address(settings: Settings, address: tuple[str, int]) -> str:
-    """A line that says where a process listens, and where its console is."""
+    """Return a line with the addresses of a process and of its console."""
     url = f"http://{format_address(address)}"
     console = f"; the console is at {url}/console" if settings.gateway.console else ""
     return f"listening on {url}{console}"
 
 
 def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool) -> AccessRules:
-    """Access rules of an address: tokens, or open on loopback without any and without an issuer."""
+    """Return the access rules of an address.
+
+    Without tokens and without an issuer, loopback and unprotected addresses are open.
+    """
     is_open = unprotected or ipaddress.ip_address(address[0]).is_loopback
     hosts = (
         *LOOPBACK_HOSTS,
@@ -84,7 +87,7 @@ def access_rules(settings: Settings, address: tuple[str, int], unprotected: bool
 
 @contextmanager
 def bind_socket(address: tuple[str, int]) -> Iterator[socket.socket]:
-    """A socket that listens at the address; raises UsageError if it is in use.
+    """Open a socket that listens at the address; raises UsageError if the address is in use.
 
     Clients that connect before a server accepts wait for it, instead of being refused.
     """
@@ -104,7 +107,7 @@ def bind_socket(address: tuple[str, int]) -> Iterator[socket.socket]:
 
 @contextmanager
 def bind_unix_socket(path: Path) -> Iterator[socket.socket]:
-    """A Unix socket that listens and that only its owner can connect to; removed on exit."""
+    """Open a Unix socket that listens and that only its owner can connect to; removed on exit."""
     path.unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
@@ -118,9 +121,9 @@ def bind_unix_socket(path: Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set.
+    """Yield an event that SIGINT and SIGTERM set.
 
-    uvicorn raises the signal that stopped it again when it has ended; here that is ignored.
+    When uvicorn has ended, it raises the signal that stopped it again; that signal is ignored here.
     """
     stop_requested = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -151,9 +154,9 @@ def serve_in_thread(gateway: ASGIApp, settings: Settings, port: socket.socket) -
 def create_server(
     gateway: ASGIApp, settings: Settings, stop_seconds: float = _SHUTDOWN_GRACE_SECONDS
 ) -> uvicorn.Server:
-    """A uvicorn server of the HTTP API.
+    """Return a uvicorn server of the HTTP API.
 
-    stop_seconds: how long it lets requests finish when it is asked to stop.
+    stop_seconds: time for requests to finish once the server is asked to stop.
     """
     config = uvicorn.Config(
         gateway,

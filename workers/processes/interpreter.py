@@ -23,7 +23,7 @@ _BOOTSTRAP = (
 
 
 def skillbus_command(arguments: Sequence[str]) -> list[str]:
-    """The command line that runs `skillbus` with `arguments`, from the parent's own code.
+    """Return the command line that runs `skillbus` with `arguments`, from the parent's own code.
 
     Start it with `child_environment`.
     """
@@ -31,14 +31,14 @@ def skillbus_command(arguments: Sequence[str]) -> list[str]:
 
 
 def module_command(module: str, arguments: Sequence[str]) -> list[str]:
-    """The command line that runs `main` of a module, as `skillbus_command`."""
+    """Return the command line that runs `main` of a module, as `skillbus_command`."""
     return [sys.executable, "-P", "-c", _BOOTSTRAP.format(module=module), _ROOT, *arguments]
 
 
 def child_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """This process's environment without `PYTHONPATH`, and with `PYTHONSAFEPATH` for grandchildren.
+    """Return this process's environment without `PYTHONPATH`, and with `PYTHONSAFEPATH`.
 
-    extra: variables to add.
+    The latter protects grandchildren. extra: variables to add.
     """
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {**kept, "PYTHONSAFEPATH": "1", **(extra or {})}

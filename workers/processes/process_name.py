@@ -8,5 +8,5 @@ import uuid
 
 
 def unique_process_name() -> str:
-    """Host name, process id and random digits: processes of different containers can share both."""
+    """Return host name, process id and random digits, as containers can share the first two."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"

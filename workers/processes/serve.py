@@ -41,7 +41,7 @@ def run_serve(
 ) -> None:
     """Watch, ingest and serve the library until SIGINT or SIGTERM.
 
-    address: also listen on this host and port; None: only on the socket of the home. notify: called
+    address: host and port to listen on as well; None: only the socket of the home. notify: called
     with a line of text for each listening socket. Raises UsageError.
     """
     path = settings.home / SOCKET_NAME
@@ -60,10 +60,10 @@ def run_serve(
         stack.enter_context(Watcher(backend))
         if settings.submissions.broker:
             stack.enter_context(SubmissionService(backend, process_metrics.measures))
-        # The first query should not wait for the model and the library.
+        # Started now, so that the first query does not wait for the model and the library.
         warming = threading.Thread(target=backend.warm_up, name="skillbus-warm-up", daemon=True)
         warming.start()
-        # A thread that is in native code while the interpreter ends aborts the process.
+        # A thread in native code aborts the process if the interpreter ends meanwhile.
         stack.callback(warming.join)
         for source in backend.graph.list_sources():
             if Path(source.root).is_dir():

@@ -1,4 +1,4 @@
-"""Runs all workloads on one machine: a worker process for each, restarted when it dies."""
+"""Runs all workloads on one machine, each in a worker process that is restarted if it dies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _WorkerProcess:
 
 
 def run_supervisor(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
-    """Run every workload until SIGINT or SIGTERM; returns the exit code.
+    """Run every workload until SIGINT or SIGTERM, and return the exit code.
 
     arguments: options of `skillbus` before the subcommand. processes: children of each worker.
     metrics_port: metrics port of the first worker, counted up for the others; 0: no metrics.

@@ -1,4 +1,4 @@
-"""Keeps a worker from taking queries while the stores are of another version or model."""
+"""Keeps a worker from taking queries while the stores have another version or model."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ RETRY_SECONDS = 1.0
 
 
 def wait_for_own_version(settings: Settings, is_stopping: Callable[[], bool]) -> None:
-    """Return once catalog and index are of this version and model, or the worker is stopping.
+    """Wait until catalog and index have this version and model, or the worker is stopping.
 
-    During an upgrade the workers of the other version answer meanwhile; this one would fail the
-    queries that it takes. Returns as well where a server does not answer, which tasks report.
+    During an upgrade, workers of the other version answer meanwhile; this one would fail the
+    queries that it takes. Also returns if a server does not answer, which tasks report.
     """
     waiting = False
     while not is_stopping() and (problem := find_other_version(settings)):
@@ -35,7 +35,8 @@ def wait_for_own_version(settings: Settings, is_stopping: Callable[[], bool]) ->
 
 
 def find_other_version(settings: Settings) -> str:
-    """Which store is not of this version and model; "" if all are, or one does not answer."""
+    """Return which store has another version or model; "" if none has, or a
+    server does not answer."""
     try:
         return _describe_other_index(settings) or _describe_newer_catalog(settings)
     except SkillbusError:
@@ -49,7 +50,7 @@ def _describe_other_index(settings: Settings) -> str:
 
 
 def _describe_newer_catalog(settings: Settings) -> str:
-    """An older one is migrated when the worker opens it."""
+    """Return a message if the catalog is newer, else ""; the worker migrates an older catalog."""
     graph = Neo4jSkillGraph(settings.servers, writable=False)
     try:
         found = graph.health()

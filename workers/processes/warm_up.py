@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 _READ_AT_ONCE = 5_000
 _WITHOUT = ("memory", "rewrite", "rerank", "select")
-"""Stages that are left out of the warming query: it asks no model, and is no past task."""
+"""Stages that the warming query skips: it must not call a model or use past tasks."""
 
 _ENCODING_QUEUES = frozenset({EMBED_SKILLS_QUEUE, EMBED_SECTIONS_QUEUE, QUERY_QUEUE})
 
@@ -45,17 +45,17 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
         _rank_for_a_skill(services)
         try:
             services.past_tasks.load()
-        except TransientError as error:  # the first query reads them
+        except TransientError as error:  # the first query loads them
             log.warning("past tasks are not read yet", reason=str(error))
     if answers_queries and services.reranker is not None:
         try:
             services.reranker.get()
-        except PermanentError as error:  # reported by every query as well
+        except PermanentError as error:  # also reported by every query
             log.error("reranker cannot be loaded", reason=str(error))
     if answers_queries and services.language_model is not None:
         try:
-            services.language_model.get()  # imports the SDK: half a second of the first query
-        except MisconfiguredError as error:  # reported by every query as well
+            services.language_model.get()  # imports the SDK, which takes half a second
+        except MisconfiguredError as error:  # also reported by every query
             log.error("the language model cannot be used", reason=str(error))
     freeze_loaded_objects()
 
@@ -63,9 +63,9 @@ def warm_up(services: Services, queues: Collection[str]) -> None:
 def _rank_for_a_skill(services: Services) -> None:
     """Rank the library for the description of one of its skills.
 
-    A query reads rows of some thousand skills. With a large library whose files are not in memory,
-    the first one would take seconds. Of servers the rows of all skills are read, as each query has
-    other ones.
+    A query reads rows of some thousand skills. With a large library whose files are not in
+    memory, the first query would take seconds. From servers the rows of all skills are read, as
+    each query needs other rows.
     """
     try:
         found = services.graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), "", 1)
@@ -76,12 +76,12 @@ def _rank_for_a_skill(services: Services) -> None:
             if services.circuit_breakers is not None:
                 _read_rows(context)
             rank_skills(context)
-    except TransientError as error:  # the first query reads it
+    except TransientError as error:  # the first query loads it
         log.warning("the library is not read yet", reason=str(error))
 
 
 def _read_rows(context: QueryContext) -> None:
-    """Read vectors and safety of all skills into the caches of this process."""
+    """Load vectors and safety of all skills into the caches of this process."""
     snapshot = context.services.library.latest
     keys = snapshot.get_keys(snapshot.pointers)
     context.services.index.load_skill_vectors(keys)

@@ -37,8 +37,8 @@ _WATCHED_EVENTS: list[type[FileSystemEvent]] = [
     events.FileModifiedEvent,
     events.FileMovedEvent,
 ]
-"""Events to subscribe to, none of which a reader causes: reading a large library would fill the
-kernel's queue, which then drops changes."""
+"""Events to subscribe to. Reading a file causes none of them: reads of a large library would fill
+the kernel's queue, which then drops changes."""
 
 
 class _PendingChanges(FileSystemEventHandler):
@@ -52,13 +52,14 @@ class _PendingChanges(FileSystemEventHandler):
         self._last = 0.0
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        """Record the paths of an event: of a move, both source and destination."""
+        """Record the paths of an event; for a move, source and destination."""
         for path in (event.src_path, event.dest_path):
             if path:
                 self.add_path(os.fsdecode(path))
 
     def add_path(self, path: str) -> None:
-        """Record a changed path, absolute; ignores paths outside the source and skipped folders."""
+        """Record an absolute path that changed, unless it is outside the source
+        or in a skipped folder."""
         try:
             relative = Path(path).relative_to(self.source.root)
         except ValueError:
@@ -74,9 +75,9 @@ class _PendingChanges(FileSystemEventHandler):
             self._paths.add("/".join(parts))
 
     def take_settled(self, settle_seconds: float) -> set[str]:
-        """Remove and return the collected paths, empty while they are still changing.
+        """Remove and return the collected paths; none while they are still changing.
 
-        They have settled after `settle_seconds` without a change, or 5 s after the first one.
+        They have settled `settle_seconds` after the last change, or 5 s after the first one.
         """
         now = time.monotonic()
         with self._lock:
@@ -140,7 +141,7 @@ class Watcher:
         if find_source(self._backend.graph.list_sources(), source_id) is None:
             return
         is_full_sync = len(paths) > _MAX_PATHS or "" in paths
-        # Without a root, which would add the source again if it is being removed.
+        # Without a root, as a root would add the source again if it is being removed.
         event = SourceChanged(
             source_id=source_id, paths=() if is_full_sync else tuple(sorted(paths))
         )

@@ -59,13 +59,13 @@ def run_worker(
     *,
     supervised: bool = False,
 ) -> int:
-    """Run a worker until SIGTERM; returns the exit code.
+    """Run a worker until SIGTERM, and return the exit code.
 
     notify: called with a line of text when the worker is ready. supervised: exit when the parent
     process exits. SIGTERM lets running tasks finish within `workers.stop_seconds`; unfinished
     tasks are redelivered.
     """
-    # An invalid file is rejected at start, not by the first ingest.
+    # Loaded to reject an invalid file at start, not by the first ingest.
     load_role_classifier(settings.roles.weights)
     check_tracing(settings.tracing)
     name = unique_process_name()
@@ -115,7 +115,7 @@ def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable
     """Connect to the signals of Celery's worker."""
 
     def keep_logging(**_: object) -> None:
-        """Does nothing: Celery does not set up logging when this signal has a receiver."""
+        """Do nothing: Celery does not set up logging when this signal has a receiver."""
 
     def begin(**_: object) -> None:
         heartbeat.start()
@@ -129,16 +129,17 @@ def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable
 
 
 def _ignore_celery_warnings() -> None:
-    """About pickle, which is not accepted, and tasks that keep running when the broker is lost."""
+    """Ignore warnings about pickle, which is not accepted, and about tasks that go on when the
+    broker is lost."""
     for category in (SecurityWarning, CPendingDeprecationWarning):
         warnings.simplefilter("ignore", category)
 
 
 def _start_after_pool(begin: Callable[[], None]) -> Any:
-    """A step of Celery's worker that calls `begin` once its children are forked.
+    """Return a step of Celery's worker that calls `begin` once its children are forked.
 
-    No thread is started before the fork, and none waits for the broker. The worker takes tasks once
-    it returns.
+    No thread is started before the fork, and none waits for the broker. The worker takes
+    tasks once `begin` returns.
     """
 
     class AfterThePool(bootsteps.StartStopStep):  # type: ignore[misc]  # no annotations
@@ -161,7 +162,7 @@ def _lazy_journal(settings: Settings) -> Callable[[], Journal]:
 
 
 class _ChildProcess:
-    """Start-up of a child process of the worker, and the services of its tasks."""
+    """Sets up a child process of the worker, and opens the services of its tasks."""
 
     def __init__(
         self,
@@ -195,7 +196,7 @@ class _ChildProcess:
     def _warm_up(self) -> None:
         """Load models and stores, retrying until it succeeds; tasks fail and are retried too."""
         if QUERY_QUEUE in self._workload.queues:
-            # Nothing is opened before: the error would be remembered, and fail the first query.
+            # Nothing is opened earlier: its error would be kept, and fail the first query.
             while find_other_version(self._settings):
                 time.sleep(RETRY_SECONDS)
         backoff = Backoff(*_WARM_UP_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""Celery workers in threads of this process, as an embedded deployment runs them."""
+"""Celery workers in threads of this process, for an embedded deployment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.processes.embedded_consumer import ThreadedConsumer
 from workers.processes.workloads import Workload
 
 STOP_SECONDS = 20.0
-"""How long a worker that is to end is waited for."""
+"""Time limit for the end of a worker."""
 
 
 @dataclass(slots=True)
@@ -28,9 +28,10 @@ class WorkerThread:
     ready: threading.Event
 
     def stop(self) -> None:
-        """Have it take no more tasks and end soon.
+        """Stop taking tasks and end soon.
 
-        Celery closes the connection of a worker at once, also one under which it is starting.
+        It first waits until the worker has started: Celery closes the connection of a worker at
+        once, even while the worker is starting.
         """
         end = time.monotonic() + STOP_SECONDS
         while self.thread.is_alive() and not self.ready.wait(0.01) and time.monotonic() < end:
@@ -65,7 +66,7 @@ def start_worker(
 def describe_workers(
     workloads: Iterable[tuple[Workload, int]], running: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Workers as JSON data: the queues of each, and what it does now.
+    """Return workers as JSON data: the queues and the running tasks of each.
 
     workloads: with their numbers of threads. running: tasks of the process.
     """

@@ -1,4 +1,4 @@
-"""Workloads: which queues share a worker.
+"""Workloads: groups of queues that share a worker.
 
 Queries never wait behind bulk work, links have one writer, and slow git hosts delay only fetches,
 a slow language model only refinement.
@@ -61,17 +61,18 @@ WORKLOADS = (
 
 
 def resolve_queue_name(name: str) -> str:
-    """The present short name of a queue that is given by its present or a former short name."""
+    """Return the present short name of a queue, given its present or a former short name."""
     return FORMER_NAMES.get(_PREFIX + name, _PREFIX + name).removeprefix(_PREFIX)
 
 
 def add_former_queues(queues: Sequence[str]) -> tuple[str, ...]:
-    """These queues, and those under their former names, which may still hold messages."""
+    """Return these queues, and those under their former names, which may still hold messages."""
     return (*queues, *(former for former, now in FORMER_NAMES.items() if now in queues))
 
 
 def parse_workload(names: Sequence[str]) -> Workload:
-    """The workload of the queues with these short names; raises UsageError for an unknown name."""
+    """Return the workload of the queues with these short names; raises
+    UsageError for unknown names."""
     names = [resolve_queue_name(name) for name in names]
     known = [queue.removeprefix(_PREFIX) for queue in ALL_QUEUES]
     unknown = [name for name in names if name not in known]

@@ -17,8 +17,8 @@ _REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
 class Broker:
     """Address and settings of the broker of submissions.
 
-    url: with the password, never shown. address: without it. password_setting: the setting with the
-    password file. timeout_seconds: of one call.
+    url: with the password, never shown. address: without it. password_setting: name of the setting
+    with the password file. timeout_seconds: of one call.
     """
 
     url: str = field(repr=False)

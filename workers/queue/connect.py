@@ -5,7 +5,7 @@ from __future__ import annotations
 from workers.queue.broker import Broker
 from workers.queue.protocol import MessageConsumer, ReplyPublisher
 
-# Only the client library of the broker in use is loaded: hence the imports in functions.
+# Only the client library of the broker in use is loaded, so imports are inside the functions.
 
 
 def open_message_consumer(broker: Broker, consumer: str) -> MessageConsumer:

@@ -120,7 +120,7 @@ class SubmissionConsumer:
             self.waiting = message_consumer.count_ready()
 
     def _record(self, received: ReceivedMessage) -> None:
-        """Record a message or reject it, only once even if sending the rejection is retried."""
+        """Record a message or reject it, once only, even if sending the rejection is retried."""
         if received.delivery_tag not in self._rejections:
             rejection = self._recorder.record(received.message)
             if rejection is not None:

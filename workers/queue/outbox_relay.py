@@ -1,6 +1,6 @@
-"""Relay of replies: publishes what the journal's outbox holds to the brokers' reply queues.
+"""Relay of replies: publishes the journal's outbox to the brokers' reply queues.
 
-Each reply is sent at least once. One process at a time does it, holding the lock `replies`.
+Each reply is sent at least once. One process at a time publishes, holding the lock `replies`.
 """
 
 from __future__ import annotations
@@ -96,11 +96,12 @@ class OutboxRelay:
             self._reply_publisher = None
 
     def _send_pending(self) -> None:
-        """Send the pending replies for 5 s at most, then the lock is checked again."""
+        """Send the pending replies for at most 5 s; the lock is checked again afterwards."""
         end = time.monotonic() + _LEASE_SECONDS
         journal = self._backend.journal
         while not self._stopping.is_set() and time.monotonic() < end:
-            # Jobs that wait for their skills are first in the outbox; the limit reaches past them.
+            # Jobs that wait for their skills are first in the outbox; the limit
+            # includes jobs after them.
             waiting = journal.list_pending_replies(len(self._publication_tracker) + _BATCH_SIZE)
             if not sum(self._send_reply(job_id) for job_id in waiting):
                 journal.wait_for_pending_reply(
@@ -108,12 +109,12 @@ class OutboxRelay:
                 )
 
     def _send_reply(self, job_id: str) -> bool:
-        """Send the replies to a job; False if its skills are still being published."""
+        """Send the replies to a job; return False if its skills are still being published."""
         if self._stopping.is_set():
             return False
         try:
             job = self._backend.journal.get_job(job_id)
-        except UsageError as error:  # deleted since, or of another version
+        except UsageError as error:  # deleted meanwhile, or of another version
             log.error("reply cannot be built", job_id=job_id, reason=str(error))
             self._backend.journal.mark_replied(job_id)
             return False
@@ -153,7 +154,7 @@ class OutboxRelay:
 
 
 def _start_span(reply: Event, job: Job, queue: str) -> tracing.OpenSpan:
-    """A span in which a reply is sent, in the trace of the event that it answers."""
+    """Return a span for sending a reply, in the trace of the event that it answers."""
     attributes = {
         "messaging.operation.type": "send",
         "messaging.operation.name": "send",

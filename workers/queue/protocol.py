@@ -19,7 +19,7 @@ class Message:
 
     body: expected to be a CloudEvents JSON object. reply_to, correlation_id: message properties, ""
     if unset; equivalent to the event's extension attributes. problem: why the message cannot be a
-    submission whatever its body holds, "" if the body decides.
+    submission, whatever its body; "" if that depends on the body.
     """
 
     body: bytes
@@ -42,8 +42,8 @@ class ReplyPublisher(Protocol):
     def send(self, reply_to: str, reply: Event) -> bool:
         """Publish a reply to the queue or stream `reply_to`.
 
-        Returns True once the broker has stored it; False if there is no such queue, it cannot hold
-        replies, or it is full.
+        Returns True once the broker has stored it; False if the queue does not exist, cannot hold
+        replies, or is full.
         """
         ...
 
@@ -67,7 +67,7 @@ class MessageConsumer(ReplyPublisher, Protocol):
         ...
 
     def acknowledge(self, received: ReceivedMessage) -> None:
-        """Have the broker delete a message, which is recorded."""
+        """Have the broker delete a message that is recorded."""
         ...
 
     def close(self) -> None:

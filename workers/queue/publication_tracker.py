@@ -54,7 +54,7 @@ class _PendingEvent:
 class PublicationTracker:
     """Checks the skills of events that were carried out until they are settled.
 
-    timeout_seconds: after which skills that still wait are reported as failed.
+    timeout_seconds: time after which skills that still wait are reported as failed.
     """
 
     def __init__(self, graph: Catalog, timeout_seconds: float) -> None:
@@ -79,7 +79,7 @@ class PublicationTracker:
     def get_answers(self, job_id: str, event: Event) -> list[Reply] | None:
         """Return the replies about an event's skills, at most `MAX_ANSWERS`.
 
-        None while skills are unsettled, or the next check is not due. For a source: the skills
+        None while skills are unsettled, or if the next check is not due. For a source: the skills
         published since the event was received, and the failed ones. A removed skill is reported
         only to an event that names it.
         """

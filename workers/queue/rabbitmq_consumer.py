@@ -18,11 +18,11 @@ from workers.queue.rabbitmq_reply_publisher import RabbitReplyPublisher
 _HEARTBEAT_SECONDS = 30
 _HEARTBEAT_CHECK_SECONDS = 1.0
 _CONTENT_TYPES = (CONTENT_TYPE, "application/json", "text/plain", "application/octet-stream", "")
-"""The last three are defaults of client libraries."""
+"""Accepted content types; the last three are defaults of client libraries."""
 _ENCODINGS = ("utf-8", "utf8", "us-ascii", "binary", "identity", "")
 _MAX_SHOWN_CHARACTERS = 80
 _DELIVERY_LIMIT_VERSION = 4
-"""From this major version on, RabbitMQ drops a message after 20 deliveries unless configured."""
+"""Major version from which RabbitMQ drops a message after 20 deliveries, unless configured."""
 _REGISTRATION_SECONDS = 1.0
 """Before that version, RabbitMQ persists the location of a new quorum queue only after half a
 second, and loses the queue if it is killed earlier: https://github.com/rabbitmq/ra/pull/443."""
@@ -106,7 +106,8 @@ class RabbitMessageConsumer(RabbitReplyPublisher, MessageConsumer):
 
 
 def _find_problem(properties: Mapping[str, Any]) -> str:
-    """Return why a message with these properties cannot be an event, "" if its body decides."""
+    """Return why a message with these properties cannot be an event, "" if
+    that depends on its body."""
     kind, encoding = (
         str(properties.get(name) or "") for name in ("content_type", "content_encoding")
     )

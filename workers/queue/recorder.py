@@ -36,7 +36,7 @@ _MAX_CORRELATION_LENGTH = 200
 class Rejection:
     """Reply to a message that was not accepted.
 
-    reply_to: its queue, "" if the sender named none that is valid. event: the reply.
+    reply_to: its queue, "" if the sender named no valid queue. event: the reply.
     """
 
     __slots__ = ("event", "reply_to")
@@ -64,7 +64,7 @@ class MessageRecorder:
             event = self._parse_message(message)
         except UsageError as error:
             return self._reject(message, str(error))
-        # No client waits on a connection: a query may be answered for as long as answers are kept.
+        # No client waits on a connection, so a query may take as long as answers are kept.
         seconds = self._backend.settings.workers.answer_minutes * _MINUTE
         is_new = self._backend.accept_if_new(event, seconds)
         log_fields = {"job_id": job_id(event), "type": event.type, "id": event.id}
@@ -111,7 +111,7 @@ class MessageRecorder:
 
 
 def _find_sender(message: Message, max_bytes: int) -> MessageSender:
-    """Return the sender of a rejected message, as far as it can be parsed."""
+    """Return the sender of a rejected message, from the parts that can be parsed."""
     parsed_sender = (
         parse_sender(message.body) if len(message.body) <= max_bytes else MessageSender()
     )

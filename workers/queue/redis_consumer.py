@@ -30,7 +30,7 @@ _FORGET_SCRIPT = """
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2])
 if #pending == 0 then redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2]) end
 """
-"""A script, hence atomic: deleting a consumer would delete its pending messages with it."""
+"""Lua script, and so atomic: deleting a consumer would delete its pending messages too."""
 
 
 class RedisMessageConsumer(RedisReplyPublisher, MessageConsumer):
@@ -54,7 +54,7 @@ class RedisMessageConsumer(RedisReplyPublisher, MessageConsumer):
 
     @override
     def receive(self, timeout_seconds: float, max_messages: int) -> list[ReceivedMessage]:
-        """Return messages claimed from dead consumers, or else new ones."""
+        """Return messages claimed from dead consumers, or else new messages."""
         now = time.monotonic()
         found: list[Any] = []
         if now >= self._claim_at:
@@ -142,7 +142,8 @@ class RedisMessageConsumer(RedisReplyPublisher, MessageConsumer):
     def close(self) -> None:
         """Release the connection.
 
-        Held messages can be claimed by others at once; without any, the consumer's name is deleted.
+        Other consumers can claim held messages at once; without any, the
+        consumer's name is deleted.
         """
         with suppress(SkillbusError):
             self._refresh_claims(idle_ms=self._claim_idle_ms + 1)

@@ -35,7 +35,7 @@ None before the first.
 
 
 class StatusReporter:
-    """Reports the status of one process; a report that fails is left to the next one."""
+    """Reports the status of one process; a failed report is left to the next one."""
 
     def __init__(self, home: Path, coordinator: Coordinator) -> None:
         # Every command imports this module; only processes that consume need Redis.

@@ -1,1 +1,1 @@
-"""OpenTelemetry of agents, as far as it says which skills they followed."""
+"""OpenTelemetry of agents: the events that say which skills they followed."""

@@ -25,12 +25,12 @@ SKILL_NAME_KEY = "skill.name"
 _MAX_TEXT = 4_300
 _NANOSECONDS = 1_000_000_000
 _LAST_SECOND = 253_402_300_799
-"""The end of the year 9999: later times are not times."""
+"""End of the year 9999; larger numbers are not times."""
 
 
 @dataclass(frozen=True, slots=True)
 class SkillActivation:
-    """An agent began to follow a skill.
+    """An activation: an agent began to follow a skill.
 
     Of session and query_id, and of skill_id and name, at least one is given, the other may be "".
     at: seconds since the epoch, 0 if unknown.
@@ -45,7 +45,7 @@ class SkillActivation:
 
 @dataclass(slots=True)
 class ReadLogs:
-    """Activations of a request; and how many records were ignored, by the reason."""
+    """Activations of a request, and the numbers of ignored records by reason."""
 
     activations: list[SkillActivation] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
@@ -54,8 +54,8 @@ class ReadLogs:
 def read_logs(body: bytes) -> ReadLogs:
     """Read a request; raises UsageError if it is not an object with a list of resources.
 
-    Records of any other form or event are ignored, since one request carries all that an agent
-    logs.
+    Records of any other form or event are ignored, since one request carries
+    everything that an agent logs.
     """
     try:
         request = json.loads(body)
@@ -95,7 +95,7 @@ def _read_record(record: Any, shared: Mapping[str, str], found: ReadLogs) -> Non
 
 
 def _event_names(record: Mapping[str, Any], attributes: Mapping[str, str]) -> Iterator[str]:
-    """Where SDKs of different ages put the name of an event."""
+    """Yield the possible places of an event's name, which differ between versions of SDKs."""
     yield attributes.get("event.name", "")
     name = record.get("eventName")
     yield name if isinstance(name, str) else ""
@@ -103,7 +103,7 @@ def _event_names(record: Mapping[str, Any], attributes: Mapping[str, str]) -> It
 
 
 def _read_attributes(pairs: Any) -> dict[str, str]:
-    """Attributes with a text as value; others are left out."""
+    """Return attributes with a text as value; other attributes are left out."""
     found = {}
     for pair in _dicts(pairs):
         key, text = pair.get("key"), _read_text(pair.get("value"))
@@ -113,13 +113,13 @@ def _read_attributes(pairs: Any) -> dict[str, str]:
 
 
 def _read_text(value: Any) -> str:
-    """The text of an AnyValue, "" for another type."""
+    """Return the text of an AnyValue, "" for another type."""
     text = _dict(value).get("stringValue")
     return text if isinstance(text, str) else ""
 
 
 def _read_time(record: Mapping[str, Any]) -> float:
-    """Seconds since the epoch; 64-bit numbers are texts in OTLP's JSON."""
+    """Return seconds since the epoch; 64-bit numbers are texts in OTLP's JSON."""
     for key in ("timeUnixNano", "observedTimeUnixNano"):
         text = str(record.get(key, ""))
         if text.isascii() and text.isdigit() and 0 < len(text) <= 20:

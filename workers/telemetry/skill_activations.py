@@ -15,14 +15,14 @@ from workers.backend.store_backend import StoreBackend
 from workers.telemetry.otlp_logs import SkillActivation
 
 _CLOCK_SECONDS = 60.0
-"""How far the clock of an agent may be behind."""
+"""Seconds by which the clock of an agent may be behind."""
 
 
 class ActivationReporter:
     """Reports the activations of one request.
 
-    owner: who sends them, and whose queries they may be about; "" is the user of this machine.
-    reader: what the sender may see.
+    owner: sender of the activations, whose queries they may be about; "" is the user of this
+    machine. reader: reader of the sender, which limits the skills it may see.
     """
 
     def __init__(self, backend: StoreBackend, owner: str, reader: Reader) -> None:
@@ -33,9 +33,9 @@ class ActivationReporter:
         self._names: dict[str, str] = {}
 
     def report(self, activations: Iterable[SkillActivation]) -> Counter[str]:
-        """Accept an outcome for each activation; returns how many were ignored, by the reason.
+        """Accept an outcome for each activation, and return the numbers of ignored ones by reason.
 
-        A skill counts as used once a query, however often it is activated. Raises TransientError
+        A skill counts as used once per query, however often it is activated. Raises TransientError
         if too many outcomes are open.
         """
         ignored: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class ActivationReporter:
         return ignored
 
     def _find_queries(self, one: SkillActivation) -> list[AnsweredQuery]:
-        """Answered queries that an activation may be about, newest first."""
+        """Return answered queries that an activation may be about, newest first."""
         store = self._backend.outcome_store()
         if one.query_id:
             answer = store.get_answers([one.query_id]).get(one.query_id)
@@ -67,7 +67,8 @@ class ActivationReporter:
     def _find_skill(
         self, queries: Sequence[AnsweredQuery], one: SkillActivation
     ) -> tuple[str, str] | None:
-        """Query and skill of an activation: the newest query that the skill was sent for."""
+        """Return query and skill of an activation: the newest query for
+        which the skill was sent."""
         for answer in queries:
             for skill in answer.skills:
                 if skill.sent and self._is_skill(skill.skill_id, one):
@@ -97,10 +98,10 @@ class ActivationReporter:
 
 
 def describe_ignored(ignored: Counter[str]) -> str:
-    """The reasons in one text, the most frequent first."""
+    """Return the reasons in one text, the most frequent first."""
     return "; ".join(f"{count} {reason}" for reason, count in ignored.most_common())
 
 
 def _normalise(name: str) -> str:
-    """A name without regard to case and separators, as the catalog compares names."""
+    """Return a name without regard to case and separators, as the catalog compares names."""
     return name.casefold().replace("_", "-").replace(" ", "-")

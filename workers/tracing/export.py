@@ -1,4 +1,4 @@
-"""The export of spans over OTLP in a thread of its own, with a count of those that are lost."""
+"""Export of spans over OTLP in a separate thread, with counts of lost spans."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _PATH = "/v1/traces"
 
 
 class SpanExport:
-    """The provider of spans of a process, and their export.
+    """Provider of the spans of a process, and their export.
 
     Ending a span puts it into a queue and never waits. Spans are lost when the queue is full, when
-    the collector refuses them or does not answer in time, and at the end of the process; lost ones
-    are counted in the metrics, and the log says since when.
+    the collector refuses them or does not answer in time, and at the end of the process. Lost spans
+    are counted in the metrics, and the log has the time of the first loss.
     """
 
     def __init__(self, settings: TracingSettings, metrics: MetricsRecorder) -> None:
-        """Raises MisconfiguredError as `check_files` does."""
+        """Open the export. Raises MisconfiguredError as `check_files` does."""
         check_files(settings)
         self._settings = settings
         self._metrics = metrics
-        # Its loggers repeat with each attempt what is counted and logged here.
+        # OpenTelemetry's loggers repeat at each attempt what is counted and logged here.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._losses = _Losses(metrics, settings.endpoint)
         exporter = _CountingExporter(_make_exporter(settings), metrics, self._losses)
@@ -54,13 +54,13 @@ class SpanExport:
                     "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
                 }
             ),
-            shutdown_on_exit=False,  # `stop` ends it, within its time
+            shutdown_on_exit=False,  # `stop` ends it, within the time limit
         )
         self._processor = _BoundedProcessor(exporter, settings, self._losses)
         self.provider.add_span_processor(self._processor)
 
     def stop(self) -> None:
-        """Export what waits, within `tracing.stop_seconds`."""
+        """Export the waiting spans, within `tracing.stop_seconds`."""
         # The processor itself would wait up to 30 seconds for a collector that does not answer.
         ending = threading.Thread(target=self.provider.shutdown, name="skillbus-spans", daemon=True)
         ending.start()
@@ -92,7 +92,7 @@ class _Losses:
 
 
 class _CountingExporter(SpanExporter):
-    """Counts what an exporter sends and loses. taken: spans of all batches so far."""
+    """Counts the spans that an exporter sends and loses. taken: spans of all batches so far."""
 
     def __init__(
         self, exporter: OTLPSpanExporter, metrics: MetricsRecorder, losses: _Losses
@@ -138,7 +138,7 @@ class _BoundedProcessor(BatchSpanProcessor):
 
     @property
     def waiting(self) -> int:
-        """Spans that were put into the queue and neither sent nor lost yet."""
+        """Number of spans in the queue that are neither sent nor lost yet."""
         return self._ended - self._exporter.taken
 
     @override
@@ -171,7 +171,8 @@ def _make_exporter(settings: TracingSettings) -> OTLPSpanExporter:
 
 
 def _read_headers(settings: TracingSettings) -> dict[str, str]:
-    """The headers of `tracing.headers_file`; raises MisconfiguredError, without quoting them."""
+    """Return the headers of `tracing.headers_file`; raises MisconfiguredError
+    without quoting them."""
     setting = "tracing.headers_file"
     text = read_secret(settings.headers_file, setting)
     headers = {}

@@ -1,4 +1,4 @@
-"""The tracer of `config.tracing`, made of the OpenTelemetry SDK."""
+"""The tracer of `config.tracing`, implemented with the OpenTelemetry SDK."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KINDS: Mapping[tracing.SpanKind, SpanKind] = {
 
 
 class OpenTelemetryTracer(Tracer):
-    """Makes spans with a provider of its own: the global one, which libraries use, is left alone.
+    """Makes spans with its own provider; the global one, which libraries use, is left alone.
 
     Libraries would record the messages of exceptions, which can quote a task or a skill.
     """
@@ -84,9 +84,9 @@ class OpenTelemetryTracer(Tracer):
         return _OpenSpan(span, log_trace=True)
 
     def _limit_sampling(self, context: SpanContext) -> SpanContext:
-        """The context of a caller, sampled no more often than a trace that begins here.
+        """Return the context of a caller, sampled no more often than a trace that begins here.
 
-        By chance and not by the trace id, which the caller chooses.
+        Sampling is random and does not depend on the trace id, which the caller chooses.
         """
         settings = self._settings
         if settings.trust_callers or random.random() < settings.sample_ratio:  # noqa: S311
@@ -118,7 +118,7 @@ class OpenTelemetryTracer(Tracer):
 class _OpenSpan(Span, AbstractContextManager[Span]):
     """A span that is the current one in its `with` block.
 
-    log_trace: log lines in the block carry the id of the trace.
+    log_trace: whether log lines in the block carry the id of the trace.
     """
 
     __slots__ = ("_context_token", "_log_token", "_log_trace", "_span")
@@ -174,7 +174,7 @@ class _OpenSpan(Span, AbstractContextManager[Span]):
 
 @contextmanager
 def _current(context: SpanContext) -> Iterator[None]:
-    """Have a span that has ended, or is of another process, be the current one."""
+    """Make a span that has ended, or is of another process, the current one."""
     token = attach(set_span_in_context(NonRecordingSpan(context)))
     try:
         yield
@@ -193,7 +193,7 @@ def _unsampled(context: SpanContext) -> SpanContext:
 
 
 def _to_span_context(context: TraceContext) -> SpanContext:
-    """A context in the SDK's form; its text has been checked."""
+    """Return a context in the SDK's form; its text has been checked."""
     _, trace_id, span_id, flags = context.traceparent.split("-")
     return SpanContext(
         int(trace_id, 16),

@@ -31,9 +31,10 @@ def tracing(settings: TracingSettings, metrics: MetricsRecorder | None = None) -
 def start_tracing(
     settings: TracingSettings, metrics: MetricsRecorder | None = None
 ) -> Callable[[], None]:
-    """As `tracing`, for a process that ends elsewhere; returns what ends it.
+    """Start tracing as `tracing` does, for a process that ends elsewhere; return
+    the function that ends it.
 
-    Threads do not survive a fork, so a process that forks starts it in its children.
+    Threads do not survive a fork, so a process that forks starts tracing in its children.
     """
     if not settings.endpoint:
         return _do_nothing
@@ -66,4 +67,4 @@ def check_tracing(settings: TracingSettings) -> None:
 
 
 def _do_nothing() -> None:
-    """End no tracing."""
+    """Do nothing, as there is no tracing to end."""

@@ -1,1 +1,1 @@
-"""Training of the role classifier and of rerankers."""
+"""Training of models: role classifier, ranker, rerankers and encoders."""

@@ -18,7 +18,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+")
 _WORDS = re.compile(r"\w+")
 _MIN_WORDS, _MAX_CHARACTERS = 4, 400
 _JOINED = 3
-"""Pieces joined in every fourth query."""
+"""Number of pieces joined in every fourth query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class ClozeQuery:
 
 
 def make_cloze_queries(parsed: ParsedSkill, count: int, seed: str) -> list[ClozeQuery]:
-    """At most `count` queries from a skill, the same for the same seed.
+    """Return at most `count` queries from a skill, the same for the same seed.
 
     Queries are example tasks, sentences of the description and of when to use the skill, and
     headings with their first sentence. Every fourth query joins three of them into a longer task.
@@ -52,7 +52,7 @@ def make_cloze_queries(parsed: ParsedSkill, count: int, seed: str) -> list[Cloze
 
 
 def _pieces(parsed: ParsedSkill) -> list[tuple[str, ...]]:
-    """Possible queries, each a tuple whose last part occurs in the skill's text."""
+    """Return possible queries, each a tuple whose last part occurs in the skill's text."""
     record = parsed.record
     found: list[tuple[str, ...]] = [(task,) for task in record.example_tasks]
     for text in (record.description, record.when_to_use):

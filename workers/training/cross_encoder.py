@@ -21,7 +21,7 @@ from search.models.identity import model_path
 from workers.training.trainer import Trainer
 
 RankedTexts = tuple[str, Sequence[str]]
-"""A query and texts, of which the first is the needed one."""
+"""A query and texts, of which the first is that of the needed skill."""
 
 
 class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):

@@ -16,7 +16,7 @@ from workers.training.role_training import Example, TrainingResult, accuracy_and
 def make_model_card(
     trained: TrainingResult, examples: Sequence[Example], files: Sequence[Path], origin: str
 ) -> dict[str, Any]:
-    """The model card as JSON data, without text of the skills; equal for equal data.
+    """Return the model card as JSON data, without text of the skills; equal for equal data.
 
     `left_out`: metrics on held-out skills, of the whole classifier, of the rules only and of the
     features only. `confusion`: lines by labelled role (rows) and predicted role (columns).

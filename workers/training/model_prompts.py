@@ -1,7 +1,7 @@
 """Prompts that a language model wrote for skills, as training queries (SkillRouter §4.2).
 
-A near miss of one skill that is like a prompt of another makes the first skill a negative of that
-prompt: the model said that such a request does not need it.
+If a near miss of one skill is similar to a prompt of another, the first skill becomes a negative
+of that prompt: the model has said that such a request does not need it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tasks.refine.completion.completions import PROMPTS_VERSION
 from tasks.services import Services
 
 SAME_REQUEST_COSINE = 0.6
-"""Cosine from which a near miss and a prompt count as requests for the same."""
+"""Cosine from which a near miss and a prompt count as the same request."""
 
 _ROWS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPrompts:
-    """The prompts that a skill should take, and near misses, which it should not."""
+    """Prompts that need a skill, and near misses, which do not."""
 
     prompts: tuple[str, ...]
     near_misses: tuple[str, ...]
@@ -34,7 +34,7 @@ class StoredPrompts:
 def read_prompts(
     services: Services, revisions: Mapping[str, StoredRevision], model: str
 ) -> dict[str, StoredPrompts]:
-    """What a language model wrote for these skills, by skill id; nothing for a model ""."""
+    """Return a language model's prompts for these skills, by skill id; none if `model` is ""."""
     if services.answers is None or not model:
         return {}
     kind = RefinementKind("prompts", model, PROMPTS_VERSION)
@@ -54,7 +54,7 @@ def read_prompts(
 def match_near_misses(
     encoder: Encoder, prompts: Mapping[str, StoredPrompts]
 ) -> dict[str, tuple[str, ...]]:
-    """By prompt, the skills that have a near miss like it; the nearest first."""
+    """Return the skills with a similar near miss, nearest first, by prompt."""
     taken = [(text, skill) for skill, one in prompts.items() for text in one.prompts]
     missed = [(text, skill) for skill, one in prompts.items() for text in one.near_misses]
     taken = [one for one in taken if detect_language(one[0]) in encoder.languages]

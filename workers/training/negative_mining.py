@@ -21,16 +21,16 @@ from search.text.tokens import tokenize
 from skills.record import ParsedSkill, RevisionKey
 
 SEMANTIC, LEXICAL, CATEGORY, RANDOM = 4, 3, 2, 1
-"""Negatives per query from each source (SkillRouter §4.2)."""
+"""Number of negatives per query from each source (SkillRouter §4.2)."""
 
 NEAREST = 50
-"""Nearest neighbours from which semantic negatives are drawn (SkillRouter §4.2)."""
+"""Number of nearest neighbours from which semantic negatives are drawn (SkillRouter §4.2)."""
 
 SAME_OVERLAP = 0.5
 """Jaccard overlap of word trigrams from which two bodies count as duplicates."""
 
 SAME_COSINE = 0.8
-"""Cosine from which two skills count as duplicates: 18 of 20 such pairs of descriptions were."""
+"""Cosine from which two skills count as duplicates: of 20 such pairs of descriptions, 18 were."""
 
 _MAX_OVERLAP_WORDS = 5_000
 _DRAWN = 50
@@ -39,7 +39,7 @@ _ROWS = 256
 
 @dataclass(slots=True)
 class FilterCounts:
-    """How many candidates were judged as negatives, and how many each filter layer removed."""
+    """Numbers of candidates that were judged as negatives, and that each filter layer removed."""
 
     candidates: int = 0
     name: int = 0
@@ -47,7 +47,7 @@ class FilterCounts:
     vector: int = 0
 
     def shares(self) -> dict[str, float]:
-        """The share of the candidates that each layer removed."""
+        """Return the share of the candidates that each layer removed."""
         total = max(1, self.candidates)
         return {
             "name": round(self.name / total, 4),
@@ -59,7 +59,7 @@ class FilterCounts:
 class NegativeMiner:
     """Mines negatives from a set of skills. vectors: (2, dimension) for each, of unit length.
 
-    `counts` adds up what the filters removed.
+    `counts` adds up the candidates that the filters removed.
     """
 
     def __init__(self, revisions: Sequence[StoredRevision], vectors: Mapping[RevisionKey, Vector]):
@@ -78,7 +78,7 @@ class NegativeMiner:
     def mine_negatives(
         self, positive: str, needed: Iterable[str], lexical: Sequence[str], seed: str
     ) -> tuple[str, ...]:
-        """Negatives of a query, the same for the same seed.
+        """Return negatives of a query, the same for the same seed.
 
         positive: the needed skill of the pair, one of `needed`. lexical: the ranking of the query
         by BM25 alone, best first; the first is left out, as it may well serve. Missing negatives of
@@ -109,7 +109,8 @@ class NegativeMiner:
     def filter_ranking(
         self, needed: Iterable[str], ranked: Iterable[str], count: int
     ) -> tuple[str, ...]:
-        """The first `count` skills of a ranking that neither are needed nor duplicate one."""
+        """Return the first `count` skills of a ranking that are neither needed
+        nor duplicates of one."""
         needed = set(needed)
         chosen: dict[str, None] = {}
         for candidate in ranked:
@@ -122,7 +123,7 @@ class NegativeMiner:
         return tuple(chosen)
 
     def find_duplicates(self) -> dict[str, tuple[str, ...]]:
-        """By skill, the others of the same name or with a near description.
+        """Return for each skill the others of the same name or with a near description.
 
         They must not be negatives of each other within a batch.
         """
@@ -158,13 +159,13 @@ class NegativeMiner:
         return list(dict.fromkeys(found))
 
     def _other_categories(self, positive: str, generator: random.Random) -> list[str]:
-        """Some skills that share no category with the positive one, drawn at random."""
+        """Return some skills that share no category with the positive one, drawn at random."""
         own = set(_categories(positive, self._parsed[positive]))
         drawn = generator.sample(self._ids, min(len(self._ids), _DRAWN))
         return [name for name in drawn if own.isdisjoint(_categories(name, self._parsed[name]))]
 
     def _is_duplicate(self, candidate: str, needed: Iterable[str]) -> bool:
-        """Whether a filter layer finds that a candidate duplicates a needed skill; counts it."""
+        """Return whether a candidate duplicates a needed skill, by any filter layer; counts it."""
         counts = self.counts
         counts.candidates += 1
         known = [skill_id for skill_id in needed if skill_id in self._places]
@@ -186,7 +187,7 @@ class NegativeMiner:
         return False
 
     def _body(self, skill_id: str) -> npt.NDArray[np.int64]:
-        """Hashes of the distinct word trigrams of a body, ascending."""
+        """Return the hashes of the distinct word trigrams of a body, ascending."""
         if skill_id not in self._trigrams:
             parsed = self._parsed[skill_id]
             words = tokenize(parsed.text(parsed.body_line, len(parsed.lines)))[:_MAX_OVERLAP_WORDS]
@@ -196,7 +197,7 @@ class NegativeMiner:
 
 
 def _categories(skill_id: str, parsed: ParsedSkill) -> tuple[str, ...]:
-    """The domain tags of a skill, or its source if it has none."""
+    """Return the domain tags of a skill, or its source if it has none."""
     return parsed.record.domain_tags or (f"source {skill_id.partition(':')[0]}",)
 
 

@@ -1,10 +1,10 @@
-"""Labelled prompts from reported outcomes, weighed against the favour of first places.
+"""Labelled prompts from reported outcomes, weighted against the bias for first places.
 
-A skill that stood first was looked at more often than one behind it, and so helps more often,
-whatever it is worth. Each label is therefore weighed by the inverse of the propensity that a skill
-at its place is reported on at all (Joachims et al., *Unbiased Learning-to-Rank with Biased
-Feedback*, WSDM 2017, section 4), which is estimated from the share of sent skills with a report,
-place by place.
+A skill at the first place is looked at more often than skills after it, and so helps more often,
+whatever it is worth. Each label is therefore weighted by the inverse of the propensity that a
+skill at its place is reported on at all (Joachims et al., *Unbiased Learning-to-Rank with Biased
+Feedback*, WSDM 2017, section 4). The propensity is estimated by place, from the share of sent
+skills with a report.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.outcomes.protocol import OutcomeStore
 
 MAX_WEIGHT = 10.0
-"""Largest weight of a label, where the least one has 1: rare reports of late places would decide
-everything."""
+"""Largest weight of a label; the smallest is 1. Without a limit, rare reports of late places would
+decide everything."""
 
 _MAX_OWNER_SHARE = 1 / 3
-"""Share of all weight that one owner who is not trusted may have."""
+"""Maximum share of all weight for one untrusted owner."""
 
 _BATCH = 500
 _PRIOR_REPORTED, _PRIOR_SENT = 1.0, 2.0
@@ -49,11 +49,11 @@ class _Labelled:
 
 
 def read_outcome_labels(store: OutcomeStore, trusted: Iterable[str]) -> OutcomeLabels:
-    """The prompts whose outcomes say what helped, by task, with `instruction`, `gt_skill_ids` and
+    """Return the prompts with a skill that helped, by task, with `instruction`, `gt_skill_ids` and
     `weight`: from 1 to MAX_WEIGHT before the share of an owner is limited.
 
     trusted: owners whose share is not limited, and who may judge skills of sources that they
-    contributed to. A function of the set of outcomes.
+    contributed to. The result depends only on the set of outcomes.
     """
     trusted = frozenset(trusted)
     barred = {
@@ -88,7 +88,7 @@ def read_outcome_labels(store: OutcomeStore, trusted: Iterable[str]) -> OutcomeL
 def _read_reported(
     store: OutcomeStore,
 ) -> Iterator[tuple[AnsweredQuery, tuple[Outcome, ...]]]:
-    """Answered queries with outcomes."""
+    """Yield answered queries with their outcomes."""
     epoch, query_ids = 0, set[str]()
     while True:
         changes = store.get_changes(epoch)
@@ -104,7 +104,7 @@ def _read_reported(
 def _label(
     answer: AnsweredQuery, outcomes: Sequence[Outcome], barred: Mapping[str, frozenset[str]]
 ) -> Iterator[_Labelled]:
-    """What helped, by owner."""
+    """Yield the skills that helped, by owner."""
     places = {one.skill_id: one.place for one in answer.skills if one.sent}
     by_owner: defaultdict[str, list[SkillLabel]] = defaultdict(list)
     for label in settle_labels(outcomes):
@@ -116,10 +116,11 @@ def _label(
 
 
 def estimate_propensities(sent: Mapping[int, int], reported: Mapping[int, int]) -> list[float]:
-    """The propensity of a report by place, relative to the first place, which has 1.
+    """Return the propensity of a report by place, relative to the first place, which has 1.
 
-    sent, reported: sent skills, and those with a report, by place. Never increasing, smoothed by
-    two skills of which one has a report, and at least 1 / MAX_WEIGHT.
+    sent, reported: numbers of sent skills, and of those with a report, by place. The
+    propensities never increase, are smoothed by two skills of which one has a report, and are
+    at least 1 / MAX_WEIGHT.
     """
     shares = [
         (reported.get(place, 0) + _PRIOR_REPORTED) / (sent.get(place, 0) + _PRIOR_SENT)
@@ -133,7 +134,7 @@ def estimate_propensities(sent: Mapping[int, int], reported: Mapping[int, int]) 
 
 
 def _weigh(one: _Labelled, propensities: Sequence[float]) -> float:
-    """The mean weight of the skills that helped, with what their reporter's party weighs.
+    """Return the mean over the skills that helped of inverse propensity times their own weight.
 
     A skill that was not sent has no place that could have favoured it.
     """
@@ -148,10 +149,10 @@ def _weigh(one: _Labelled, propensities: Sequence[float]) -> float:
 def _limit_owners(
     labelled: Sequence[_Labelled], weights: Sequence[float], trusted: frozenset[str]
 ) -> list[float]:
-    """The weights, with those of each owner who is not trusted scaled down to _MAX_OWNER_SHARE of
-    what is left of all.
+    """Return the weights; those of each untrusted owner are scaled down to at most
+    _MAX_OWNER_SHARE of the resulting total.
 
-    Where fewer than three owners reported, none of them trusted, that cannot be: then to an equal
+    If fewer than three owners reported, all untrusted, that is impossible: each then gets an equal
     share.
     """
     totals: defaultdict[str, float] = defaultdict(float)
@@ -162,7 +163,7 @@ def _limit_owners(
     share = _MAX_OWNER_SHARE if others else max(_MAX_OWNER_SHARE, 1 / max(len(limited), 1))
     scales: dict[str, float] = {}
     for place, owner in enumerate(limited):
-        # Those from this one on are alike if it is too heavy: each has the share of all of them.
+        # If this owner is too heavy, so are all after it: each gets an equal share.
         alike = len(limited) - place
         kept = totals[owner]
         if share * alike < 1:
@@ -175,10 +176,11 @@ def _limit_owners(
 
 
 def count_copies(tasks: Sequence[Mapping[str, Any]], seed: int) -> list[int]:
-    """How often each task is in a training set: its weight, rounded up or down at random so that
-    it is right on average, which may be 0; 1 without a weight.
+    """Return how often each task is in a training set.
 
-    The same for the same seed and text; of several tasks with one text, by their order.
+    It is the weight of the task, rounded up or down at random so that it is right on average; it
+    may be 0, and is 1 without a weight. The result is the same for the same seed and text; tasks
+    with the same text differ by their order.
     """
     copies = []
     same_text = Counter[str]()

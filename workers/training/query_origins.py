@@ -1,4 +1,4 @@
-"""Origins of the queries that models are trained and evaluated on, as reports name them."""
+"""Names of the origins of queries that models are trained and evaluated on, for reports."""
 
 LABELLED = "labelled prompts"
 """Prompts of `--feedback`."""

@@ -1,9 +1,9 @@
 """Training of the ranker: factors of the parts of the exact score, from labelled prompts.
 
-The factors start at 1, the shipped weights, and are drawn back to it: minimises the mean negative
-log-likelihood of the needed skills among the candidates (softmax over a list; Cao et al., ICML
-2007) plus a penalty times the squared distance from 1. They are never negative, so that more
-evidence never lowers a score.
+The factors start at 1, the shipped weights, and are drawn back to it. Training minimises the mean
+negative log-likelihood of the needed skills among the candidates (softmax over a list; Cao et
+al., ICML 2007) plus a penalty times the squared distance from 1. Factors are never negative, so
+that more evidence never lowers a score.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ Floats = npt.NDArray[np.float64]
 class RankedPrompt:
     """The candidates of a prompt: parts (n, PARTS), and which of them are needed, (n,).
 
-    group: prompts of the same skills are never split between training and evaluation. weight: how
-    much it counts, in training and in means.
+    group: prompts of the same skills are never split between training and evaluation. weight: of
+    the prompt, in training and in means.
     """
 
     group: str
@@ -74,7 +74,7 @@ def rank_prompt(
 ) -> RankedPrompt | None:
     """Score the candidates of a prompt; None if no needed skill is among them.
 
-    Nothing is recalled: the memory knows the labels where they come from outcomes.
+    The memory of past tasks is not used: it holds the labels if they come from outcomes.
     """
     request = QueryAsked(task=text, without=("memory",))
     context = QueryContext.create(services, request, apply_policy=False, degrade=False)
@@ -185,7 +185,7 @@ def measure(prompt: RankedPrompt, factors: Floats) -> tuple[float, float]:
 def _split(
     prompts: Sequence[RankedPrompt], groups: Sequence[str], fold: int, folds: int
 ) -> tuple[list[int], list[int]]:
-    """Places of the prompts inside and outside of training."""
+    """Return the places of the prompts inside and outside of training."""
     left_out = set(groups[fold::folds])
     outside = [place for place, prompt in enumerate(prompts) if prompt.group in left_out]
     inside = [place for place, prompt in enumerate(prompts) if prompt.group not in left_out]

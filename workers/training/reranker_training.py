@@ -60,7 +60,7 @@ def train(
 
 
 def _batches(training_set: TrainingSet) -> Iterator[list[TrainingList]]:
-    """The lists of each step, in an order given by the seed."""
+    """Yield the lists of each step, in an order given by the seed."""
     options = training_set.options
     for epoch in range(options.epochs):
         order = list(training_set.lists)
@@ -70,7 +70,8 @@ def _batches(training_set: TrainingSet) -> Iterator[list[TrainingList]]:
 
 
 def _texts(training_set: TrainingSet, training_list: TrainingList) -> tuple[str, list[str]]:
-    """The query and the texts of its list: the needed skill, without the hidden pieces, first."""
+    """Return the query and the texts of its list, first the needed skill
+    without the hidden pieces."""
     positive = training_set.texts[training_list.positive]
     for piece in training_list.hidden:
         positive = positive.replace(piece, " ")
@@ -83,7 +84,7 @@ def _texts(training_set: TrainingSet, training_list: TrainingList) -> tuple[str,
 def evaluate_on_held_out(
     training_set: TrainingSet, folder: Path, weight: float, step: ProgressCallback
 ) -> dict[str, Any]:
-    """Metrics on held-out queries of the baseline, the reranker only, and both combined.
+    """Return metrics on held-out queries of the baseline, the reranker only, and both combined.
 
     weight: of the reranker in the combined score. The report has the metrics by origin of the
     queries, with the 95% interval of the combined ranking's gain in MRR over the baseline. `wins`:
@@ -116,7 +117,7 @@ def evaluate_on_held_out(
 def _metrics_by_order(
     reranker: Reranker, training_set: TrainingSet, held: HeldOutQuery, weight: float
 ) -> Floats:
-    """Metrics of one query, (3 orders, 3 metrics)."""
+    """Return the metrics of one query, (3 orders, 3 metrics)."""
     texts = [training_set.texts.get(name, "") for name in held.candidates]
     parts = [
         reranker.score(held.query, texts[start : start + _SCORING_BATCH])
@@ -131,7 +132,7 @@ def _metrics_by_order(
 
 
 def _ranking_metrics(held: HeldOutQuery, order: Sequence[int]) -> tuple[float, float, float]:
-    """Hit@1, MRR and nDCG of an order of the candidates."""
+    """Return Hit@1, MRR and nDCG of an order of the candidates."""
     needed = set(held.needed)
     places = [n for n, place in enumerate(order) if held.candidates[place] in needed]
     if not places:

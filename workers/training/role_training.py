@@ -49,7 +49,7 @@ MIN_SKILLS = 3
 
 _MAX_ITERATIONS = 500
 _ABSENT_ROLE_INTERCEPT = -30.0
-"""The intercept of a role without labels: probability 0 without an infinity in the file."""
+"""Intercept of a role without labels: gives probability 0 without an infinity in the file."""
 
 Ranges = Sequence[tuple[int, int, str]]
 Counts = npt.NDArray[np.float64]
@@ -94,7 +94,8 @@ class TrainingResult:
 
 
 def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
-    """An example from the labelled line ranges of a skill; lines with other labels are ignored.
+    """Return an example from the labelled line ranges of a skill; lines with
+    other labels are ignored.
 
     Raises UsageError for a range outside the file.
     """
@@ -118,7 +119,7 @@ def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
 
 
 def _with_next(parsed: ParsedSkill) -> Iterator[tuple[Any, int]]:
-    """Each passage and the line after it, past the blank lines before the next of its section."""
+    """Yield each passage with the line after it and after its blank lines, within its section."""
     for passage, following in zip(parsed.passages, [*parsed.passages[1:], None], strict=True):
         same = following is not None and following.section == passage.section
         yield passage, following.first_line if same and following else passage.last_line + 1
@@ -169,10 +170,10 @@ def train_roles(
 def select_hyperparameters(
     examples: Sequence[Example], folds: int, fits: _FitCounter
 ) -> Hyperparameters:
-    """The hyperparameters by the mean of accuracy and macro-F1 in cross-validation.
+    """Choose the hyperparameters by the mean of accuracy and macro-F1 in cross-validation.
 
-    The strongest regularisation that is within TOLERANCE of the best, with its best weight of the
-    rules, the first of equals. folds: groups into which the skills are split, at most.
+    The result is the strongest regularisation within TOLERANCE of the best, with its best weight of
+    the rules, the first of equals. folds: maximum number of groups into which the skills are split.
     """
     groups = split_folds(examples, folds)
     scores: dict[Hyperparameters, float] = {}
@@ -194,7 +195,7 @@ def select_hyperparameters(
 
 
 def split_folds(examples: Sequence[Example], folds: int) -> list[Sequence[Example]]:
-    """At most `folds` groups of neighbouring examples, of equal size but for one."""
+    """Return at most `folds` groups of neighbouring examples, whose sizes differ by at most one."""
     count = min(folds, len(examples))
     ends = [len(examples) * number // count for number in range(count + 1)]
     return [examples[start:end] for start, end in pairwise(ends)]
@@ -220,7 +221,7 @@ class _FitCounter:
 
 
 def fit(examples: Sequence[Example], hyperparameters: Hyperparameters) -> RoleClassifier:
-    """Multinomial logistic regression, with a row per passage and labelled role.
+    """Fit a multinomial logistic regression, with a row per passage and labelled role.
 
     Roles without examples get probability 0. With a single role, that role is always predicted.
     """
@@ -246,7 +247,7 @@ def fit(examples: Sequence[Example], hyperparameters: Hyperparameters) -> RoleCl
 
 
 def _features_of_several_skills(examples: Sequence[Example]) -> npt.NDArray[np.int64]:
-    """Features that at least two skills have; others do not generalise."""
+    """Return the features that at least two skills have; other features do not generalise."""
     skills = np.zeros(FEATURE_COUNT, np.int64)
     for example in examples:
         skills[np.unique(example.features.places)] += 1
@@ -275,7 +276,7 @@ def _rows(examples: Sequence[Example]) -> tuple[Any, npt.NDArray[np.int64], Coun
 
 
 def confusion_matrix(example: Example, by_features: Probabilities, share: float) -> Counts:
-    """Lines of a skill by labelled and predicted role, (6, 6)."""
+    """Return the lines of a skill by labelled and predicted role, (6, 6)."""
     confusion = np.zeros((len(ROLES), len(ROLES)))
     np.add.at(confusion.T, predict_places(example, by_features, share), example.counts)
     return confusion
@@ -284,13 +285,13 @@ def confusion_matrix(example: Example, by_features: Probabilities, share: float)
 def predict_places(
     example: Example, by_features: Probabilities, share: float
 ) -> npt.NDArray[np.int64]:
-    """The place in ROLES of the role of each passage, (passages,)."""
+    """Return the index in ROLES of the role of each passage, (passages,)."""
     blended = blend_probabilities(example.blocks, example.predictions, by_features, share)
     return np.asarray(blended.argmax(axis=1), np.int64)
 
 
 def accuracy_and_macro_f1(confusion: Counts) -> tuple[float, float]:
-    """Accuracy over lines and macro-F1 over the six roles, as in `eval roles`."""
+    """Return accuracy over lines and macro-F1 over the six roles, as in `eval roles`."""
     right = np.diagonal(confusion)
     sums = confusion.sum(axis=0) + confusion.sum(axis=1)
     f1 = 2 * right / np.maximum(sums, 1e-9)

@@ -28,7 +28,7 @@ _WARM_UP = 0.05
 """Share of the steps with a rising learning rate; then it decays as a cosine (SkillRouter §4.2)."""
 
 ProgressCallback = Callable[[int, int], None]
-"""Called with what is done and its total."""
+"""Called with the number of items done and their total."""
 
 BatchT = TypeVar("BatchT")
 
@@ -43,7 +43,10 @@ class Trainer(ABC, Generic[BatchT]):
     steps_done = 0
 
     def __init__(self, *, steps: int, learning_rate: float, seed: int, threads: int) -> None:
-        """steps: of the whole training. learning_rate: its peak. threads: of torch, on the CPU."""
+        """Set up a training.
+
+        steps: of the whole training. learning_rate: its peak. threads: of torch, on the CPU.
+        """
         check_installed("torch", "transformers", purpose="training a model")
         import torch
 
@@ -55,7 +58,7 @@ class Trainer(ABC, Generic[BatchT]):
         self._rate, self._steps, self._seed = learning_rate, steps, seed
 
     def _prepare(self, network: Any, parameters: Sequence[Any]) -> None:
-        """Set the network, and which of its parameters are trained."""
+        """Set the network and the parameters to train."""
         self._network, self._parameters = network, list(parameters)
         self._optimizer = self._torch.optim.AdamW(
             self._parameters, lr=self._rate, weight_decay=_WEIGHT_DECAY
@@ -63,14 +66,14 @@ class Trainer(ABC, Generic[BatchT]):
 
     @abstractmethod
     def _add_gradients(self, batch: BatchT) -> float:
-        """Run a batch forward and backward; returns the mean loss in nats."""
+        """Run a batch forward and backward, and return the mean loss in nats."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Save the trained model."""
 
     def step(self, batch: BatchT) -> float:
-        """Make one optimizer step on a batch; returns the mean loss in nats."""
+        """Make one optimizer step on a batch, and return the mean loss in nats."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * learning_rate_factor(self.steps_done, self._steps)
         self._optimizer.zero_grad()
@@ -87,11 +90,11 @@ class Trainer(ABC, Generic[BatchT]):
         checkpoint_steps: int,
         progress: ProgressCallback,
     ) -> list[float]:
-        """Make the steps that are left and save the model; returns the loss of each.
+        """Make the remaining steps, save the model, and return the loss of each step.
 
-        make_batch: the batch of a step, by its number. folder: of the model and of the checkpoint,
-        from which the training resumes; it is written every `checkpoint_steps` steps and on
-        KeyboardInterrupt. progress: called with the steps done and their total.
+        make_batch: returns the batch of a step, by its number. folder: of the model and of the
+        checkpoint, from which the training resumes; it is written every `checkpoint_steps` steps
+        and on KeyboardInterrupt. progress: called with the steps done and their total.
         """
         self.load_checkpoint(folder)
         losses = []
@@ -159,7 +162,7 @@ class Trainer(ABC, Generic[BatchT]):
 
 
 def learning_rate_factor(done: int, steps: int) -> float:
-    """The factor of the learning rate: a linear warm-up, then a cosine decay to 0."""
+    """Return the factor of the learning rate: a linear warm-up, then a cosine decay to 0."""
     rise = max(1, round(_WARM_UP * steps))
     if done < rise:
         return (done + 1) / rise
@@ -173,6 +176,6 @@ def write_training_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def end_training(folder: Path, set_file: str) -> None:
-    """Delete the checkpoint and the training set: the training cannot be resumed any more."""
+    """Delete the checkpoint and the training set: the training can no longer be resumed."""
     for name in (CHECKPOINT, set_file):
         (folder / name).unlink(missing_ok=True)

@@ -31,7 +31,7 @@ from workers.training.query_origins import LABELLED, MODEL_PROMPTS, OWN_TEXT
 from workers.training.trainer import ProgressCallback
 
 RERANKED = 20
-"""Candidates of the first stage that are reranked (SkillRouter §4.3)."""
+"""Number of candidates of the first stage that are reranked (SkillRouter §4.3)."""
 
 _CHARACTERS_PER_TOKEN = 12
 _REVISION_BATCH = 500
@@ -44,9 +44,9 @@ class TrainingOptions:
 
     base: the model to start from. feedback: hash of the feedback file, "" for none. queries: number
     of queries generated from each skill's own text. prompts: the language model whose stored
-    prompts are queries too, "" for none. list_size: skills in a training list, the needed one among
-    them. temperature: divides the scores of a list before the softmax. folds: parts into which
-    skills are divided. fold: the part that is held out, with the tasks that need its skills.
+    prompts are also queries, "" for none. list_size: skills in a training list, including the
+    needed one. temperature: divides the scores of a list before the softmax. folds: number of parts
+    into which skills are divided. fold: the held-out part, with the tasks that need its skills.
     """
 
     base: str
@@ -105,7 +105,7 @@ class TrainingSet:
 
 
 class _Query(NamedTuple):
-    """A query with the skills it needs. hidden: see `TrainingList`. copies: of each list."""
+    """A query with the skills it needs. hidden: see `TrainingList`. copies: number of each list."""
 
     origin: str
     text: str
@@ -122,8 +122,8 @@ def build_training_set(
 ) -> TrainingSet:
     """Build queries, split them into training and held-out ones, and mine negatives.
 
-    tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `weight`: one that
-    gets no copy by its weight is left out. step: called with the queries done and their total.
+    tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `weight`; a task
+    whose weight gives it no copy is left out. step: called with the queries done and their total.
     Raises UsageError if the library is too small.
     """
     revisions = read_trainable(services, frozenset(options.languages))
@@ -188,11 +188,11 @@ def _make_lists(
     options: TrainingOptions,
     near_misses: Sequence[str],
 ) -> list[TrainingList]:
-    """One list for each needed skill of the query, as often as it is copied: that skill, and the
-    first of the ranking that are not needed, `list_size` in all.
+    """Return the lists of a query: one for each needed skill, as often as the query is copied.
 
-    near_misses: skills that a language model says such a query does not need. They take the last
-    places, a fifth of them at most.
+    A list has the needed skill and the first skills of the ranking that are not needed, `list_size`
+    in all. near_misses: skills that, by a language model, such a query does not need. They take the
+    last places, at most a fifth of them.
     """
     places = options.list_size - 1
     missed = miner.filter_ranking(query.needed, near_misses, places // 5)
@@ -210,7 +210,7 @@ def _make_lists(
 def assign_folds(
     tasks: Sequence[Sequence[str]], skill_ids: Sequence[str], folds: int, seed: int
 ) -> dict[str, int]:
-    """The fold of each skill; skills needed by the same task share a fold.
+    """Return the fold of each skill; skills needed by the same task share a fold.
 
     Groups of skills with tasks are assigned first, each to the fold with the fewest tasks, then the
     others, so that every fold gets a share of both.
@@ -242,7 +242,7 @@ def assign_folds(
 
 
 def read_trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
-    """Published skills in the model's languages that have vectors."""
+    """Return published skills in the model's languages that have vectors."""
     pointers = services.library.refresh().pointers
     keys = [RevisionKey(skill_id, seq) for skill_id, seq in sorted(pointers.items())]
     found = []
@@ -262,7 +262,7 @@ def read_trainable(services: Services, languages: frozenset[str]) -> list[Stored
 def _draw_copies(
     tasks: Sequence[Mapping[str, Any]], seed: int
 ) -> list[tuple[Mapping[str, Any], int]]:
-    """The tasks that have copies, with their number."""
+    """Return the tasks that have copies, with their number."""
     copies = count_copies(tasks, seed)
     return [(task, count) for task, count in zip(tasks, copies, strict=True) if count]
 
@@ -270,7 +270,8 @@ def _draw_copies(
 def _make_labelled(
     copied: Sequence[tuple[Mapping[str, Any], int]], known: Mapping[str, object]
 ) -> list[_Query]:
-    """Each task with those of its needed skills that are in `known`; others are left out."""
+    """Return each task with those of its needed skills that are in `known`;
+    other skills are left out."""
     found = []
     for row, copies in copied:
         needed = tuple(dict.fromkeys(name for name in row["gt_skill_ids"] if name in known))
@@ -300,7 +301,7 @@ def _make_prompt_queries(prompts: Mapping[str, StoredPrompts]) -> list[_Query]:
 def _find_near_misses(
     services: Services, prompts: Mapping[str, StoredPrompts], training_set: TrainingSet
 ) -> Mapping[str, Sequence[str]]:
-    """By prompt, the skills that have a near miss like it; noted in the training set."""
+    """Return the skills with a similar near miss, by prompt; they are noted in the training set."""
     if not prompts:
         return {}
     found = match_near_misses(services.encoder.get(), prompts)
@@ -310,8 +311,8 @@ def _find_near_misses(
 
 
 def _rank(services: Services, query: str) -> tuple[RankedSkill, ...]:
-    """The ranking of the library without a reranker, and without its memory: that knows the labels
-    where they come from outcomes."""
+    """Return the ranking of the library without a reranker and without the memory, which holds the
+    labels if they come from outcomes."""
     request = QueryAsked(task=query, without=("rerank", "memory"))
     context = QueryContext.create(services, request, apply_policy=False, degrade=False)
     return rerank(context, rank_candidates(context)).hits
@@ -335,7 +336,7 @@ def _add_texts(services: Services, training_set: TrainingSet) -> None:
 
 
 def dump(training_set: TrainingSet) -> bytes:
-    """The training set as JSON."""
+    """Return the training set as JSON."""
     return json.dumps(asdict(training_set), ensure_ascii=False).encode()
 
 

@@ -1,4 +1,4 @@
-"""A webhook delivery as received, and the error that refuses one."""
+"""A webhook delivery as received, and the error that refuses a delivery."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from config.errors import PermanentError
 
 HOSTS = {"github": "github", "gitlab": "gitlab", "gitea": "gitea", "forgejo": "gitea"}
-"""Names in the URL of a webhook -> the host whose rules apply."""
+"""The host whose rules apply, by the name in the URL of a webhook."""
 
 _ID_HEADERS = {
     "github": ("x-github-delivery",),
@@ -20,7 +20,7 @@ _ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 
 class DeliveryError(PermanentError):
-    """A delivery is refused. status: of the HTTP response."""
+    """Raised to refuse a delivery. status: of the HTTP response."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

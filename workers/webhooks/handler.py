@@ -1,8 +1,8 @@
-"""Handler of deliveries: verifies one and records one event per source that it changes.
+"""Handler of deliveries: verifies a delivery and records an event for each source that it changes.
 
-The event's id is derived from what the host signed, and the journal accepts every id once: so a
-repeated delivery is recognised, in every process and after a restart, for `workers.journal_days`.
-Older deliveries are refused by their date, if the host sends one.
+The event's id is derived from the signed data, and the journal accepts every id once. A repeated
+delivery is therefore recognised, in every process and after a restart, for
+`workers.journal_days`. Older deliveries are refused by their date, if the host sends one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Receipt(BaseModel):
     state: Literal["accepted", "ignored", "pong"]
     ids: tuple[str, ...] = ()
     reason: str = ""
-    # Sources that change: for the audit log, and not in the response.
+    # Changed sources, for the audit log; not part of the response.
     sources: tuple[str, ...] = Field((), exclude=True)
 
 

@@ -1,4 +1,4 @@
-"""Normalised addresses of repositories, for comparing differently written ones."""
+"""Normalised addresses of repositories, to compare addresses that are written differently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MAX_LENGTH = 2_000
 
 
 def normalise_url(address: str) -> str:
-    """Return `host/path` of a repository's address, "" if it is not that of a remote one.
+    """Return `host/path` of a repository's address, "" if the repository is not remote.
 
     Scheme, user, password, default port, `.git` and case are dropped, since a host serves the same
     repository over HTTPS and SSH. `git@host:path` is an SSH address too.

@@ -1,4 +1,4 @@
-"""Webhook secrets, read from files at each delivery, so that changing one needs no restart."""
+"""Webhook secrets, read from files at each delivery, so that a change needs no restart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from config.secrets import read_secret
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """A secret, never shown. source_id: the only source it is for; "" for all of its host."""
+    """A secret, never shown. source_id: the only source it is for; "" for
+    all sources of its host."""
 
     text: str = field(repr=False)
     source_id: str = ""
@@ -25,7 +26,7 @@ def check_secrets(settings: WebhookSettings) -> None:
 
 
 def read_secrets(settings: WebhookSettings, host: str) -> list[Secret]:
-    """Return the secrets that may sign a host's delivery; without any, none is accepted.
+    """Return the secrets that may sign a host's delivery; without any, no delivery is accepted.
 
     Raises MisconfiguredError, naming the setting, if a file is missing, unreadable or empty.
     """

@@ -32,7 +32,7 @@ class FollowedBranch:
 
 
 def get_followed_branch(source: Source) -> FollowedBranch | None:
-    """Return what a source follows, None unless it is a remote repository."""
+    """Return the branch that a source follows, None unless it is a remote repository."""
     address = normalise_url(source.root) if source.kind == "git" else ""
     return FollowedBranch(source.source_id, address, source.branch) if address else None
 

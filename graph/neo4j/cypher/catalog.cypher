@@ -315,8 +315,9 @@ CALL () { MATCH ()-[r:WORKFLOW]->() RETURN count(r) AS workflows }
 CALL () { MATCH ()-[r:SEMANTIC]->() RETURN count(r) AS semantics }
 CALL () { MATCH ()-[r:ALTERNATIVE]->() RETURN count(r) AS alternatives }
 CALL () { MATCH ()-[r:CONFLICT]->() RETURN count(r) AS conflicts }
+CALL () { MATCH ()-[r:USED_TOGETHER]->() RETURN count(r) AS used_together }
 RETURN without_vectors, unpaged, unlinked, waiting,
-    dependencies + workflows + semantics + alternatives + conflicts
+    dependencies + workflows + semantics + alternatives + conflicts + used_together
 
 // name: epoch
 OPTIONAL MATCH (m:Meta {key: 'epoch'}) RETURN coalesce(m.value, 0)

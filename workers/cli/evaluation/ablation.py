@@ -1,4 +1,4 @@
-"""`eval ablation`: measures what each stage contributes."""
+"""`eval ablation`: measures the contribution of each stage."""
 
 from __future__ import annotations
 

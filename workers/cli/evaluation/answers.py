@@ -1,4 +1,4 @@
-"""`eval answers`: asks labelled queries of the whole library and looks for every required line."""
+"""`eval answers`: runs labelled queries on the whole library and looks for the required lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answers(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Ask each query of the whole library: does the bundle hold the skill, and every required line?
+    """Run each query on the whole library; look in the bundle for the skill and its required lines.
 
     QUERIES is JSONL with `query_id`, `skill_id`, `query` and `required`: line ranges of the
     SKILL.md. The predictions are the answers at the largest budget, by query: the bundle's tokens,

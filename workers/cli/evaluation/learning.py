@@ -1,4 +1,4 @@
-"""`eval learning`: replays labelled prompts as a stream and asks others meanwhile."""
+"""`eval learning`: replays labelled prompts as a stream and ranks other prompts meanwhile."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def learning(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Report outcomes of labelled prompts in turn, and rank others with what is learned of them.
+    """Report outcomes of labelled prompts in turn; rank other prompts with what is learned.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`, several prompts for a skill.
-    Half of the prompts of four in five skills are replayed: their skills helped, the others of the
-    answer were rejected. The other prompts are ranked at four points of the stream, with each way
-    in which skillbus learns and with all of them. Outcomes of the library itself are neither used
-    nor changed.
+    Half of the prompts of four in five skills are replayed: their skills helped, other skills of
+    the answer were rejected. The other prompts are ranked at four points of the stream, with each
+    way in which skillbus learns and with all of them. Outcomes of the library itself are neither
+    used nor changed.
 
     \b
     Example:
@@ -107,7 +107,7 @@ def learning(
 
 
 def _find_known(path: Path, tasks: list[LabelledTask], services: Services) -> list[LabelledTask]:
-    """The tasks with a skill in the library; says how many others are left out."""
+    """Return the tasks with a skill in the library; prints how many others are left out."""
     if not tasks:
         raise UsageError(f"{path}: no prompt has `gt_skill_ids`, so there is nothing to learn")
     needed = {name for task in tasks for name in task.right}
@@ -122,7 +122,7 @@ def _find_known(path: Path, tasks: list[LabelledTask], services: Services) -> li
 
 
 def _split(path: Path, tasks: list[LabelledTask], seed: int) -> Split:
-    """What is replayed and what is asked; says how many prompts are neither."""
+    """Split the prompts into replayed and held out; prints how many are in neither part."""
     from workers.evaluation.learning_stream import split_tasks
 
     split = split_tasks(tasks, seed)
@@ -153,7 +153,7 @@ def _write_files(
 
 
 def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:
-    """`learning-SCENARIO.svg`: Hit@1 of prompts that were not replayed, over the stream."""
+    """Write `learning-SCENARIO.svg`: Hit@1 of prompts that were not replayed, over the stream."""
     from workers.evaluation.line_plot import Line, draw_lines
 
     try:

@@ -47,13 +47,13 @@ wait_option = click.option(
 keep_option = click.option(
     "--keep/--no-keep",
     default=True,
-    help="Keep the run, to compare it with others (`skillbus eval list`).",
+    help="Keep the run, to compare it with other runs (`skillbus eval list`).",
 )
 
 
 @contextmanager
 def open_library(settings: Settings, wait: bool) -> Iterator[Services]:
-    """Stores and models for reading; first waits for section vectors, or reports missing ones."""
+    """Open stores and models for reading; waits for section vectors, or reports missing ones."""
     if wait:
         _wait_for_section_embeddings(settings)
     with open_catalog(settings) as graph:
@@ -92,8 +92,8 @@ def _poll_until_embedded(graph: Catalog, progress: SyncProgress) -> None:
 
 
 def find_missing_skills(path: Path, needed: Iterable[str], services: Services) -> list[str]:
-    """The needed skills of a file of labelled tasks that the library does not have, sorted; raises
-    UsageError if it has none of them."""
+    """Return the needed skills that the library does not have, sorted; raises UsageError if it has
+    none of them. path: of the labelled tasks, for messages."""
     published = services.library.refresh().pointers
     wanted = set(needed)
     missing = sorted(wanted.difference(published))
@@ -137,7 +137,7 @@ def keep_run(
     without: Sequence[str],
     prompts: Sequence[EvaluatedPrompt],
 ) -> None:
-    """Keep a run, and say under which id. skills: number of published ones."""
+    """Keep a run, and print its id. skills: number of published skills."""
     from tasks.evaluations.open import open_evaluations
     from workers.evaluation.runs.make_run import make_run
 
@@ -158,7 +158,7 @@ def write_text_file(path: Path, text: str) -> None:
 
 
 def check_line_ranges(query_id: str, ranges: Any, lines: int) -> None:
-    """Raise UsageError for no line ranges, invalid ones, or ones beyond the file."""
+    """Raise UsageError for missing or invalid line ranges, and for ranges outside the file."""
     for row in ranges if isinstance(ranges, list) and ranges else [ranges]:
         match row:
             case [int(first), int(last)] if 1 <= first <= last <= lines:

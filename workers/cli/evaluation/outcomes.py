@@ -27,10 +27,10 @@ from workers.cli.evaluation.options import (
 def outcomes(
     ctx: click.Context, without: tuple[str, ...], keep: bool, wait: bool, as_json: bool
 ) -> None:
-    """Rank the library for its labelled prompts: the tasks of which a person said what is right.
+    """Rank the library for its labelled prompts: tasks for which a person named the right skills.
 
     A prompt is labelled by an outcome of a person: in the console, by `skillbus outcome`, over HTTP
-    or MCP. For each prompt, the memory of past tasks holds what was reported of all others.
+    or MCP. For each prompt, the memory of past tasks holds the outcomes of all other prompts.
 
     \b
     Example:

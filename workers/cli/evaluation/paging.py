@@ -24,7 +24,7 @@ from workers.cli.evaluation.options import (
 @click.option(
     "--method",
     type=click.Choice(["f", "mmr", "topk", "graph", "chunks", "full"]),
-    help="How passages are selected; a query uses f, mmr or full. [default: passages.method]",
+    help="Method of passage selection; queries use f, mmr or full. [default: passages.method]",
 )
 @click.option(
     "--miss",

@@ -110,7 +110,7 @@ def describe_summary(summary: EvaluationSummary) -> dict[str, object]:
 
 
 def _find_id(store: EvaluationStore, beginning: str) -> str:
-    """Return the id that begins so; raises UsageError unless it is one."""
+    """Return the one id with this beginning; raises UsageError if there is none or several."""
     found = [
         one.evaluation_id
         for one in store.list_summaries()

@@ -19,7 +19,9 @@ from workers.cli.evaluation.options import write_text_file
     type=click.IntRange(1, 3),
     help="Level of a finding that counts. [default: the lowest that the policy withholds]",
 )
-@click.option("--ablate", is_flag=True, help="Count what only this rule finds, for each rule.")
+@click.option(
+    "--ablate", is_flag=True, help="Count for each rule the skills that no other rule finds."
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), help="Write the report as JSON, with all skills."
 )

@@ -1,4 +1,4 @@
-"""`eval sessions`: reveals long tasks paragraph by paragraph within a session, against one shot."""
+"""`eval sessions`: queries long tasks paragraph by paragraph in a session, and as a whole."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def sessions(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Reveal tasks paragraph by paragraph within a session, and compare with asking once.
+    """Query tasks paragraph by paragraph in a session, and compare with a single query.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`; blank lines divide paragraphs.
-    A budget is that of the whole task, whether it is asked at once or step by step. The queries of
-    the session are brief; `one_shot_brief` asks for the whole task as they do. `following` asks for
-    the whole task as the second query of a session, each query with the full budget.
+    A budget is for the whole task, in one query or in many. Queries of the session are brief;
+    `one_shot_brief` is one brief query for the whole task. `following` queries the whole task as
+    the second query of a session, each query with the full budget.
 
     \b
     Example:
@@ -105,7 +105,7 @@ def sessions(
 
 
 def _note_missing(path: Path, needed: Mapping[str, Sequence[str]], services: Services) -> None:
-    """Raise UsageError if the library has no needed skill, and say so if some are missing."""
+    """Raise UsageError if the library has no needed skill; print how many skills are missing."""
     wanted = {name for names in needed.values() for name in names}
     missing = find_missing_skills(path, wanted, services)
     if missing:
@@ -116,13 +116,13 @@ def _note_missing(path: Path, needed: Mapping[str, Sequence[str]], services: Ser
 
 
 def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:
-    """What a task was sent, by way of asking, as JSON data."""
+    """Return the sent skills and tokens of a task by way of asking, as JSON data."""
     return {arm: {"skills": sorted(one.skills), "tokens": one.tokens} for arm, one in sent.items()}
 
 
 def _draw(report: dict[str, Any]) -> str:
-    """Share of the needed skills by tokens a task: a line for each budget of a session, and for
-    one shot."""
+    """Plot the share of the needed skills against tokens per task: a line for each budget of a
+    session, and for each kind of one shot."""
     from workers.evaluation.line_plot import Line, draw_lines
 
     lines = [

@@ -1,4 +1,4 @@
-"""Submitting an event from a command and waiting for its outcome."""
+"""Submission of an event by a command, which waits for its outcome."""
 
 from __future__ import annotations
 

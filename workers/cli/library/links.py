@@ -1,4 +1,4 @@
-"""`links`: dismisses links between skills, lists the dismissed ones and restores them."""
+"""`links`: dismisses links between skills, lists and restores dismissed links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES = click.Choice([kind.value for kind in LinkType])
 
 @click.group()
 def links() -> None:
-    """Dismiss links between skills, list the dismissed ones, restore them.
+    """Dismiss links between skills, list and restore dismissed links.
 
     `skillbus skills show` lists the links of a skill with their evidence.
     """
@@ -26,7 +26,7 @@ def links() -> None:
 @click.argument("source")
 @click.argument("target")
 @click.argument("link_type", metavar="TYPE", type=_TYPES)
-@click.option("--reason", required=True, help="Why; shown wherever the dismissal is.")
+@click.option("--reason", required=True, help="Reason; shown with the dismissal.")
 @json_option
 @click.pass_context
 @audited("links.dismiss", "source", "target", "link_type")

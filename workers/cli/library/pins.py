@@ -1,4 +1,4 @@
-"""`pins`: keeps skills at a revision, and shows what changed in their sources meanwhile."""
+"""`pins`: pins skills to a revision, and shows what changed in their sources."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _POLL_SECONDS = 0.05
 
 @click.group()
 def pins() -> None:
-    """Keep skills at a revision, list pins, take them back, show what changed under them."""
+    """Pin skills to a revision, list and remove pins, show what changed in their sources."""
 
 
 @pins.command("add")
 @click.argument("revision", metavar="SKILL_ID[@SEQ]", required=False)
 @click.option("--source", "source_id", help="All skills of this source that are published now.")
-@click.option("--reason", required=True, help="Why; shown wherever the pin is.")
+@click.option("--reason", required=True, help="Reason; shown with the pin.")
 @json_option
 @click.pass_context
 @audited("pins.add", "revision", "source_id")
@@ -38,7 +38,7 @@ def add(
 ) -> None:
     """Pin a skill to a revision, by default the published one.
 
-    What its source brings from now on is parsed, scanned and kept, but not published, until
+    Later contents from its source are parsed, scanned and kept, but not published, until
     `pins remove`. A pin keeps the content, not the presence: a skill that its source removes is
     withdrawn.
 
@@ -69,7 +69,7 @@ def add(
 
 
 def wait_until_ingested(backend: Backend, skill_ids: Sequence[str]) -> None:
-    """Wait until what a pin or an approval requests is done.
+    """Wait until the ingest that a pin or an approval requests is done.
 
     Raises TransientError if it is stalled.
     """
@@ -108,9 +108,9 @@ def list_pins(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show_drift(ctx: click.Context, skill_id: str | None, as_json: bool) -> None:
-    """Show what the sources of pinned skills have in place of the pinned revisions.
+    """Show how the sources of pinned skills differ from the pinned revisions.
 
-    For all pins a line each; for one SKILL_ID the whole difference.
+    Without SKILL_ID one line per pin, with it the whole difference.
     """
     with open_revision_reader(read_settings(ctx)) as reader:
         rows = reader.find_drift(skill_id)
@@ -143,7 +143,7 @@ def _summarize(change: dict[str, Any] | None) -> str:
 @click.pass_context
 @audited("pins.remove", "skill_id")
 def remove(ctx: click.Context, skill_id: str) -> None:
-    """Take a pin back: the skill is published with what its source has.
+    """Remove a pin: the skill is published with the current content of its source.
 
     \b
     Example:

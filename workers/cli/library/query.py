@@ -1,4 +1,4 @@
-"""`query`: asks for the bundle of a task."""
+"""`query`: requests the bundle for a task."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FILTERS = tuple(QueryFilters.model_fields)
     "explain_skills",
     multiple=True,
     metavar="SKILL_ID",
-    help="Explain what became of this skill: in which stage it fell, and why; repeatable.",
+    help="Explain why this skill was chosen, or which stage left it out and why; repeatable.",
 )
 @click.option(
     "--without", multiple=True, type=click.Choice(OPTIONAL_STAGES), help="Switch a stage off."
@@ -70,12 +70,12 @@ FILTERS = tuple(QueryFilters.model_fields)
     "--session",
     default="",
     metavar="ID",
-    help="Any id of yours: what was sent in this session is not sent again.",
+    help="Id of your choice: text that was sent in this session is not sent again.",
 )
 @click.option(
     "--resend",
     is_flag=True,
-    help="Send all again: what was sent before is lost. Without TEXT: for the session's last task.",
+    help="Send all again: earlier text is lost. Without TEXT: for the session's last task.",
 )
 @click.option(
     "--obstacle",
@@ -86,7 +86,7 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.option(
     "--brief",
     is_flag=True,
-    help="Introduce skills; more of them follows when later queries of the session need it.",
+    help="Introduce skills; later queries of the session send more of them if needed.",
 )
 @click.option(
     "--pin",
@@ -100,7 +100,7 @@ FILTERS = tuple(QueryFilters.model_fields)
     "record_use",
     flag_value=False,
     default=True,
-    help="Only look at the answer: it is not counted as usage, or as sent in the session.",
+    help="Do not count the answer as usage, or as sent in the session.",
 )
 @click.pass_context
 def query(
@@ -163,7 +163,7 @@ def query(
 
 
 def _check_session(session: str, options: Mapping[str, bool]) -> None:
-    """Raise UsageError for a wrong id, or for an option that refers to a session without one."""
+    """Raise UsageError for an invalid id, or for an option that needs a session but has none."""
     for name, is_set in options.items():
         if is_set and not session:
             raise UsageError(f"--{name} refers to a session; name it with --session ID")
@@ -278,7 +278,7 @@ def _print_withheld(bundle: Bundle) -> None:
 
 
 def _describe_model_call(report: dict[str, Any]) -> str:
-    """What a stage got from the language model, and its price."""
+    """Return a line with the result of a stage's call to the language model, and its cost."""
     parts = [safe_line(report["outcome"])]
     if report.get("calls"):
         tokens = f"{report['prompt_tokens']} + {report['completion_tokens']} tokens"

@@ -1,4 +1,4 @@
-"""`refine`: has a language model refine the published skills."""
+"""`refine`: lets a language model refine the published skills."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:  # slow to import
 
 _POLL_SECONDS = 0.2
 _LOOK_SHARE = 10.0
-"""A look at the library is repeated after so many times its own duration."""
+"""Pause between two polls of the library, as a multiple of the duration of the last poll."""
 
 _LEAST_STALL_SECONDS = 120.0
 _PAUSED_SECONDS = 60.0
-"""Patience with an endpoint that does not answer, or limits the rate."""
+"""Time after which an endpoint that does not answer, or limits the rate, is an error."""
 
 _FRUITLESS_RUNS = 3
 
@@ -48,9 +48,11 @@ _FRUITLESS_RUNS = 3
     "stages",
     multiple=True,
     type=click.Choice(OFFLINE_STAGES),
-    help="Only this stage of those that are on; repeatable.",
+    help="Only this enabled stage; repeatable.",
 )
-@click.option("--estimate", is_flag=True, help="Print what it takes, and ask nothing.")
+@click.option(
+    "--estimate", is_flag=True, help="Print an estimate of calls and tokens; call no model."
+)
 @json_option
 @click.pass_context
 @audited("skills.refine", "source_id")
@@ -81,8 +83,8 @@ def refine(
 
 
 def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
-    """The settings with only these of the stages that refine; with all that are on if none is
-    named. Raises UsageError if there is no model, or a stage is off."""
+    """Return the settings with only these of the stages that refine, or all enabled stages if none
+    is named. Raises UsageError if there is no model, or if a stage is off."""
     model = settings.language_model
     if not model.base_url:
         raise UsageError(NO_MODEL)
@@ -144,10 +146,11 @@ def _estimate_data(found: RefinementEstimate) -> dict[str, Any]:
 
 # -- work
 def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
-    """Have the skills refined, and wait for it; returns counts by stage.
+    """Have the skills refined, wait until they are, and return counts by stage.
 
-    Raises TransientError when the day's tokens are spent or nothing goes on,
-    MisconfiguredError when the endpoint refuses the settings. What is left stays to be done.
+    Raises TransientError when the tokens of the day are spent or there is no
+    progress, MisconfiguredError when the endpoint refuses the settings. Unrefined
+    skills are left to a later run.
     """
     from workers.backend.factory import open_backend
     from workers.library.refinement import RefinementProgress
@@ -191,7 +194,7 @@ def _has_skills(graph: Catalog, source_id: str) -> bool:
 def _wait_until_refined(
     backend: Backend, progress: RefinementProgress, step: Callable[[int, int], None]
 ) -> None:
-    """Send what is missing, and look until nothing is, or nothing goes on."""
+    """Request refinement until no skill is missing; raises an error without progress."""
     watch = _StallWatch(backend.settings.language_model.timeout_seconds)
     fruitless_runs = 0
     while True:
@@ -219,7 +222,7 @@ def _wait_until_refined(
 
 
 def _wait_until_published(backend: Backend) -> None:
-    """Wait for the skills that are published again with what the model wrote."""
+    """Wait until the skills are published again with the results of the model."""
     with untraced():
         while backend.is_refining() or backend.graph.list_awaiting_ingest(1):
             if problem := backend.get_problem():
@@ -229,7 +232,7 @@ def _wait_until_published(backend: Backend) -> None:
 
 
 class _StallWatch:
-    """Sees that nothing goes on any more. timeout_seconds: of a call to the model."""
+    """Detects that refinement makes no progress. timeout_seconds: of a call to the model."""
 
     def __init__(self, timeout_seconds: float) -> None:
         from tasks.language_model.protocol import MAX_ANSWERS  # slow to import
@@ -240,14 +243,14 @@ class _StallWatch:
         self._is_noted = False
 
     def has_moved(self, sign: tuple[int, ...]) -> bool:
-        """Whether the numbers that change with the work have changed since the last look."""
+        """Return whether the numbers that change with the work have changed since the last call."""
         if sign == self._sign:
             return False
         self._sign, self._moved_at, self._is_noted = sign, time.monotonic(), False
         return True
 
     def check(self, pause: RefinePause | None, waiting: int) -> None:
-        """Raise if the work is held up for good, or nothing has moved for long."""
+        """Raise if the work is paused for good, or has made no progress for long."""
         seconds = time.monotonic() - self._moved_at
         skills = f"{waiting} skills wait"
         if pause is None:

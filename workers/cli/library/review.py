@@ -1,4 +1,4 @@
-"""`review`: skills that are withheld and updates that wait, and what people decide about them."""
+"""`review`: decisions about withheld skills and updates that wait."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _STATES = ("waiting", "released", "confirmed", "rejected")
 
 _revision = click.argument("revision", metavar="SKILL_ID[@SEQ]")
-_reason = click.option("--reason", required=True, help="Why; shown in `review list`.")
+_reason = click.option("--reason", required=True, help="Reason; shown in `review list`.")
 
 
 @click.group()
@@ -47,7 +47,7 @@ def review() -> None:
 def list_reviews(
     ctx: click.Context, state: str | None, source_id: str | None, as_json: bool
 ) -> None:
-    """List skills that are withheld for their findings and updates that wait, each with its state.
+    """List skills withheld for findings and updates that wait, each with its state.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def _describe(row: dict[str, Any]) -> str:
 @json_option
 @click.pass_context
 def show_review(ctx: click.Context, revision: str, as_json: bool) -> None:
-    """Show what is to be decided: the findings, and how an update differs from what is published.
+    """Show the findings of a skill, and how an update differs from the published revision.
 
     \b
     Example:
@@ -154,7 +154,7 @@ def release(ctx: click.Context, revision: str, reason: str, as_json: bool) -> No
 @click.pass_context
 @audited("review.confirm", "revision")
 def confirm(ctx: click.Context, revision: str, reason: str, as_json: bool) -> None:
-    """Withhold this content of a skill, whatever the settings send and the scanner finds.
+    """Withhold this content of a skill, whatever its findings and the settings are.
 
     \b
     Example:
@@ -165,7 +165,9 @@ def confirm(ctx: click.Context, revision: str, reason: str, as_json: bool) -> No
 
 @review.command("approve")
 @_revision
-@click.option("--reason", default="reviewed", show_default=True, help="Why; kept with it.")
+@click.option(
+    "--reason", default="reviewed", show_default=True, help="Reason; kept with the approval."
+)
 @click.option("--yes", is_flag=True, help="Do not show the difference and ask.")
 @json_option
 @click.pass_context
@@ -173,7 +175,7 @@ def confirm(ctx: click.Context, revision: str, reason: str, as_json: bool) -> No
 def approve(ctx: click.Context, revision: str, reason: str, yes: bool, as_json: bool) -> None:
     """Publish an update of a source in `policy.review`.
 
-    Without SEQ, the newest update is shown and you are asked.
+    Without SEQ, the newest update is shown and you are asked to confirm.
 
     \b
     Example:
@@ -194,7 +196,7 @@ def _ask_about(name: str, data: dict[str, Any]) -> None:
         print_diff(data["change"])
     try:
         agreed = click.confirm(f"Publish {escape_terminal_line(name)}?")
-    except click.Abort:  # no answer to be had
+    except click.Abort:  # standard input has no answer
         agreed = False
     if not agreed:
         raise UsageError(f"nothing was approved; `skillbus review approve {name}` does not ask")
@@ -221,7 +223,7 @@ def reject(ctx: click.Context, revision: str, reason: str, as_json: bool) -> Non
 @click.pass_context
 @audited("review.reopen", "skill_id")
 def reopen(ctx: click.Context, skill_id: str) -> None:
-    """Take back what was decided about a skill as it is now; it waits again.
+    """Take back the decision about the present content of a skill; it waits again.
 
     \b
     Example:
@@ -235,7 +237,7 @@ def reopen(ctx: click.Context, skill_id: str) -> None:
 def _decide(
     ctx: click.Context, decision: str, name: str, reason: str, as_json: bool, wait_for: str = ""
 ) -> None:
-    """wait_for: the skill whose ingest the decision requests."""
+    """Carry out a decision. wait_for: the skill whose ingest the decision requests."""
     from workers.library.review.decisions import ReviewDecision  # slow to import
 
     settings = read_settings(ctx)

@@ -29,7 +29,7 @@ _ROW = ("seq", "state", "published_at", "safety_level", "lines", "licence", "wit
 def show_history(ctx: click.Context, skill_id: str, as_json: bool) -> None:
     """List the revisions of a skill that can be read, newest first.
 
-    `history.revisions` says how many superseded ones are kept.
+    `history.revisions` sets how many superseded revisions are kept.
 
     \b
     Example:
@@ -58,8 +58,8 @@ def show_history(ctx: click.Context, skill_id: str, as_json: bool) -> None:
 def show_diff(ctx: click.Context, revision: str, seq: int | None, as_json: bool) -> None:
     """Compare two revisions of a skill: fields, files, findings and lines.
 
-    Without numbers, the newest revision with the one before it; with SKILL_ID@SEQ, that one with
-    the newest, or with SEQ.
+    Without numbers, compares the newest revision with its predecessor; with SKILL_ID@SEQ, that
+    revision with the newest, or with SEQ.
 
     \b
     Example:
@@ -85,9 +85,9 @@ def show_diff(ctx: click.Context, revision: str, seq: int | None, as_json: bool)
 def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
     """Remove a skill, all its revisions and every trace of their text, for good.
 
-    Also from the journal, saved answers, dead letters and answers of the language model. Backups,
-    the source itself, and the files of Neo4j are not touched. Other files are written anew, which
-    takes time in proportion to the library.
+    The text is also removed from the journal, saved answers, dead letters and answers of the
+    language model. Backups, the source itself, and the files of Neo4j are not touched. Other files
+    are rewritten, which takes time in proportion to the library.
 
     \b
     Example:
@@ -127,7 +127,7 @@ def _is_confirmed(skill_id: str) -> bool:
     question = f"Remove {escape_terminal_line(skill_id)} and all its revisions for good?"
     try:
         return click.confirm(question)
-    except click.Abort:  # no answer to be had
+    except click.Abort:  # standard input has no answer
         return False
 
 
@@ -158,7 +158,7 @@ def _shorten(text: str, characters: int = 200) -> str:
 
 
 def print_revision(settings: Settings, name: str, as_json: bool) -> bool:
-    """Print the revision `SKILL_ID@SEQ`; False if the name is that of a skill without a seq."""
+    """Print the revision `SKILL_ID@SEQ`; return False if the name has no seq."""
     from workers.library.revisions import revision_detail  # slow to import
 
     with open_revision_reader(settings) as reader:

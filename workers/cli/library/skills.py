@@ -114,7 +114,7 @@ def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
 def _judge(
     settings: Settings, graph: SkillGraph, entries: Sequence[CatalogEntry]
 ) -> dict[str, Standing]:
-    """What the policy says of entries. The index is opened for those alone that need it."""
+    """Return the policy's standing of entries. The index is opened only if an entry needs it."""
     from workers.backend.stores import open_index, open_review_cache, open_review_store
 
     with ExitStack() as stack:

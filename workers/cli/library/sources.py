@@ -114,7 +114,7 @@ def add_source(
 @sources.command("groups")
 @click.argument("source_id")
 @click.argument("groups", nargs=-1)
-@click.option("--default", "reset", is_flag=True, help="Take its groups back.")
+@click.option("--default", "reset", is_flag=True, help="Remove the groups of the source.")
 @json_option
 @click.pass_context
 @audited("sources.groups", "source_id", "groups", "reset")
@@ -152,7 +152,7 @@ def set_source_groups(
 
 
 def _warn_if_missing(source_id: str, known: Sequence[str]) -> None:
-    """Say that a source is not there: its id may be written in another way."""
+    """Warn that a source does not exist: its id may be misspelt."""
     if source_id in known:
         return
     similar = difflib.get_close_matches(source_id, known, n=1)
@@ -186,7 +186,7 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def list_sources(ctx: click.Context, as_json: bool) -> None:
-    """List sources, how many skills each has published, and when each was last synced."""
+    """List sources with the number of published skills and the time of the last sync."""
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:
@@ -222,7 +222,7 @@ def list_sources(ctx: click.Context, as_json: bool) -> None:
 
 
 def _is_reachable(source: Source) -> bool:
-    """Whether the last fetch of a repository succeeded, or a directory exists now."""
+    """Return whether the last fetch of a repository succeeded, or a directory exists now."""
     if source.kind == "git":
         return not source.last_error
     return source.kind != "directory" or Path(source.root).is_dir()

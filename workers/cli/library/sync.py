@@ -41,7 +41,8 @@ _POLL_SECONDS = 0.2
 
 
 class _Directory(click.Path):
-    """A directory; an empty text would be read as the current one."""
+    """A directory parameter; an empty text is invalid, as it would stand for
+    the current directory."""
 
     @override
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -115,13 +116,13 @@ def sync_source(
 ) -> None:
     """Submit a change of a source, wait for it and print a report.
 
-    groups: that see its skills; none: as before.
+    groups: groups that see its skills; none: unchanged.
     Exits with EXIT_NEWLY_FAILED if skills failed that had not failed before. Raises
     PermanentError if the event failed.
     """
     with open_backend(settings, writable=True, embeds=_EMBEDS[until]) as backend:
         if groups:
-            # First, so that no skill of it is seen by others in between.
+            # Set first, so that readers outside these groups never see the source's skills.
             backend.set_source_groups(content.source_id, groups)
         failed_before = _failed_skills(backend.graph, content.source_id)
         report = run_sync(backend, content, until)
@@ -134,7 +135,7 @@ def sync_source(
 
 
 def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
-    """The event for a directory; raises UsageError for an invalid directory or id."""
+    """Return the event for a directory; raises UsageError for an invalid directory or id."""
     root = resolve_root(directory)
     name = source_id or root.name
     try:
@@ -156,7 +157,7 @@ def _check_source_id_free(sources: list[Source], content: SourceChanged) -> None
 
 
 def _failed_skills(graph: Catalog, source_id: str) -> set[tuple[str, str]]:
-    """Id and reason of the skills of a source that failed."""
+    """Return id and reason of the failed skills of a source."""
     return {
         (entry.skill_id, entry.reason)
         for entry in graph.get_entries_under(source_id, "")
@@ -165,7 +166,7 @@ def _failed_skills(graph: Catalog, source_id: str) -> set[tuple[str, str]]:
 
 
 def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, Any]:
-    """Submit a change of a source and wait for it; returns counts and times.
+    """Submit a change of a source, wait for it, and return counts and times.
 
     until: WORDS, SEARCHABLE or EMBEDDED. Raises UsageError if the source holds no skills.
     """

@@ -22,12 +22,12 @@ def waivers() -> None:
 @waivers.command("add")
 @click.argument("revision", metavar="SKILL_ID[@SEQ]")
 @click.argument("rule")
-@click.option("--reason", required=True, help="Why; shown wherever the finding is.")
+@click.option("--reason", required=True, help="Reason; shown with the finding.")
 @json_option
 @click.pass_context
 @audited("waivers.add", "revision", "rule")
 def add(ctx: click.Context, revision: str, rule: str, reason: str, as_json: bool) -> None:
-    """Waive what RULE finds in a skill, by default in its published revision.
+    """Waive the findings of RULE in a skill, by default in its published revision.
 
     A waiver is about the bytes of all files of the skill: it ends when any of them changes. It
     covers what the rule finds now, and nothing that it finds later. `skillbus findings SKILL_ID`
@@ -54,7 +54,7 @@ def add(ctx: click.Context, revision: str, rule: str, reason: str, as_json: bool
 @json_option
 @click.pass_context
 def list_waivers(ctx: click.Context, source_id: str | None, as_json: bool) -> None:
-    """List waivers with who made them and why; those of earlier contents have ended."""
+    """List waivers with their author and reason; those of earlier contents have ended."""
     with open_review_lister(read_settings(ctx)) as lister:
         rows = lister.list_waivers(source_id)
     if as_json:

@@ -1,4 +1,4 @@
-"""`backup` and `restore`: copy a library into a folder, and back to an empty place."""
+"""`backup` and `restore`: copy a library into a folder, and back into an empty home or servers."""
 
 from __future__ import annotations
 

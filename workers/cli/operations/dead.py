@@ -138,7 +138,7 @@ def discard_letters(
 
 @contextmanager
 def _open_journal(settings: Settings) -> Iterator[Journal]:
-    """The journal, which other processes may have open; raises UsageError without a library."""
+    """Open the journal, which other processes may use; raises UsageError without a library."""
     from workers.backend.stores import open_journal, require_library  # slow to import
 
     if not settings.distributed:
@@ -148,7 +148,7 @@ def _open_journal(settings: Settings) -> Iterator[Journal]:
 
 
 def _select_ids(settings: Settings, ids: tuple[str, ...], all_letters: bool) -> list[str]:
-    """The given ids without repeats, or those of all dead letters, oldest first."""
+    """Return the given ids without repeats, or those of all dead letters, oldest first."""
     if all_letters == bool(ids):
         raise UsageError("give dead letter ids, or --all")
     if ids:
@@ -167,7 +167,8 @@ def _retry_letter(backend: Backend, letter_id: str) -> dict[str, str]:
 
 
 def _wait_until_idle(backend: Backend) -> None:
-    """Let this process do the work, if no other does; its problems do not undo the retry."""
+    """Run the retried tasks in this process, if no other runs them; errors
+    do not undo the retry."""
     try:
         backend.wait_until_idle()
     except TransientError as error:

@@ -1,4 +1,4 @@
-"""`doctor`: checks the deployment and says what to do about problems."""
+"""`doctor`: checks the deployment and prints a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 
 
 def run_all_checks(settings: Settings) -> list[dict[str, str]]:
-    """The result of every check of the deployment: check, state (`ok`, `failed`) and detail."""
-    # The imports are slow, and each deployment needs only its own.
+    """Return the result of every check of the deployment: check, state (`ok`,
+    `failed`) and detail."""
+    # Imports are slow, and each deployment needs only its own.
     from workers.monitoring.local_checks import (
         library_checks,
         machine_checks,

@@ -1,4 +1,4 @@
-"""`hook`: adds skills to the prompts of a coding agent, and installs itself in its settings."""
+"""`hook`: adds skills to the prompts of a coding agent; installs itself in the agent's settings."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _add_agent(agent: str, title: str) -> None:
         It always ends with exit code 0, so that no prompt is blocked.
         """,
     )
-    @click.option("--verbose", is_flag=True, help="Say on standard error what was done.")
+    @click.option("--verbose", is_flag=True, help="Print to standard error what was done.")
     @click.option(
         "--without-settings", is_flag=True, help="Skip the settings file and the environment."
     )
@@ -72,7 +72,7 @@ def _add_agent(agent: str, title: str) -> None:
         ctx.exit(prompt_hook.main(words))
 
     for name, field in HookSettings.model_fields.items():
-        # Values are checked where they are read: none of them may end a prompt.
+        # Values are checked where they are read: an invalid value must not end a prompt.
         option = click.option(
             f"--{name.replace('_', '-')}", metavar="VALUE", help=field.description
         )

@@ -1,4 +1,4 @@
-"""`reindex`: move a library to an index of another model or schema."""
+"""`reindex`: moves a library to an index of another model or schema."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _reindex(settings: Settings) -> dict[str, Any]:
 
     identity = encoder_identity(settings.encoder)
     with contextlib.ExitStack() as stack:
-        # The workers of this version, which would migrate the catalog, start when this is done.
+        # The workers of this version, which would migrate the catalog, start only afterwards.
         graph = open_graph(settings, stack, writable=settings.distributed)
         replacement = _open_replacement(settings, identity)
         stack.callback(replacement.close)

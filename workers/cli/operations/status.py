@@ -1,4 +1,4 @@
-"""`status`: shows what the library holds and how far its work is."""
+"""`status`: shows the contents of the library and the progress of its work."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _LABEL_WIDTH = len("dead letters")
 def status(ctx: click.Context, as_json: bool) -> None:
     """Show what the library holds and how far indexing and embedding are.
 
-    "with vectors" counts the skills that are found by meaning and not by words alone, "embedded"
-    those whose sections have vectors too. For a distributed deployment, servers, workers, running
+    "with vectors" counts the skills that are found by meaning as well as by words, "embedded" those
+    whose sections have vectors too. For a distributed deployment, servers, workers, running
     tasks and queues are shown as well.
     """
     settings = read_settings(ctx)
@@ -76,7 +76,7 @@ def _first_ids(ids: list[str]) -> str:
 
 
 def _library_lines(report: Mapping[str, Any]) -> list[str]:
-    """Lines about catalog and journal; none about one that did not answer."""
+    """Return lines about catalog and journal; none for a store that did not answer."""
     lines = []
     if (counts := report["skills"]) is not None:
         lag = report.get("oldest_waiting_seconds")
@@ -104,7 +104,7 @@ def _library_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _model_lines(model: Mapping[str, Any]) -> list[str]:
-    """What the language model used today, in total and by stage."""
+    """Return lines with today's use of the language model, in total and by stage."""
     limit = model["daily_tokens"]
     budget = f" of {limit:,}, {model['tokens_left']:,} left" if limit else ", no limit"
     lines = [_line("model", f"{model['model']}: {model['tokens']:,} tokens today (UTC){budget}")]
@@ -116,7 +116,7 @@ def _model_lines(model: Mapping[str, Any]) -> list[str]:
 
 
 def _refinement_lines(refinement: Mapping[str, Any]) -> list[str]:
-    """How many skills are refined by each stage, and what holds the others up."""
+    """Return lines with the number of refined skills by stage, and why refinement is paused."""
     lines = []
     for stage, counts in (refinement.get("stages") or {}).items():
         total = counts["refined"] + counts["waiting"]
@@ -128,7 +128,7 @@ def _refinement_lines(refinement: Mapping[str, Any]) -> list[str]:
 
 
 def _consumer_line(consumer: Mapping[str, Any]) -> str:
-    """A consumer of submissions in one line: what it has done, and its state."""
+    """Return a line about a consumer of submissions: its counts and its state."""
     queued = "?" if consumer["waiting"] is None else consumer["waiting"]
     last = consumer["last_message"]
     ago = f" (last message {max(0.0, time.time() - last):.0f} s ago)" if last else ""
@@ -142,7 +142,7 @@ def _consumer_line(consumer: Mapping[str, Any]) -> str:
 
 
 def _source_line(source: Mapping[str, Any]) -> str:
-    """A source in one line; for a git source also its last sync, and its last error."""
+    """Return a line about a source; for a git source also its last sync, and its last error."""
     line = _line("source", f"{source['source_id']}: {source['root']}")
     if source["kind"] != "git":
         return line

@@ -39,7 +39,7 @@ def tokens() -> None:
     "groups",
     multiple=True,
     metavar="GROUP",
-    help="A group with which it reads, besides `everyone`; repeatable. Admins see everything.",
+    help="A group that it reads with, besides `everyone`; repeatable. Admins see everything.",
 )
 @click.option("--expires", metavar="90d", help="Lifetime: 30m, 12h or 90d [default: unlimited].")
 @json_option

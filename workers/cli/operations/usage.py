@@ -1,4 +1,4 @@
-"""`usage`: shows what was asked, sent and reported, and what of the library is of no use."""
+"""`usage`: shows queries, sent skills and outcomes, and which skills are of no use."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _LOCAL_USER = "(this machine)"
 @click.option("--skill", metavar="ID", help="Only this skill.")
 @click.option("--source", metavar="ID", help="Only skills of this source.")
 @click.option(
-    "--owner", metavar="TOKEN", help="Only what this token asked and reported; '' is you."
+    "--owner", metavar="TOKEN", help="Only queries and outcomes of this token; '' is you."
 )
 @click.option("--unused", is_flag=True, help="Instead, skills that were never chosen.")
-@click.option("--queries", is_flag=True, help="Instead, what was asked and answered, newest first.")
+@click.option("--queries", is_flag=True, help="Instead, answered queries, newest first.")
 @click.option(
-    "--unanswered", is_flag=True, help="Instead, what was asked and the library has nothing for."
+    "--unanswered", is_flag=True, help="Instead, queries without a fitting skill, in groups."
 )
 @click.option(
-    "--copies", is_flag=True, help="Instead, skills that always lose to one that does the same."
+    "--copies", is_flag=True, help="Instead, skills that always lose to a skill that does the same."
 )
 @click.option(
     "--limit",
@@ -111,8 +111,8 @@ def usage(
 
 
 def _open_reader(settings: Settings, stack: ExitStack, days: int) -> UsageReader:
-    """Opens the stores for reading; large days of an embedded library that no `serve` rolls up are
-    rolled up now."""
+    """Open the stores for reading. Large days of an embedded library are rolled up now, unless a
+    `serve` does it."""
     from workers.backend.factory import find_serve, open_skill_reader
     from workers.backend.stores import open_outcomes, require_library
     from workers.library.usage.reader import UsageReader
@@ -240,8 +240,10 @@ def _list_answered(
     owner: str | None,
     limit: int,
 ) -> dict[str, Any]:
-    """The newest queries, at most `limit`, as `GET /v1/usage/queries` has them; more: whether there
-    are others."""
+    """Return the newest queries, at most `limit`, in the form of `GET /v1/usage/queries`.
+
+    Its field `more` is whether there are further queries.
+    """
     from workers.backend.stores import open_journal
     from workers.library.usage.answered import NEWEST, describe_answered
 

@@ -44,7 +44,7 @@ def _open_store(ctx: click.Context) -> Iterator[OutcomeStore]:
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.pass_context
 def export(ctx: click.Context, out: Path | None) -> None:
-    """Write all outcomes as JSON, one per line, by the time of their report."""
+    """Write all outcomes as JSON, one per line, in the order of their reports."""
     with _open_store(ctx) as store:
         rows = map(outcome_to_dict, store.list_outcomes())
         lines = (json.dumps(row, ensure_ascii=False) for row in rows)
@@ -66,7 +66,7 @@ def export(ctx: click.Context, out: Path | None) -> None:
 @json_option
 @click.pass_context
 def owners(ctx: click.Context, as_json: bool) -> None:
-    """List who reported outcomes, and how many are stored of each."""
+    """List who reported outcomes, and how many are stored for each."""
     with _open_store(ctx) as store:
         counts = store.count_outcomes()
     if as_json:
@@ -81,7 +81,7 @@ def owners(ctx: click.Context, as_json: bool) -> None:
 
 
 def _forget_evaluated(ctx: click.Context, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> None:
-    """Delete prompts of the library's own from the kept runs of `eval`."""
+    """Delete the library's own prompts from the kept runs of `eval`."""
     from tasks.evaluations.open import open_evaluations
 
     with ExitStack() as stack:
@@ -89,8 +89,8 @@ def _forget_evaluated(ctx: click.Context, is_forgotten: Callable[[EvaluatedPromp
 
 
 def _link_without(settings: Settings) -> None:
-    """Have links made without the deleted outcomes now, unless another process writes the library
-    and does it by itself."""
+    """Make links without the deleted outcomes now, unless another process writes to the library and
+    makes them itself."""
     if settings.distributed or not (settings.home / "graph.db").exists():
         return
     with (
@@ -102,8 +102,8 @@ def _link_without(settings: Settings) -> None:
 
 
 @outcomes.command("forget")
-@click.option("--query", "query_id", metavar="ID", help="Forget what was reported of this query.")
-@click.option("--owner", help="Forget what this token reported and asked; '' is this machine.")
+@click.option("--query", "query_id", metavar="ID", help="Forget the outcomes of this query.")
+@click.option("--owner", help="Forget outcomes and queries of this token; '' is this machine.")
 @click.option(
     "--older-than",
     type=click.FloatRange(min=0),
@@ -122,8 +122,8 @@ def forget(
 ) -> None:
     """Delete outcomes, and with them all that was learned from them.
 
-    With --owner and --older-than the answered queries go too: their sessions and what they count in
-    `skillbus usage`.
+    With --owner and --older-than the answered queries are deleted too, with their sessions and
+    their counts in `skillbus usage`.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`outcome`: reports what came of a skill of a query."""
+"""`outcome`: reports the outcome of a skill for a query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.02
 @click.option(
     "--reason",
     type=click.Choice([one.value for one in RejectionReason]),
-    help="Why it was rejected; needed for that.",
+    help="Reason of the outcome `rejected`, which needs one.",
 )
 @click.option(
     "--other",
@@ -56,10 +56,10 @@ def outcome(
     task_result: str | None,
     as_json: bool,
 ) -> None:
-    """Report what came of a skill in the task of an answered query.
+    """Report the outcome of a skill for the task of an answered query.
 
-    QUERY is the id that `skillbus query` prints. SKILL may be one that the query was not answered
-    with. OUTCOME is `used`, `helped`, `failed`, `rejected` (with --reason), `superseded` (with
+    QUERY is the id that `skillbus query` prints. SKILL may also be a skill that is not in the
+    answer. OUTCOME is `used`, `helped`, `failed`, `rejected` (with --reason), `superseded` (with
     --other), or `missing`, without SKILL: no skill is for this task.
 
     \b

@@ -1,1 +1,1 @@
-"""`skillbus train`: train the role classifier and the reranker."""
+"""`skillbus train`: trains the role classifier, the ranker, the reranker and the encoder."""

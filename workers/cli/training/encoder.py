@@ -1,4 +1,4 @@
-"""`train encoder`: trains the bi-encoder further on a library's own text and prompts."""
+"""`train encoder`: fine-tunes the bi-encoder on a library's own text and prompts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @data_options
 @click.option("--base", help="Name or folder of the encoder to start from. [default: the one used]")
 @number_option(
-    "--pairs", 6, click.IntRange(0, 100), "Training pairs from each skill's own text, at most."
+    "--pairs", 6, click.IntRange(0, 100), "Maximum of training pairs from each skill's own text."
 )
 @number_option(
     "--negatives", 1, click.IntRange(0, 10), "Hard negatives of a pair in each step, of ten."
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     "--layers",
     default=0,
     type=click.IntRange(0, 1000),
-    help="Adapt the last so many layers only, which is faster. [default: all]",
+    help="Number of last layers to adapt; fewer layers are faster. [default: all]",
 )
 @number_option("--tokens", 96, click.IntRange(16, 8192), "Maximum tokens of a text in training.")
 @number_option(
@@ -81,10 +81,10 @@ def encoder(ctx: click.Context, /, **options: Any) -> None:
     """Train the encoder further, so that requests are near the skills that serve them.
 
     It learns from requests that skills quote, from pieces of their text, from the prompts that a
-    language model wrote for them, and from those of --feedback. Negatives are the other texts of a
-    batch and hard ones: near in meaning, near in words, of the same category, or random. One of
-    --folds parts of the repositories is held out; the report compares the base and the trained
-    model on it. Afterwards name the folder in `encoder.model` and build the index anew.
+    language model wrote for them, and from prompts of --feedback. Negatives are the other texts of
+    a batch and hard negatives: near in meaning, near in words, of the same category, or random. One
+    of --folds parts of the repositories is held out; the report compares the base and the trained
+    model on it. Afterwards name the folder in `encoder.model` and rebuild the index.
 
     \b
     Example:
@@ -111,7 +111,7 @@ def encoder(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _check_pattern(pattern: str) -> None:
-    """Raise UsageError if `--repository` is no regular expression."""
+    """Raise UsageError if `--repository` is not a valid regular expression."""
     try:
         re.compile(pattern)
     except re.error as error:
@@ -119,7 +119,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTrainingSet:
-    """The training set of an interrupted training, or a new one from the library."""
+    """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
     from workers.training.encoder.bi_encoder import check_base
     from workers.training.encoder.encoder_pairs import dump, load

@@ -1,4 +1,4 @@
-"""What the trainings of models share: options, the folder of the model, the run and its report."""
+"""Functions that the `train` commands share: options, the folder of the model, run and report."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 class BuiltTrainingSet(Protocol):
-    """What a model is trained on, with the options that it was built by."""
+    """Training set of a model, with the options that it was built with."""
 
     @property
     def options(self) -> DataclassInstance:
-        """Equal options on the same library give the same set."""
+        """Options of the set; equal options on the same library give the same set."""
         ...
 
 
@@ -40,7 +40,7 @@ OptionsT = TypeVar("OptionsT", bound="DataclassInstance")
 def number_option(
     name: str, default: float, kind: click.IntRange | click.FloatRange, explanation: str
 ) -> Callable[[CommandT], CommandT]:
-    """An option with a number, whose default and range are shown."""
+    """Return an option with a number; its help shows default and range."""
     return click.option(name, default=default, show_default=True, type=kind, help=explanation)
 
 
@@ -95,7 +95,7 @@ _RUN_OPTIONS = (
 
 
 def data_options(command: CommandT) -> CommandT:
-    """Add the options for the folder of the model and for what it learns from."""
+    """Add the options for the folder of the model and its training data."""
     return _add_options(command, _DATA_OPTIONS)
 
 
@@ -115,8 +115,8 @@ def _add_options(
 def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str) -> None:
     """Create the folder; raise UsageError if it holds a finished model or other files.
 
-    set_file: the name of the training set of an unfinished training. fresh: the files of an earlier
-    training are deleted.
+    set_file: the name of the training set of an unfinished training. fresh: whether the files of an
+    earlier training are deleted.
     """
     from search.models.identity import TRAINING_FILE
     from workers.training.trainer import CHECKPOINT
@@ -136,7 +136,7 @@ def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str) -> None:
 
 
 def check_fold(options: Mapping[str, Any]) -> None:
-    """Raise UsageError if the fold to hold out is none of the folds."""
+    """Raise UsageError if the number of the held-out fold is too large."""
     if options["fold"] >= options["folds"]:
         raise UsageError(
             f"--fold {options['fold']}: folds are counted from 0, there are "
@@ -145,7 +145,7 @@ def check_fold(options: Mapping[str, Any]) -> None:
 
 
 def choose_options(kind: type[OptionsT], options: Mapping[str, Any], **given: object) -> OptionsT:
-    """The options of a training set: those given, the others from the options of the command."""
+    """Return the options of a training set: the given ones, the rest from the command's options."""
     named = {one.name: options[one.name] for one in fields(kind) if one.name in options}
     return kind(**(named | given))
 
@@ -157,7 +157,7 @@ def resume_or_build(
     dump: Callable[[SetT], bytes],
     build: Callable[[], SetT],
 ) -> SetT:
-    """The training set of an interrupted training, or a new one, which is saved at `path`.
+    """Load the training set of an interrupted training, or build a new one and save it at `path`.
 
     Raises UsageError if a training is resumed with other options.
     """
@@ -186,7 +186,7 @@ def run_training(
     evaluate: Callable[[SetT, Path, ProgressCallback], dict[str, Any]],
     write_card: Callable[[SetT, Path, dict[str, Any]], dict[str, Any]],
 ) -> dict[str, Any]:
-    """Train, evaluate on what is held out, and return the model card, which ends the training."""
+    """Train, evaluate on the held-out part, and write the model card, which ends the training."""
     out, threads = options["out"], options["threads"] or (os.cpu_count() or 1)
     with progress_bar("training") as step:
         losses = train(training_set, out, threads, options["checkpoint_steps"], step)
@@ -209,8 +209,8 @@ def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> Non
 def read_feedback(
     settings: Settings, path: Path | None, outcomes: bool
 ) -> tuple[list[dict[str, Any]], str]:
-    """The rows of a file of labelled tasks, and those of reported outcomes if asked for; and a
-    digest of both, "" for neither."""
+    """Return the rows of a file of labelled tasks, and rows of reported outcomes if requested; and
+    a digest of both, "" without either."""
     from hashlib import blake2b
 
     from workers.evaluation.predictions import read_jsonl
@@ -227,7 +227,7 @@ def read_feedback(
 
 
 def read_reported(settings: Settings) -> list[dict[str, Any]]:
-    """Labelled tasks from reported outcomes; raises UsageError if none says what helped."""
+    """Return labelled tasks from reported outcomes; raises UsageError if no skill helped."""
     from skills.outcomes.weights import TRUSTED_OWNERS
     from workers.backend.stores import open_outcomes
     from workers.training.outcome_labels import read_outcome_labels

@@ -1,4 +1,4 @@
-"""`train ranker`: learns how much each part of the score counts, from labelled prompts."""
+"""`train ranker`: learns the weight of each part of the score from labelled prompts."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def ranker(
 ) -> None:
     """Learn the weights of the parts of a score from prompts with the skills they need.
 
-    PROMPTS is JSONL with `instruction` and `gt_skill_ids`; --outcomes adds what was reported to
-    have helped, or takes its place. Learning starts from the shipped weights. Prompts are left out
-    by skill, in five folds; if the learnt weights do not rank those better than the shipped ones,
-    nothing is written and the exit code is 1.
+    PROMPTS is JSONL with `instruction` and `gt_skill_ids`; --outcomes adds prompts for which a
+    skill was reported to have helped, or replaces the file. Learning starts from the shipped
+    weights. Prompts are held out by skill, in five folds; if the learnt weights do not rank the
+    held-out prompts better than the shipped ones, nothing is written and the exit code is 1.
 
     \b
     Example:
@@ -77,7 +77,7 @@ def ranker(
 
 
 def _read_rows(settings: Settings, prompts: Path | None, outcomes: bool) -> list[dict[str, Any]]:
-    """The labelled prompts of the file and of reported outcomes."""
+    """Return the labelled prompts of the file and of reported outcomes."""
     from workers.evaluation.predictions import read_jsonl
 
     if prompts is None and not outcomes:

@@ -71,10 +71,10 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
     """Train a cross-encoder that reads a task together with a skill.
 
     It learns from queries generated from each skill's own text, from the prompts that a language
-    model wrote for it, and from the tasks of --feedback: each is a list of the needed skill and
-    the first others of the library's ranking, without those that may serve as well. One of
-    --folds parts of skills and tasks is held out; the report compares the rankings with and without
-    the model on it.
+    model wrote for it, and from the tasks of --feedback. Each is trained as a list of the needed
+    skill and the first other skills of the library's ranking, without skills that may serve as
+    well. One of --folds parts of skills and tasks is held out; the report compares the rankings
+    with and without the model on it.
 
     \b
     Example:
@@ -107,7 +107,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
 
 
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
-    """The training set of an interrupted training, or a new one from the library."""
+    """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
     from workers.training.reranker_training import TRAINING_SET_FILE
     from workers.training.training_set import build_training_set, dump, load

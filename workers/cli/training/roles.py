@@ -49,7 +49,7 @@ def roles(
     """Train the classifier of passages on lines labelled with their roles.
 
     LABELS are JSON files: skill id -> [[first line, last line, role], …]. Each skill is evaluated
-    with a classifier that was trained on others. Without --out no weights are written.
+    with a classifier that was trained on other skills. Without --out no weights are written.
 
     \b
     Example:
@@ -114,7 +114,7 @@ def _print_report(report: Mapping[str, Any]) -> None:
 def _read_parsed(
     settings: Settings, skill_ids: Sequence[str], folders: Sequence[str]
 ) -> Mapping[str, ParsedSkill]:
-    """The labelled skills, from folders or from the library."""
+    """Return the labelled skills, from folders or from the library."""
     if folders:
         from workers.training.labels import read_skills
 
@@ -128,7 +128,8 @@ def _read_parsed(
 
 
 def _by_source(folders: Sequence[str]) -> dict[str, Path]:
-    """Folder of each source, from options `SOURCE=DIR`; raises UsageError for another form."""
+    """Return the folder of each source, from options `SOURCE=DIR`; raises
+    UsageError for another form."""
     found = {}
     for folder in folders:
         source, equals, path = folder.partition("=")

@@ -1,1 +1,1 @@
-"""The picture of a part of the graph of links."""
+"""Pictures of parts of the graph of links."""

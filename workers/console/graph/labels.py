@@ -1,6 +1,6 @@
-"""Labels of a picture of the graph: where there is room for one, and how much of a name is shown.
+"""Placement and shortening of the labels in a picture of the graph.
 
-Widths are estimates, since the font is that of the browser: those of a wide one, DejaVu Sans.
+Widths are estimates, since the browser chooses the font: those of a wide font, DejaVu Sans.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import NamedTuple
 
 HEIGHT = 16.0
 GAP = 7.0
-"""Between a circle and its label."""
+"""Space between a circle and its label."""
 
 _WIDE, _NARROW, _CAPITAL, _BROAD, _OTHER = 12.6, 4.9, 9.2, 11.8, 7.8
 _LEAST_WIDTH = 70.0
-"""Width below which a name that does not fit gets no label."""
+"""Minimum room for a shortened label; with less room, a name that does not fit gets no label."""
 
 _ELLIPSIS = "…"
 _WORD = re.compile(r"[^-_/:. ]+")
 
 
 class Circle(NamedTuple):
-    """A circle around a point, which stands for a skill."""
+    """A circle around a point; it stands for a skill."""
 
     x: float
     y: float
@@ -32,8 +32,11 @@ class Circle(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A label at a point. anchor: its `text-anchor`. is_shown: False for one that has no room,
-    which covers others while it is looked at."""
+    """A label at a point.
+
+    anchor: its `text-anchor`. is_shown: False if there is no room; it then covers other labels
+    while the pointer is over it.
+    """
 
     text: str
     x: float
@@ -67,11 +70,11 @@ def _measure_character(character: str) -> float:
 def place_labels(
     names: Sequence[str], circles: Sequence[Circle], edge: float, middle: int | None
 ) -> list[Label]:
-    """Return a label for each circle. Those of the largest circles are placed first; none covers
-    another one or a circle.
+    """Return a label for each circle. Labels of the largest circles are placed first; a label
+    covers no other label and no circle.
 
-    edge: where the picture ends on the right, and on the left. middle: the circle that has its
-    label above it.
+    edge: distance of the left and the right edge of the picture from its middle. middle: the circle
+    whose label is above it.
     """
     boxes = [_Box(x - r, y - r, x + r, y + r) for x, y, r in circles]
     labels: dict[int, Label] = {}
@@ -94,7 +97,7 @@ def place_labels(
 def _list_places(
     circle: Circle, boxes: Sequence[_Box], edge: float, *, is_middle: bool
 ) -> Iterator[tuple[Label, float]]:
-    """The places that a label can have, the best first, with the width that is free there."""
+    """Yield possible places of a label, best first, with the width that is free there."""
     if is_middle:
         y = circle.y - circle.radius - GAP
         yield Label("", circle.x, y, "middle", is_shown=False), 2 * edge
@@ -107,7 +110,7 @@ def _list_places(
 
 
 def _measure_room(x: float, y: float, sign: int, boxes: Sequence[_Box], edge: float) -> float:
-    """The width that is free next to a point."""
+    """Return the free width to one side of a point."""
     room = edge - sign * x
     for box in boxes:
         if box.top < y + HEIGHT / 2 and box.bottom > y - HEIGHT / 2:
@@ -123,8 +126,8 @@ def _get_box(label: Label, width: float) -> _Box:
 
 
 def shorten(names: Mapping[int, str], rooms: Mapping[int, float]) -> dict[int, str]:
-    """Return what is shown of names, each within its room: cut in the middle, and where others
-    would look the same, around the first character in which they differ."""
+    """Return names shortened to their rooms: cut in the middle, or, if that makes names look alike,
+    around the first character in which they differ."""
     shown = {one: _cut(name, rooms[one], 0) for one, name in names.items()}
     for _ in range(3):
         alike: defaultdict[str, list[int]] = defaultdict(list)
@@ -138,15 +141,18 @@ def shorten(names: Mapping[int, str], rooms: Mapping[int, float]) -> dict[int, s
 
 
 def _count_common(names: Iterable[str]) -> int:
-    """How many characters all of the names begin with."""
+    """Return the length of the common beginning of the names."""
     ordered = sorted(names)
     pairs = enumerate(zip(ordered[0], ordered[-1], strict=False))
     return next((place for place, (one, other) in pairs if one != other), len(ordered[0]))
 
 
 def _cut(name: str, room: float, prefix: int) -> str:
-    """A name within a room. prefix: how much of it other names begin with, 0 if none does: the word
-    behind it is kept."""
+    """Cut a name to fit into a room.
+
+    prefix: length of the beginning that it shares with other names, 0 if none;
+    the word after it is kept.
+    """
     if measure(name) <= room:
         return name
     if not prefix:
@@ -162,7 +168,7 @@ def _cut(name: str, room: float, prefix: int) -> str:
 
 
 def _take(text: str, room: float) -> str:
-    """The beginning of a text that fits."""
+    """Return the longest beginning of a text that fits."""
     for length in range(len(text)):
         room -= _measure_character(text[length])
         if room < 0:

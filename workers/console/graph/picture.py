@@ -1,5 +1,8 @@
-"""The picture of a part of the graph: skills on rings around the start, each label on a line of its
-own, and links as lines between them. Computed on the server, so that it needs no script."""
+"""The picture of a part of the graph, computed on the server, so that it needs no script.
+
+Skills are on rings around the start, each label on a line of its own; links
+are lines between skills.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from workers.console.text_display import show_value
 _MAX_NAME_CHARACTERS = 200
 _LABEL_WIDTH = 190
 _MAX_WIDTH = 1_180
-"""Up to this width, a picture is as wide as its labels need."""
+"""Width up to which a picture is as wide as its labels need."""
 _LINE_HEIGHT = 19
 _RING_GAP = 210
 _START_RADIUS = 80
@@ -28,8 +31,8 @@ _LEAST_RADIUS, _RADIUS_OF_ALL_MASS = 3.0, 34.0
 
 @dataclass(frozen=True, slots=True)
 class PictureSkill:
-    """A skill of the picture. number: its place in the data. radii: of its circle, of a walk after
-    each move."""
+    """A skill of the picture. number: its place in the data. radii: of its circle; of a walk, one
+    after each move."""
 
     number: int
     x: float
@@ -42,7 +45,7 @@ class PictureSkill:
 @dataclass(frozen=True, slots=True)
 class PictureLink:
     """A link of the picture. number: its place in the data. ends: numbers of its skills.
-    is_of_start: whether one of them has distance 0."""
+    is_of_start: whether a skill of it has distance 0."""
 
     number: int
     type: str
@@ -54,7 +57,7 @@ class PictureLink:
 
 
 class Picture(NamedTuple):
-    """What is drawn, within a box around the origin."""
+    """The skills and links to draw, within a box around the origin."""
 
     left: float
     top: float
@@ -70,18 +73,18 @@ class _Place(NamedTuple):
 
 
 def name_skills(skills: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return what to call each of the skills, by skill_id: its name, its id if others have that."""
+    """Return the label of each skill, by skill_id: its name, or its id if skills share the name."""
     names = {one["skill_id"]: one["name"] or one["skill_id"].partition(":")[2] for one in skills}
     counts = Counter(names.values())
     return {one: name if counts[name] == 1 else one for one, name in names.items()}
 
 
 def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]) -> Picture:
-    """Return the picture of skills and links as `describe_neighbourhood` returns them, the links
-    without those that say the same.
+    """Return the picture of skills and links, which are in the form of `describe_neighbourhood`,
+    the links without duplicates.
 
-    Skills of distance 0 are in the middle, and each ring holds those that are one link further out,
-    near the skills that they are linked with.
+    Skills of distance 0 are in the middle. Each ring holds the skills that are one link further
+    away, near the skills that they are linked with.
     """
     weights = _weigh_pairs(skills, links)
     rings = _order_rings(skills, weights)
@@ -101,7 +104,8 @@ def draw_graph(skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str,
 
 
 def _size_circles(skill: Mapping[str, Any]) -> tuple[float, ...]:
-    """The radius of a skill; in a walk after each move, and its area grows with the mass."""
+    """Return the radius of a skill; for a walk one after each move, the area
+    growing with the mass."""
     if "mass" not in skill:
         return (_RADIUS_OF_START if skill["distance"] == 0 else _RADIUS,)
     return tuple(
@@ -114,7 +118,8 @@ def _show_name(name: str) -> str:
 
 
 def _find_edge(circles: Sequence[Circle], names: Sequence[str]) -> float:
-    """Where a picture ends on both sides: behind the longest label, if that is not too far."""
+    """Return the distance of both edges from the middle: beyond the longest
+    label, within limits."""
     outmost = max((abs(one.x) for one in circles), default=0.0)
     ends = (
         abs(one.x) + one.radius + 2 * GAP + measure(name)
@@ -127,7 +132,7 @@ def _find_edge(circles: Sequence[Circle], names: Sequence[str]) -> float:
 def _weigh_pairs(
     skills: Sequence[Mapping[str, Any]], links: Sequence[Mapping[str, Any]]
 ) -> list[dict[int, float]]:
-    """By skill, the weight of all links with each other skill; skills by number."""
+    """Return the weight of all links of each skill with each other skill; skills by number."""
     numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
     weights: list[dict[int, float]] = [{} for _ in skills]
     for link in links:
@@ -140,7 +145,7 @@ def _weigh_pairs(
 def _order_rings(
     skills: Sequence[Mapping[str, Any]], weights: Sequence[Mapping[int, float]]
 ) -> list[list[int]]:
-    """The skills of each ring, clockwise from the top; those that no link leads to come last."""
+    """Return the skills of each ring, clockwise from the top; unlinked skills come last."""
     starts = [number for number, skill in enumerate(skills) if skill["distance"] == 0]
     rings, turns = [starts], _spread(starts)
     met = set(starts)
@@ -159,19 +164,19 @@ def _order_rings(
 
 
 def _spread(ring: Sequence[int]) -> dict[int, float]:
-    """The place of each skill on its ring, from 0 to 1."""
+    """Return the place of each skill on its ring, from 0 to 1."""
     return {number: (place + 0.5) / len(ring) for place, number in enumerate(ring)}
 
 
 def _aim(weights: Mapping[int, float], turns: Mapping[int, float]) -> float:
-    """The place of the skill further in that one is linked with most."""
+    """Return the place of the most strongly linked skill that has a place."""
     inner = [other for other in weights if other in turns]
     return turns[max(inner, key=lambda other: weights[other])]
 
 
 def _chain(ring: set[int], weights: Sequence[Mapping[int, float]], start: int) -> list[int]:
-    """The order of a ring, in which linked skills follow each other: after each comes the one that
-    it is linked with most, else the one that is linked most with the start."""
+    """Order a ring so that linked skills follow each other: each skill is followed by the one with
+    the strongest link to it, else by the one with the strongest link to the start."""
     left = set(ring)
     ordered: list[int] = []
     while left:
@@ -184,8 +189,8 @@ def _chain(ring: set[int], weights: Sequence[Mapping[int, float]], start: int) -
 
 
 def _place_rings(rings: Sequence[Sequence[int]], radii: Sequence[float]) -> dict[int, _Place]:
-    """The place of each skill. On each half of a ring, skills are one below the other, so that each
-    label has a line."""
+    """Return the place of each skill. On each half of a ring, skills are below each other, so that
+    each label has a line."""
     places: dict[int, _Place] = {}
     across = down = 0.0
     for number, ring in enumerate(rings):
@@ -211,8 +216,8 @@ def _draw_links(
     links: Sequence[Mapping[str, Any]],
     places: Mapping[int, _Place],
 ) -> list[PictureLink]:
-    """Links as lines, those of the start over all others; those between the same two skills are
-    drawn apart."""
+    """Return links as lines, those of the start on top; links between the same two
+    skills are drawn apart."""
     numbers = {skill["skill_id"]: number for number, skill in enumerate(skills)}
     drawn: defaultdict[frozenset[int], int] = defaultdict(int)
     found = []
@@ -236,7 +241,8 @@ def _draw_links(
 
 
 def _curve(start: _Place, end: _Place, bend: float) -> str:
-    """The path from start to end, in two halves: the mark of its direction is in the middle."""
+    """Return the path from start to end in two halves, with the mark of its
+    direction between them."""
     across, down = end.x - start.x, end.y - start.y
     length = math.hypot(across, down) or 1.0
     middle = _Place(

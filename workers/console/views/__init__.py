@@ -1,1 +1,1 @@
-"""Views of the console: the pages of one subject each, and their forms."""
+"""Views of the console: each module has the pages and forms of one subject."""

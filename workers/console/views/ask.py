@@ -1,4 +1,4 @@
-"""Ask: a query, its stages as they start, and its bundle with the reasons for each candidate."""
+"""Ask: a query, its stages as they start, and its bundle with the reason for each candidate."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySe
 PATH = f"{PREFIX}/ask"
 
 _WAIT_SECONDS = 0.4
-"""A query that ends so soon is shown at once, without a page of its stages."""
+"""Time within which the answer of a query is shown at once, without a page of its stages."""
 
 _FILTERS = ("source", "licence", "language", "tool")
 _MAX_SCORES = 30
@@ -48,7 +48,7 @@ _MAX_OTHERS = 8
 
 
 class AskQuery(BaseModel):
-    """Values that the form begins with. why: id of a skill whose fate the answer is to explain."""
+    """Initial values of the form. why: id of a skill whose place or absence the answer explains."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,8 +57,11 @@ class AskQuery(BaseModel):
 
 
 class AnswerQuery(BaseModel):
-    """What an answer is shown with. compare: id of the query to compare it with. reported: whether
-    an outcome of it has just been reported. find: id or words of another skill."""
+    """Parameters of the page of an answer.
+
+    compare: id of the query to compare it with. reported: whether an outcome of the answer has just
+    been reported. find: id or words of another skill.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -76,7 +79,7 @@ _STAGE_WORDS = {
     "session": "Refused in this session",
     "choose": "A candidate that was not chosen",
 }
-"""By stage of the explanation of a skill: where it fell."""
+"""Words for the stage at which a skill was left out, by stage of the explanation."""
 
 
 def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) -> APIRouter:
@@ -137,7 +140,7 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
 
 
 def _read_query(form: FormData) -> QueryRequest:
-    """Return the query of a form; raises UsageError for one that is not valid."""
+    """Return the query of a form; raises UsageError if the form is invalid."""
     filters = {name: tuple(get_text(form, name).split()) for name in _FILTERS}
     values: dict[str, Any] = {
         "task": get_text(form, "task", 1_000_000),
@@ -163,8 +166,10 @@ def _read_query(form: FormData) -> QueryRequest:
 def _is_look(
     query_service: QueryService, caller: Caller, query: QueryRequest, compare: str
 ) -> bool:
-    """Whether a query looks closer at an answer, and is no use of its own: it asks why a skill is
-    not chosen, or is the task of the answer that it is compared with."""
+    """Return whether a query only inspects an answer, and so is not recorded as use.
+
+    It then explains given skills, or has the task of the answer that it is compared with.
+    """
     if query.explain_skills:
         return True
     if not compare:
@@ -176,7 +181,7 @@ def _is_look(
 
 
 def _describe_form(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the form shows of the data of a query."""
+    """Return values of the form for the data of a query."""
     filters = data.get("filters") or {}
     return {
         "task": data.get("task", ""),
@@ -243,7 +248,8 @@ def _render_answer(
 def _find_others(
     backend: StoreBackend, library: LibrarySearch, caller: Caller, find: str
 ) -> list[dict[str, Any]]:
-    """The skill of this id, or those of this name, or those that have these words."""
+    """Return the skill with this id, else the skills with this name, else
+    those with these words."""
     if not find:
         return []
     found = backend.graph_for(caller.reader).get_entries([find])
@@ -258,7 +264,7 @@ def _find_others(
 def _compare(
     query_service: QueryService, caller: Caller, compare: str, bundle: Bundle
 ) -> BundleChange | None:
-    """What changed against an earlier answer, None without one or when it is no longer kept."""
+    """Return the difference from an earlier answer, None without one or if it is no longer kept."""
     if not compare:
         return None
     with suppress(NotFoundError):
@@ -269,7 +275,7 @@ def _compare(
 
 
 def _describe_candidates(bundle: Bundle) -> list[dict[str, Any]]:
-    """The candidates that the explanation has: each with verdict, scores and probability."""
+    """Return the candidates of the explanation, each with verdict, scores and probability."""
     explained: dict[str, Any] = bundle.explain or {}
     rows = explained.get("candidates", [])[:_MAX_SCORES]
     best = max((abs(row["scores"]["score"]) for row in rows), default=0.0) or 1.0
@@ -289,7 +295,7 @@ def _describe_candidates(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def _list_score_parts(bundle: Bundle) -> list[str]:
-    """Names of the parts of scores that are not 0 for all candidates."""
+    """Return names of the parts of scores that are not 0 for all candidates."""
     explained: dict[str, Any] = bundle.explain or {}
     names: dict[str, None] = {}
     for row in explained.get("candidates", []):
@@ -300,8 +306,8 @@ def _list_score_parts(bundle: Bundle) -> list[str]:
 def _read_texts(
     backend: StoreBackend, caller: Caller, skills: Sequence[BundleSkill]
 ) -> dict[str, list[AnnotatedLine]]:
-    """By skill_id the lines of SKILL.md, marked by whether they were sent. Of a revision that is no
-    longer kept, or is withheld now, there are none."""
+    """Return the lines of SKILL.md by skill_id, marked by whether they were sent. A revision that
+    is no longer kept, or is withheld now, has no lines."""
     keys = [RevisionKey(one.skill_id, one.revision.seq) for one in skills]
     found = describe_revisions(backend, caller, keys)
     return {
@@ -311,7 +317,8 @@ def _read_texts(
 
 
 def _mark_sent(revision: Mapping[str, Any], skill: BundleSkill) -> list[AnnotatedLine]:
-    """The lines of a revision; those that several roles share have none."""
+    """Return the lines of a revision with roles; lines that several roles
+    share are without role."""
     if "text" not in revision:
         return []
     sent = {
@@ -330,7 +337,8 @@ def _mark_sent(revision: Mapping[str, Any], skill: BundleSkill) -> list[Annotate
 
 
 def _list_copies(bundle: Bundle, job: Job, base_url: str) -> list[tuple[str, str, str]]:
-    """Forms of the answer and of its query to copy: id, title, text. base_url: of the gateway."""
+    """Return texts to copy for the answer and its query: id, title, text.
+    base_url: of the gateway."""
     data = {
         name: value
         for name, value in job.event.data.items()

@@ -1,4 +1,4 @@
-"""Graph: the neighbourhood of a skill or an answer, and the walk of an answer move by move."""
+"""Graph: the neighbourhood of a skill or an answer, and the moves of an answer's walk."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ _MAX_FOUND = 20
 
 
 class GraphPageQuery(BaseModel):
-    """What is shown: the neighbourhood of a skill; or of the answer to a query, or its walk, after
-    so many moves; or without both the skills with the words `find`."""
+    """Parameters of the page.
+
+    It shows the neighbourhood of `skill`; or of the answer to `query`, or the answer's walk after
+    `move` moves; or, without both, the skills with the words `find`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -55,11 +58,11 @@ class GraphPageQuery(BaseModel):
 
     @property
     def most(self) -> int:
-        """How many skills are shown at most."""
+        """Maximum number of skills on the page."""
         return self.limit or (WALK_LIMIT if self.is_walk else DEFAULT_LIMIT)
 
     def url(self, **changes: object) -> str:
-        """Return the URL of the page with changes; values that are as by default are left out."""
+        """Return the URL of the page with changes; default values are left out."""
         chosen = self.model_dump(mode="json", exclude_defaults=True) | changes
         return build_url(PATH, chosen)
 
@@ -109,7 +112,7 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
 def _find_skills(
     backend: StoreBackend, library: LibrarySearch, caller: Caller, words: str
 ) -> list[dict[str, Any]]:
-    """The published skills that have some of the words, best first."""
+    """Return the published skills that have some of the words, best first."""
     if not words.strip():
         return []
     words = words[:MAX_TEXT_CHARACTERS]
@@ -119,7 +122,7 @@ def _find_skills(
 
 
 def _describe(backend: StoreBackend, caller: Caller, query: GraphPageQuery) -> dict[str, Any]:
-    """What the page shows, as the HTTP API has it."""
+    """Return the content of the page, in the form of the HTTP API."""
     if query.skill and query.query:
         raise UsageError("give `skill` or `query`, not both")
     if query.skill:
@@ -133,7 +136,7 @@ def _describe(backend: StoreBackend, caller: Caller, query: GraphPageQuery) -> d
 
 
 def _list_links(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The links of what was found, those of the start before others, each heaviest first."""
+    """Return the links that were found, those of the start first, each group heaviest first."""
     links = merge_links(found["links"])
     starts = {one["skill_id"] for one in found["skills"] if one["distance"] == 0}
     return sorted(links, key=lambda one: starts.isdisjoint((one["source"], one["target"])))

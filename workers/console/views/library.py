@@ -1,4 +1,4 @@
-"""The library: skills by words and filters."""
+"""The library: a list of skills by words and filters."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _NAMES = {
     "has_scripts": {"true": "with scripts", "false": "without", "unknown": "not known yet"},
     "embedded": {"true": "embedded", "false": "found by words"},
 }
-"""By facet, how its values are shown."""
+"""Words for the values of a facet, by facet."""
 
 
 class LibraryPageQuery(BaseModel):
-    """Words, filters and page. state: `any` for removed skills too; unset: published ones."""
+    """Words, filters and page. state: `any` includes removed skills; unset: published skills."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,7 +54,7 @@ class LibraryPageQuery(BaseModel):
     cursor: str = ""
 
     def to_library_query(self) -> LibraryQuery:
-        """Return the query of the HTTP API; raises UsageError for a value that it does not have."""
+        """Return the query of the HTTP API; raises UsageError for an invalid value."""
         state = None if self.state == _ANY else self.state or SkillState.PUBLISHED
         if state is not None and state not in list(SkillState):
             raise UsageError(f"state: there is no {self.state!r}; choose one in the list")

@@ -1,4 +1,4 @@
-"""Outcomes: what a person says of the skills of an answer."""
+"""Outcomes: reports of a person about the skills of an answer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_THE_TASK = [
     for one in RejectionReason
     if one not in (RejectionReason.REDUNDANT, RejectionReason.INCOMPATIBLE)
 ]
-"""Reasons that name no other skill."""
+"""Reasons that do not name another skill."""
 
 CHOICES = {
     OutcomeKind.HELPED.value: "right: it helped, or would have",
@@ -33,7 +33,7 @@ CHOICES = {
     **{f"{OutcomeKind.REJECTED}:{one}": f"wrong: {one.meaning}" for one in _OF_THE_TASK},
     OutcomeKind.MISSING.value: "no skill of the library is right",
 }
-"""What can be said: value of the form and its words."""
+"""Choices of the form: value and words."""
 
 
 def outcome_views(backend: StoreBackend) -> APIRouter:
@@ -53,7 +53,7 @@ def outcome_views(backend: StoreBackend) -> APIRouter:
 
 
 def _read_report(skill_id: str, choice: str) -> OutcomeReport:
-    """Return what a form reports; raises UsageError if it is not valid."""
+    """Return the report of a form; raises UsageError if it is invalid."""
     if choice not in CHOICES:
         raise UsageError("outcome: choose one in the list")
     kind, _, reason = choice.partition(":")
@@ -73,14 +73,14 @@ def _read_report(skill_id: str, choice: str) -> OutcomeReport:
 
 
 def _check_skill(backend: StoreBackend, caller: Caller, report: OutcomeReport) -> None:
-    """Raise NotFoundError for a skill that the library does not have for this caller."""
+    """Raise NotFoundError if this caller cannot see the skill in the library."""
     skill_ids = [one.skill_id for one in report.outcomes if one.skill_id]
     if skill_ids and not backend.graph_for(caller.reader).get_entries(skill_ids):
         raise NotFoundError(f"the library has no skill {skill_ids[0]!r}; look it up by its words")
 
 
 def describe_outcomes(backend: StoreBackend, caller: Caller, query_id: str) -> list[dict[str, Any]]:
-    """Return the stored outcomes of an answer; none while it is not recorded yet."""
+    """Return the stored outcomes of an answer; none until the answer is recorded."""
     with suppress(NotFoundError):
         return list_stored_outcomes(backend, caller, query_id)
     return []

@@ -1,4 +1,4 @@
-"""Quality: kept evaluations, what differs between two, and the labelled prompts of the library."""
+"""Quality: kept evaluations, comparisons of them, and the labelled prompts of the library."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) 
         runs: list[EvaluationData] = []
         try:
             runs = service.list_evaluations(caller).evaluations
-        except HTTPException as error:  # a reader of a part has labelled prompts all the same
+        except HTTPException as error:  # readers of some sources still see their labelled prompts
             refusal = str(error.detail)
         before, after = _choose_pair(runs)
         return pages.render(
@@ -131,7 +131,7 @@ def quality_views(backend: StoreBackend, pages: Pages, service: QualityService) 
 
 
 def _choose_pair(runs: Sequence[EvaluationData]) -> tuple[str, str]:
-    """The ids of the newest two runs that can be compared, the earlier one first; "" without."""
+    """Return the ids of the newest two comparable runs, the earlier first; "" without such runs."""
     for place, after in enumerate(runs):
         for before in runs[place + 1 :]:
             if (before.kind, before.name) == (after.kind, after.name):
@@ -140,7 +140,7 @@ def _choose_pair(runs: Sequence[EvaluationData]) -> tuple[str, str]:
 
 
 def _find_next(path: str, following: str | None) -> str:
-    """The URL of the next page, "" on the last one."""
+    """Return the URL of the next page, "" on the last page."""
     cursor = dict(parse_qsl(urlsplit(following or "").query)).get("cursor", "")
     return build_url(path, {"cursor": cursor}) if cursor else ""
 

@@ -1,4 +1,4 @@
-"""Review: what the policy withholds and which updates wait, and what people decide about them."""
+"""Review: skills that the policy withholds, updates that wait, and decisions about them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _Body = TypeVar("_Body", bound=BaseModel)
 
 
 class ReviewPageQuery(BaseModel):
-    """Filters and page. state: `any` for decided ones too; unset: those that wait."""
+    """Filters and page. state: `any` includes decided reviews; unset: reviews that wait."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,7 +54,7 @@ class ReviewPageQuery(BaseModel):
     cursor: str = ""
 
     def to_review_query(self) -> ReviewQuery:
-        """Return the query of the HTTP API; raises UsageError for a value that it does not have."""
+        """Return the query of the HTTP API; raises UsageError for an invalid value."""
         state = None if self.state == ANY else self.state or ReviewState.WAITING
         try:
             return ReviewQuery.model_validate(
@@ -139,7 +139,7 @@ def _add_actions(router: APIRouter, backend: StoreBackend) -> None:
         backend.review_skill(
             *(body.decision, body.skill_id, body.seq, get_principal(caller), body.reason)
         )
-        # What is approved is published under another number.
+        # An approved update is published under another number.
         seq = None if body.decision is ReviewDecision.APPROVE else body.seq
         return redirect(build_url(review_path(body.skill_id), {"seq": seq}))
 
@@ -171,8 +171,7 @@ def _add_actions(router: APIRouter, backend: StoreBackend) -> None:
 
 
 def _read(model: type[_Body], form: SentForm, *names: str) -> _Body:
-    """Return the body of the HTTP API that a form stands for; raises UsageError if it is not
-    valid."""
+    """Return the HTTP API body with the values of a form; raises UsageError if it is invalid."""
     given = {name: text for name in names if (text := get_text(form, name))}
     try:
         return model.model_validate(given)

@@ -22,7 +22,7 @@ from workers.http.tokens import TokenScope
 
 PATH = f"{PREFIX}/settings"
 LIFETIMES = {"": "unlimited", "1": "1 day", "7": "7 days", "30": "30 days", "90": "90 days"}
-"""By days: the choices of the form."""
+"""Choices of the form for the lifetime of a token, by days."""
 
 _DAY_SECONDS = 86_400
 
@@ -38,14 +38,14 @@ class NewTokenForm:
 
     @classmethod
     def of(cls, form: FormData) -> NewTokenForm:
-        """Return the fields that were sent; raises UsageError if one is too long."""
+        """Return the fields of a form; raises UsageError if one is too long."""
         return cls(
             get_text(form, "name").strip(),
             *(get_text(form, name) for name in ("scope", "groups", "days")),
         )
 
     def to_new_token(self) -> NewToken:
-        """Return the token to add; raises UsageError if a field is not valid."""
+        """Return the token to add; raises UsageError if a field is invalid."""
         if self.days not in LIFETIMES:
             raise UsageError("expires: choose one in the list")
         try:

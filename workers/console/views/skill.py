@@ -50,7 +50,7 @@ _MAX_REPORTED = 100
 _USE_COUNTERS = {one: one for one in ("chosen", "sent", "helped", "failed", "rejected")}
 
 _OPTIONAL: dict[str, Any] = dict.fromkeys(("safety", "files", "passages", "dismissed_links"), ())
-"""What a skill has only if it is published, and this caller may read it."""
+"""Fields that only a published skill has, if this caller may read it."""
 
 _RECORD_FIELDS = (
     *("capability", "when_to_use", "inputs", "outputs", "domain_tags", "tooling"),
@@ -60,8 +60,8 @@ _RECORD_FIELDS = (
 
 
 class SkillQuery(BaseModel):
-    """What of a skill is shown: a tab; a revision; two of them to compare; a page of its text; the
-    days of its use."""
+    """Parameters of the page of a skill: a tab; a revision; two revisions to compare; a page of the
+    text; the days of its use."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -144,7 +144,7 @@ def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService
 def _describe_tab(
     backend: StoreBackend, caller: Caller, skill: dict[str, Any], tab: str, query: SkillQuery
 ) -> dict[str, Any]:
-    """Return what a tab shows in addition to the skill."""
+    """Return the values that a tab shows in addition to the skill."""
     if tab == "text":
         return _text_tab(backend, caller, skill, query)
     if tab == "record":
@@ -181,7 +181,7 @@ def _may_change(caller: Caller, source_id: str) -> bool:
 
 
 def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int | str]:
-    """How many things each tab lists, 0 for tabs that are no lists."""
+    """Return the number of entries of each tab, 0 for tabs without a list."""
     findings: list[str] = [str(len(skill["safety"]))] if skill["safety"] else []
     if warnings := len(skill["warnings"]):
         findings.append(f"{warnings} {'warning' if warnings == 1 else 'warnings'}")
@@ -196,7 +196,7 @@ def _count_tabs(skill: Mapping[str, Any]) -> dict[str, int | str]:
 def _text_tab(
     backend: StoreBackend, caller: Caller, skill: dict[str, Any], query: SkillQuery
 ) -> dict[str, Any]:
-    """The text of the published revision with its roles, or that of another one without."""
+    """Return the text of the published revision with roles, or of another revision without."""
     is_published = query.seq is None or query.seq == skill["seq"]
     if skill["seq"] is None and query.seq is None:
         return {"revision": None}
@@ -218,7 +218,7 @@ def _text_tab(
 
 
 def _list_fields(skill: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
-    """The fields of the record: name, values, and the model that wrote it."""
+    """Return the fields of the record: name, values, and the model that wrote it."""
     completed = skill.get("completed_by", {})
     fields = []
     for name in _RECORD_FIELDS:
@@ -230,7 +230,7 @@ def _list_fields(skill: Mapping[str, Any]) -> list[tuple[str, list[str], str]]:
 
 
 def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
-    """Links from this skill, links to it, and those without direction, heaviest first."""
+    """Return links from this skill, links to it, and undirected links, heaviest first."""
     by_weight = sorted(
         skill["links"], key=lambda one: (-one["weight"], one["source"], one["target"])
     )
@@ -249,7 +249,7 @@ def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
 def _use_tab(
     usage_service: UsageService, caller: Caller, skill_id: str, days: int
 ) -> dict[str, Any]:
-    """What came of the skill over the days, and what was reported of it, newest first."""
+    """Return counts of the skill's use over the days, and its reported outcomes, newest first."""
     if days not in RANGES:
         raise UsageError(f"days: choose one of {', '.join(map(str, RANGES))}")
     usage = usage_service.summarise(caller, UsageQuery(days=days, skill=skill_id))

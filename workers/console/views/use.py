@@ -1,4 +1,4 @@
-"""Use: what is asked, chosen and helps, what is asked in vain, and what is of no use."""
+"""Use: queries, how often skills are chosen and help, unanswered tasks, and unused skills."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OUTCOMES = {
     QueryOutcome.UNREPORTED.value: "nothing reported",
     **{one.value: f"reported: {one}" for one in QueryOutcome if one.is_reported},
 }
-"""By value of the filter: its words."""
+"""Words for the values of the filter by outcome."""
 
 
 class UsePageQuery(BaseModel):
@@ -58,17 +58,17 @@ class UsePageQuery(BaseModel):
         return build_url(PATH, self.model_dump(exclude={"cursor"}) | changes)
 
     def to_usage_query(self) -> UsageQuery:
-        """Return the query of the HTTP API; raises UsageError for another range."""
+        """Return the query of the HTTP API; raises UsageError for an invalid range."""
         return UsageQuery(
             days=self._check_days(), source=self.source or None, cursor=self.cursor, limit=100
         )
 
     def to_unanswered_query(self) -> UnansweredQuery:
-        """Return the query for what is asked in vain; raises UsageError for another range."""
+        """Return the query for unanswered tasks; raises UsageError for an invalid range."""
         return UnansweredQuery(days=self._check_days(), cursor=self.cursor, limit=50)
 
     def to_answered_query(self) -> AnsweredQueriesQuery:
-        """Return the query for what is answered; raises UsageError for another range."""
+        """Return the query for answered queries; raises UsageError for an invalid range."""
         return AnsweredQueriesQuery(
             days=self._check_days(), outcome=self.outcome or None, cursor=self.cursor, limit=50
         )
@@ -116,7 +116,7 @@ def use_views(pages: Pages, usage_service: UsageService) -> APIRouter:
 
 
 def _read(usage_service: UsageService, caller: Caller, query: UsePageQuery) -> dict[str, Any]:
-    """What the tab shows, as the HTTP API has it."""
+    """Return the content of the tab, in the form of the HTTP API."""
     found: BaseModel
     if query.tab == "queries":
         found = usage_service.list_answered(caller, query.to_answered_query())
@@ -136,7 +136,7 @@ def plot_days(
 ) -> LineChart:
     """Return the chart of counters over the days of a report of usage.
 
-    counters: by the name of a series. Days without usage count as 0.
+    counters: name of the counter by name of the series. Days without usage count as 0.
     """
     first, last = date.fromisoformat(found["first"]), date.fromisoformat(found["last"])
     rows = {row["day"]: row for row in found["days"]}
@@ -151,6 +151,6 @@ def plot_days(
 
 
 def _plot_queries(found: Mapping[str, Any]) -> LineChart:
-    """The queries of each day of the range, and those in vain."""
+    """Return the chart of all queries and of unanswered queries per day."""
     counters = {"all": "queries", "in vain": "unanswered"}
     return plot_days(found, "Queries over time", counters, "queries a day")

@@ -1,4 +1,4 @@
-"""Work: what waits and runs, events as they come, and tasks that failed for good."""
+"""Work: waiting and running work, recent events, and tasks that failed for good."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _UNCOUNTED = (QUERY_QUEUE, MAINTAIN_QUEUE)
 
 
 class WorkPageQuery(BaseModel):
-    """How many hours the curves show."""
+    """Parameters of the page. hours: range of the curves."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -57,8 +57,11 @@ class WorkPageQuery(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    """A run of a task on a time line. begun, took: seconds, the first after the event was accepted.
-    left, width: of its bar, in per cent. letter_id: of its dead letter, "" without one."""
+    """A run of a task on a time line.
+
+    begun, took: seconds, the first since the event was accepted. left, width: of its bar, in per
+    cent. letter_id: of its dead letter, "" without one.
+    """
 
     run: TaskRunData
     begun: float
@@ -141,7 +144,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
 
 
 def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int) -> Markup:
-    """The part of the page that is renewed while it is open."""
+    """Render the part of the page that an open page reloads."""
     work = _read_work(backend, caller, hours)
     return pages.render_part(
         "work/now.html",
@@ -159,14 +162,14 @@ def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int)
 
 
 def _read_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkReport | None:
-    """The work of the deployment, None for a caller that may not see all sources."""
+    """Return the work of the deployment, None for a caller that may not see all sources."""
     if backend.find_visible_sources(caller.reader) is not None:
         return None
     return describe_work(backend, caller, hours)
 
 
 def _count_by_queue(work: WorkReport) -> dict[str, int]:
-    """Tasks that ended in the last hour by queue, of the queues whose tasks are counted."""
+    """Return the number of tasks that ended in the last hour, by queue with counted tasks."""
     ended = {one.queue: 0 for one in POLICIES.values() if one.queue not in _UNCOUNTED}
     for one in work.tasks:
         ended[POLICIES[one.task].queue] += one.ended
@@ -194,7 +197,7 @@ def _plot(work: WorkReport) -> dict[str, LineChart]:
 
 
 def _list_letters(backend: StoreBackend, caller: Caller, trace_id: str) -> list[dict[str, Any]]:
-    """The dead letters of a trace, for admins; of many letters among the newest."""
+    """Return the dead letters of a trace, for admins; searches only the newest letters."""
     if caller.scope < TokenScope.ADMIN:
         return []
     letters = backend.journal.list_dead_letters(_MAX_SEARCHED_LETTERS)
@@ -204,8 +207,11 @@ def _list_letters(backend: StoreBackend, caller: Caller, trace_id: str) -> list[
 def _list_unembedded(
     backend: StoreBackend, library: LibrarySearch, caller: Caller, event: ListedEvent
 ) -> dict[str, Any]:
-    """The skills that an event which is done is about, its skill or those of its source, as far as
-    their sections have no vectors now: how many there are, and whether the skill has its own."""
+    """Count the skills of a completed event whose sections have no vectors now.
+
+    An event is about a skill or a source. For a skill, `has_vectors` is whether the
+    skill itself has a vector.
+    """
     source_id, has_skill, _ = event.subject.partition(":")
     if event.state != "done" or not source_id:
         return {"total": 0}
@@ -215,15 +221,15 @@ def _list_unembedded(
         return {"total": len(waiting), "has_vectors": all(one.has_vectors for one in waiting)}
     query = LibraryQuery(source=source_id, state=SkillState.PUBLISHED, embedded=False, limit=1)
     found = find_in_library(backend, library, caller, query)
-    # The total is up to some seconds old, the list of skills is not.
+    # The total may be some seconds old, the list of skills is current.
     return {"total": max(found["total"], 1) if found["skills"] else 0, "source": source_id}
 
 
 def build_timeline(
     job: Job, runs: Sequence[TaskRunData], letters: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """Return the rows of a time line from the acceptance of an event to the end of its last task,
-    its length in seconds, and whether a row has an error. letters: dead letters of its tasks."""
+    """Return the time line of an event, from its acceptance to the end of its last task: the rows,
+    the length in seconds, and whether a row has an error. letters: dead letters of its tasks."""
     end = max((run.ended for run in runs), default=job.accepted)
     length = max(end - job.accepted, 0.001)
     rows = []
@@ -238,7 +244,7 @@ def build_timeline(
 
 
 def _find_letter(run: TaskRunData, letters: Sequence[Mapping[str, Any]]) -> str:
-    """The id of the dead letter that a failed run left, "" if there is none any more."""
+    """Return the id of the dead letter of a failed run, "" if there is none or it is deleted."""
     left = (
         one
         for one in letters

@@ -1,1 +1,1 @@
-"""Kept runs of `skillbus eval`: made, compared, and drawn as curves."""
+"""Kept runs of `skillbus eval`: creation, comparison and curves."""

@@ -1,4 +1,4 @@
-"""Compares two kept runs: their measures, paired by prompt, and the prompts that differ."""
+"""Compares two kept runs: their measures, paired by prompt, and the prompts with other ranks."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _Pair = tuple[EvaluatedPrompt, EvaluatedPrompt]
 
 @dataclass(frozen=True, slots=True)
 class MeasureChange:
-    """A measure of both runs over the prompts that both have; change: after less before, paired by
-    prompt. It is significant if its interval does not hold 0."""
+    """A measure of both runs, over the prompts that both have.
+
+    change: after minus before, paired by prompt; significant if its interval excludes 0.
+    """
 
     name: str
     before: float
@@ -26,14 +28,14 @@ class MeasureChange:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the interval of the change does not hold 0."""
+        """Whether the interval of the change excludes 0."""
         return self.change.low > 0 or self.change.high < 0
 
 
 @dataclass(frozen=True, slots=True)
 class PromptChange:
-    """A prompt whose needed skills rank otherwise. gain: what that changes in the discounted
-    cumulative gain of the prompt. owner: as of `EvaluatedPrompt`."""
+    """A prompt whose needed skills have other ranks. gain: change of the prompt's discounted
+    cumulative gain. owner: as in `EvaluatedPrompt`."""
 
     prompt_id: str
     task: str
@@ -48,11 +50,11 @@ class PromptChange:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """What differs between two runs.
+    """The differences between two runs.
 
-    paired: prompts with the same text and needed skills in both; unpaired: others of either.
-    better, worse: the largest difference first. settings: (name, before, after), where they
-    differ.
+    paired: number of prompts with the same text and needed skills in both; unpaired: number
+    of the others. better, worse: the largest difference first. settings: (name, before,
+    after) of changed settings.
     """
 
     paired: int
@@ -64,7 +66,7 @@ class RunComparison:
 
 
 def compare_runs(before: Evaluation, after: Evaluation) -> RunComparison:
-    """Compare two runs of one or different times."""
+    """Compare two runs, the earlier one first."""
     pairs = _pair(before.prompts, after.prompts)
     changes = [change for pair in pairs if (change := _compare_prompt(*pair)) is not None]
     return RunComparison(
@@ -82,7 +84,7 @@ def _sort(changes: Any) -> tuple[PromptChange, ...]:
 
 
 def _pair(before: Sequence[EvaluatedPrompt], after: Sequence[EvaluatedPrompt]) -> list[_Pair]:
-    """The prompts of both runs with one text that need the same skills."""
+    """Return pairs of prompts that have the same text and need the same skills."""
     known = {(one.task, frozenset(one.needed)): one for one in before}
     pairs = []
     for one in after:
@@ -117,8 +119,11 @@ def _compare_measures(pairs: Sequence[_Pair]) -> list[MeasureChange]:
 
 @lru_cache(maxsize=64)
 def _find_interval(differences: tuple[float, ...]) -> Measure:
-    """Kept, since 10,000 samples of thousands of prompts take a part of a second, and a comparison
-    is looked at more than once."""
+    """Return the mean of differences with its interval.
+
+    Cached, since 10,000 samples of thousands of prompts take a part of a second, and a comparison
+    is viewed more than once.
+    """
     if not any(differences):
         return Measure(0.0, 0.0, 0.0)
     return Measure(*bootstrap_interval(differences))
@@ -144,7 +149,7 @@ def _compare_prompt(old: EvaluatedPrompt, new: EvaluatedPrompt) -> PromptChange 
 
 
 def _discount(ranks: Sequence[int]) -> float:
-    """Discounted cumulative gain (Järvelin and Kekäläinen, TOIS 20, 2002)."""
+    """Return the discounted cumulative gain (Järvelin and Kekäläinen, TOIS 20, 2002)."""
     return sum(1 / log2(rank + 1) for rank in ranks if rank)
 
 
@@ -155,7 +160,7 @@ def _compare_settings(before: Evaluation, after: Evaluation) -> list[tuple[str, 
 
 
 def _flatten(run: Evaluation) -> dict[str, Any]:
-    """What was measured with, by name: version, size of the library, stages, settings."""
+    """Return the conditions of a run by name: version, size of the library, stages, settings."""
     summary = run.summary
     flat: dict[str, Any] = {
         "version": summary.version,

@@ -1,5 +1,4 @@
-"""Curves of a kept run: how often its probabilities are right, and how many needed skills are
-among the first."""
+"""Curves of a kept run: reliability of its probabilities, and recall of needed skills by rank."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityPoint:
-    """Prompts of alike probability. predicted: their mean probability. observed: the share whose
+    """Prompts of similar probability. predicted: their mean probability. observed: the share whose
     first skill is right, with its 95% interval (Wilson, JASA 22, 1927)."""
 
     predicted: float
@@ -30,7 +29,7 @@ class ReliabilityPoint:
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """How often the first skill is right, by its probability; error: expected calibration error."""
+    """Share of right first skills by their probability. error: expected calibration error."""
 
     error: float
     prompts: int
@@ -38,7 +37,7 @@ class Reliability:
 
 
 def find_reliability(prompts: Sequence[EvaluatedPrompt]) -> Reliability | None:
-    """Return the reliability of probabilities; None where no prompt has one."""
+    """Return the reliability of probabilities; None if no prompt has a probability."""
     known = [one for one in prompts if one.probability is not None and one.found]
     if not known:
         return None
@@ -55,8 +54,8 @@ def find_reliability(prompts: Sequence[EvaluatedPrompt]) -> Reliability | None:
 
 
 def find_recall(prompts: Sequence[EvaluatedPrompt]) -> list[tuple[int, float]]:
-    """Return (rank, mean share of the needed skills at it or before); empty without prompts that
-    need a skill."""
+    """Return (rank, mean share of the needed skills up to that rank); empty if no
+    prompt needs a skill."""
     needed = [one for one in prompts if one.needed]
     if not needed:
         return []

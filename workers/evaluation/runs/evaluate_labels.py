@@ -1,4 +1,4 @@
-"""Evaluates the ranking on the labelled prompts of the library itself."""
+"""Evaluates the ranking on the library's own labelled prompts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from workers.evaluation.runs.make_run import evaluate_prompt
 def evaluate_labels(services: Services, without: tuple[str, ...] = ()) -> Iterator[EvaluatedPrompt]:
     """Rank the library for each labelled prompt, with the memory of all other tasks.
 
-    What was reported of the same task is left out meanwhile: with it, what was taught would be
-    measured. Links that were learned from use stay. Raises TransientError if a store does not
-    answer.
+    Outcomes of the same task are left out meanwhile, as the memory would return what it was taught.
+    Links learned from use stay. Raises TransientError if a store does not answer.
     """
     labelled = LabelledPrompts(services.outcomes)
     prompts = merge_by_task(labelled.read())

@@ -1,4 +1,4 @@
-"""Labelled prompts of a library: tasks of which a person said which skills are right."""
+"""Labelled prompts of a library: tasks for which a person reported the right skills."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class LabelledPrompt:
-    """A task that was asked, with what a person said of it.
+    """A task of a query, with the skills that a person reported.
 
-    right: skills that helped, or would have. wrong: skills that did not. missing: the person said
-    that the library has no right skill. owner: of the query, "" for the user of this machine.
-    labelled: time of the newest report, in seconds since the epoch.
+    right: skills that helped, or would have. wrong: skills that did not. missing: whether the
+    person reported that the library has no right skill. owner: of the query, "" for the user of
+    this machine. labelled: time of the newest report, in seconds since the epoch.
     """
 
     query_id: str
@@ -37,7 +37,7 @@ class LabelledPrompt:
 class LabelledPrompts:
     """The labelled prompts of a store of outcomes, kept in memory; thread-safe.
 
-    The first read takes all queries with outcomes, later ones what changed.
+    The first read takes all queries with outcomes, later reads only changed ones.
     """
 
     def __init__(self, store: OutcomeStore) -> None:
@@ -49,13 +49,13 @@ class LabelledPrompts:
         self._tasks: dict[str, str] = {}
 
     def read(self) -> list[LabelledPrompt]:
-        """Return them, the newest first. Raises TransientError if the store does not answer."""
+        """Return the prompts, newest first; raises TransientError if the store does not answer."""
         with self._lock:
             self._follow()
             return sorted(self._found.values(), key=lambda one: (-one.labelled, one.query_id))
 
     def list_same_task(self, task: str) -> frozenset[str]:
-        """Return the queries with outcomes that asked this task, as of the last `read`."""
+        """Return the ids of queries with this task and with outcomes, as of the last `read`."""
         with self._lock:
             return frozenset(self._same_task.get(normalise_task(task), ()))
 
@@ -86,12 +86,12 @@ class LabelledPrompts:
 
 
 def normalise_task(task: str) -> str:
-    """Return the text by which two tasks are the same one."""
+    """Return the normal form of a task; equal tasks have the same form."""
     return " ".join(task.split()).casefold()
 
 
 def label_prompt(answer: AnsweredQuery, outcomes: Iterable[Outcome]) -> LabelledPrompt | None:
-    """Return what persons said of a query; None if they said nothing that decides it."""
+    """Return the label that persons gave a query; None if their reports decide nothing."""
     by_person = [one for one in outcomes if one.by is Reporter.PERSON]
     if not by_person or not answer.task.strip():
         return None
@@ -112,10 +112,10 @@ def label_prompt(answer: AnsweredQuery, outcomes: Iterable[Outcome]) -> Labelled
 
 
 def merge_by_task(prompts: Iterable[LabelledPrompt]) -> list[LabelledPrompt]:
-    """Return one prompt for each task, with all skills that are right for it, to be evaluated;
-    those that say neither what is right nor that nothing is are left out.
+    """Return one prompt for each task, with all skills that are right for it, for evaluation.
+    Prompts that name no right skill, and do not say that none is right, are left out.
 
-    Of several reports of a task the newest one comes first.
+    The newest report comes first. If only some reports say that no skill is right, it decides.
     """
     merged: dict[str, LabelledPrompt] = {}
     for one in prompts:

@@ -1,4 +1,4 @@
-"""Makes the run to keep of what an evaluation found."""
+"""Makes a run, to be kept, from the results of an evaluation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SECTIONS = (
     "policy",
     "learning",
 )
-"""Sections of the settings that decide what is found. None of them has a secret."""
+"""Sections of the settings that affect the results. None of them has a secret."""
 
 
 def evaluate_prompt(
@@ -45,7 +45,7 @@ def evaluate_prompt(
     owner: str | None = None,
     asked: float = 0.0,
 ) -> EvaluatedPrompt:
-    """Return a prompt with what was ranked for it; without needed skills it has no values."""
+    """Return a prompt with its ranking; without needed skills it has no values."""
     place = {skill_id: rank for rank, skill_id in enumerate(ranked.skill_ids, 1)}
     values: dict[str, float] = {}
     if needed:
@@ -67,7 +67,7 @@ def evaluate_prompt(
 def evaluate_bundle_prompt(
     row: Mapping[str, Any], given: Mapping[int, BundleOutcome]
 ) -> EvaluatedPrompt:
-    """Return a task with what its bundles held; found are the skills at the largest budget.
+    """Return a task with the skills of its bundles; `found` are those at the largest budget.
 
     given: outcome by budget.
     """
@@ -100,7 +100,7 @@ def make_run(
     without: Sequence[str],
     prompts: Sequence[EvaluatedPrompt],
 ) -> Evaluation:
-    """Return the run of an evaluation, made now. skills: number of published ones."""
+    """Return the run of an evaluation, made now. skills: number of published skills."""
     return Evaluation(
         EvaluationSummary(
             evaluation_id=uuid.uuid4().hex,
@@ -130,6 +130,6 @@ def measure(prompts: Sequence[EvaluatedPrompt]) -> dict[str, Measure]:
 
 
 def describe_settings(settings: Settings) -> dict[str, Any]:
-    """Return the settings that decide what is found and differ from the defaults, by section."""
+    """Return the settings that affect the results and differ from the defaults, by section."""
     found = settings.model_dump(mode="json", include=set(_SECTIONS), exclude_defaults=True)
     return {name: values for name, values in sorted(found.items()) if values}

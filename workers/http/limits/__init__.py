@@ -1,1 +1,1 @@
-"""Limits of what clients may send, and how slowly."""
+"""Limits on the rate, size and duration of requests."""

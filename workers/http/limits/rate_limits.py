@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from starlette.types import Scope
 
 MAX_BUCKETS = 10_000
-"""Bounds the memory: callers without a token are distinguished by address."""
+"""Maximum of buckets, which bounds memory: callers without a token have a bucket per address."""
 
 _SHARED_BUCKET = ""
 
@@ -22,8 +22,8 @@ _SHARED_BUCKET = ""
 class RateLimiter:
     """A token bucket per name: `burst` requests at once, then `per_minute`.
 
-    At `MAX_BUCKETS`, full buckets are deleted, which changes nothing; if the others are still too
-    many, new names share one bucket.
+    At `MAX_BUCKETS`, full buckets are deleted, which has no effect on limits; if too many are left,
+    new names share one bucket.
     """
 
     def __init__(self, per_minute: float, burst: int) -> None:
@@ -35,7 +35,7 @@ class RateLimiter:
         self._swept_at = -math.inf
 
     def acquire(self, name: str) -> float:
-        """Take one token from a bucket; returns 0.0, or the seconds until there is one."""
+        """Take one token from a bucket; return 0.0, or the seconds until a token is available."""
         now = time.monotonic()
         with self._lock:
             name = self._get_bucket_name(name, now)

@@ -1,4 +1,4 @@
-"""Request bodies of bounded size and duration."""
+"""Bounds on the size and duration of request bodies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parse_content_length(
 ) -> float:
     """Return the `Content-Length` of a request, 0 without one, infinity for over 12 digits.
 
-    Raises HTTPException (400), with `response_headers`, for what is not a number.
+    Raises HTTPException (400), with `response_headers`, if it is not a number.
     """
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):

@@ -14,19 +14,19 @@ OVERLOADED = "overloaded"
 
 STOPPING = "stopping"
 """Key of the request state: an event that is set once the server is asked to stop, for responses
-that have no end of their own."""
+that do not end by themselves."""
 
 MIN_PROGRESS_BYTES = 65_536
-"""What a client has to read of a response in every `gateway.send_seconds`."""
+"""Bytes of a response that a client has to read in every `gateway.send_seconds`."""
 
 
 class SlowClientProtocol(H11Protocol):
-    """Closes connections of clients that are too slow, where uvicorn would wait for ever.
+    """Closes connections of slow clients, for which uvicorn would wait forever.
 
     The head of a request must arrive within `gateway.head_seconds` of its first byte or of the
     connection's start. The client must read at least `MIN_PROGRESS_BYTES` of a response, or all of
-    it, in every `gateway.send_seconds`. Beyond twice `gateway.connections`, new connections are
-    closed at once; the access checks answer 503 beyond `gateway.connections`.
+    it, in every `gateway.send_seconds`. Above `gateway.connections`, the access checks answer 503;
+    above twice that number, new connections are closed at once.
     """
 
     settings: ClassVar[GatewaySettings]
@@ -40,7 +40,8 @@ class SlowClientProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn narrows it
         """Start the timer of the first head."""
         super().connection_made(transport)
-        # Without a buffer of uvicorn's, what the system's buffers do not take counts as unread.
+        # Without a buffer in uvicorn, bytes that do not fit into the system's
+        # buffers count as unread.
         transport.set_write_buffer_limits(high=0)
         if len(self.connections) > 2 * self.settings.connections:
             transport.abort()
@@ -48,7 +49,7 @@ class SlowClientProtocol(H11Protocol):
         self._start_head_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Start the timer of a head with its first byte, stop it with its last."""
+        """Start the timer of a head with its first byte; stop it with its last."""
         self.app_state[OVERLOADED] = len(self.connections) > self.settings.connections
         super().data_received(data)
         if self._is_idle():

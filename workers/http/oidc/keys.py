@@ -29,19 +29,19 @@ _CURVES = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",)}
 _EDWARDS = ("EdDSA",)
 
 ALGORITHMS = frozenset({*_RSA, *(one for names in _CURVES.values() for one in names), *_EDWARDS})
-"""Algorithms that are accepted (RFC 7518, RFC 8037). All are asymmetric: with a symmetric one, a
+"""Accepted algorithms (RFC 7518, RFC 8037). All are asymmetric: with a symmetric algorithm, a
 token could be signed with the public key."""
 
 _LEAST_RSA_BITS = 2048
 _MAX_KEYS = 100
 _MAX_BYTES = 1 << 20
 _RETRY_SECONDS = 30.0
-"""Least time between two fetches: unknown key ids in tokens cannot cause more."""
+"""Minimum time between two fetches; unknown key ids in tokens cannot cause more fetches."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """A public key. key_id: "" without one. algorithms: those it may be used with."""
+    """A public key. key_id: "" without an id. algorithms: those it may be used with."""
 
     key_id: str
     key: Any
@@ -49,9 +49,9 @@ class VerificationKey:
 
 
 def parse_keys(document: object) -> tuple[VerificationKey, ...]:
-    """The keys of a JSON Web Key Set that can verify tokens; others in it are left out.
+    """Return the keys of a JSON Web Key Set that can verify tokens; other keys are left out.
 
-    Raises MisconfiguredError for a document that is no key set, or has no such key.
+    Raises MisconfiguredError for a document that is not a key set, or has no such key.
     """
     rows = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(rows, list):
@@ -93,10 +93,10 @@ def _get_algorithms(row: dict[str, Any]) -> set[str]:
 
 
 def load_keys(settings: OidcSettings) -> tuple[VerificationKey, ...]:
-    """Read the keys of an issuer from `oidc.jwks`, or from what its discovery document names.
+    """Read the keys of an issuer from `oidc.jwks`, or from the address in its discovery document.
 
-    Raises TransientError if they cannot be had at present, MisconfiguredError if what is there is
-    not usable.
+    Raises TransientError if they are not available at present, MisconfiguredError if
+    the document is unusable.
     """
     place = settings.jwks or _discover(settings)
     if "://" in place:
@@ -114,7 +114,8 @@ def load_keys(settings: OidcSettings) -> tuple[VerificationKey, ...]:
 
 
 def _discover(settings: OidcSettings) -> str:
-    """The address of the keys, from the discovery document (OpenID Connect Discovery 1.0)."""
+    """Return the address of the keys, from the discovery document (OpenID
+    Connect Discovery 1.0)."""
     address = f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration"
     try:
         document = _parse_json(_fetch(address, settings.timeout_seconds))
@@ -139,14 +140,14 @@ def _parse_json(content: bytes) -> object:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Keys come from the address that was checked."""
+    """Refuses redirects, so that keys come from the address that was checked."""
 
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        """Follow none; the response is an error."""
+        """Return None: the redirect is an error."""
 
 
 def _fetch(address: str, seconds: float) -> bytes:
-    """The content at an address that is safe; raises TransientError without one in time."""
+    """Return the content at a safe address; raises TransientError if it does not come in time."""
     host = urlsplit(address).hostname
     deadline = time.monotonic() + seconds
     opener = urllib.request.build_opener(_NoRedirects)
@@ -166,10 +167,12 @@ def _fetch(address: str, seconds: float) -> bytes:
 
 
 class KeyCache:
-    """The keys of an issuer, fetched again when they are old, or when one is asked for that is
-    unknown, but at most every 30 seconds. Where that fails, the known ones stay; threads share it.
+    """The keys of an issuer; threads may share it.
 
-    load: fetches the keys. lifetime: after which they are old, in seconds.
+    They are fetched again when they are old, or when an unknown key is needed, but at most every 30
+    seconds. If a fetch fails, the known keys stay.
+
+    load: fetches the keys. lifetime: age in seconds from which they are old.
     """
 
     def __init__(
@@ -192,23 +195,24 @@ class KeyCache:
         return not self._keys
 
     def find(self, key_id: str, algorithm: str) -> VerificationKey | None:
-        """The known key of an id and an algorithm; without an id, the only one that fits."""
+        """Return the key of an id and an algorithm; without an id, the only
+        key for the algorithm."""
         fitting = [key for key in self._keys if algorithm in key.algorithms]
         if key_id:
             fitting = [key for key in fitting if key.key_id == key_id]
         return fitting[0] if len(fitting) == 1 else None
 
     def is_due(self, key_id: str, algorithm: str) -> bool:
-        """Whether the keys are to be fetched before one of them is used."""
+        """Return whether the keys have to be fetched before this key is used."""
         now = self._clock()
         if now - self._tried_at < _RETRY_SECONDS:
-            # A request that comes while the first fetch runs waits for it.
+            # A request during the first fetch waits for it.
             return not self._keys and self._lock.locked()
         return now - self._loaded_at > self._lifetime or self.find(key_id, algorithm) is None
 
     def refresh(self, key_id: str, algorithm: str) -> None:
-        """Fetch the keys if that is due; only one thread does. Others wait if their key is
-        unknown."""
+        """Fetch the keys if a fetch is due. Only one thread does; other threads wait if
+        their key is unknown."""
         if not self._lock.acquire(blocking=self.find(key_id, algorithm) is None):
             return
         try:

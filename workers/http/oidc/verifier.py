@@ -1,4 +1,4 @@
-"""Verification of JSON Web Tokens (RFC 7519) of an issuer, and the caller that they stand for."""
+"""Verification of JSON Web Tokens (RFC 7519) of an issuer, and the callers that send them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ log = structlog.get_logger()
 
 _MAX_CHARACTERS = 16_384
 _LEEWAY_SECONDS = 30
-"""Difference between the clocks of the issuer and this machine that is accepted."""
+"""Accepted difference between the clocks of the issuer and of this machine."""
 
 _FETCHING_THREADS = 4
 _OWNER = re.compile(r"[A-Za-z0-9._@:/+-]{1,90}")
-"""What of `sub` can be a part of the owner of an event."""
+"""Form of a `sub` that can be a part of the owner of an event."""
 
 
 class OidcVerifier:
@@ -40,10 +40,10 @@ class OidcVerifier:
         self._limiter: anyio.CapacityLimiter | None = None
 
     async def authenticate(self, token: str) -> Caller | None:
-        """Return the caller of a token, None if it is not valid; the reason is only logged.
+        """Return the caller of a token, None if the token is invalid; the reason is only logged.
 
-        Raises HTTPException: 403 for a valid token that grants no scope, 503 while no keys can be
-        had.
+        Raises HTTPException: 403 for a valid token that grants no scope, 503
+        while no keys are available.
         """
         try:
             claims = await self._verify(token)
@@ -53,7 +53,7 @@ class OidcVerifier:
         return make_caller(self._settings, claims)
 
     async def _verify(self, token: str) -> dict[str, Any]:
-        """The claims of a token; raises PyJWTError if it is not valid."""
+        """Return the claims of a token; raises PyJWTError if the token is invalid."""
         if len(token) > _MAX_CHARACTERS or token.count(".") != 2 or not token.isascii():
             raise jwt.DecodeError("not a token")
         try:
@@ -96,9 +96,9 @@ class OidcVerifier:
 def make_caller(settings: OidcSettings, claims: Mapping[str, Any]) -> Caller:
     """Return the caller of a valid token by the values of `oidc.groups_claim`.
 
-    Its scope is the highest that they grant; it may change the sources of any value that grants
-    `write`, and reads with all values that can be names of groups, those without a scope included.
-    Raises HTTPException (403) if they grant no scope.
+    Its scope is the highest that the values grant. It may change the sources of any value that
+    grants `write`. It reads with all values that can be names of groups, including those without a
+    scope. Raises HTTPException (403) if the values grant no scope.
     """
     claimed = read_values(claims, settings.groups_claim)
     values = [one for one in claimed if one in settings.scopes]
@@ -114,14 +114,15 @@ def make_caller(settings: OidcSettings, claims: Mapping[str, Any]) -> Caller:
 
 
 def make_name(subject: str) -> str:
-    """Return the name of the caller with a `sub`: no token has it, and no other `sub`."""
+    """Return the name of the caller with a `sub`; no token and no other `sub` has the same name."""
     if _OWNER.fullmatch(subject):
         return f"oidc:{subject}"
     return f"oidc-sha256:{hashlib.sha256(subject.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def read_values(claims: Mapping[str, Any], name: str) -> list[str]:
-    """Return the values of a claim: a list, or words; with dots in its name, of one in another."""
+    """Return the values of a claim: a list, or words of a text. Dots in its name
+    denote a nested claim."""
     value: Any = claims.get(name)
     if value is None:
         value = claims

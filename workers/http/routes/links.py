@@ -1,4 +1,4 @@
-"""Dismissed links: links between skills that a person took out for good."""
+"""Dismissed links: links between skills that a person took out of the graph for good."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.library.skill_data import dismissal_data
 
 
 class LinkDismissal(BaseModel):
-    """A link to dismiss, with the reason. Links of a type without direction are one both ways."""
+    """A link to dismiss, with the reason. Links of an undirected type are one link both ways."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""Outcomes of a query's skills: reported by its owner, and listed."""
+"""Outcomes of a query's skills: reports by the owner of the query, and lists."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from workers.http.routes.queries import QueryId
 
 
 class OutcomeReport(BaseModel):
-    """What came of the skills of a query, and of others that were used for its task."""
+    """Outcomes of the skills of a query, and of other skills that were used for its task."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -30,7 +30,7 @@ class OutcomeReport(BaseModel):
 
 
 class WithdrawnOutcomes(BaseModel):
-    """outcomes: number of those that were deleted."""
+    """Result of a withdrawal. outcomes: number of deleted outcomes."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,7 +79,7 @@ def outcome_routes(backend: StoreBackend) -> APIRouter:
 
 
 def forget_outcomes(backend: StoreBackend, caller: Caller, query_id: str) -> int:
-    """Delete the outcomes of a query, also from kept evaluations; returns how many.
+    """Delete the outcomes of a query, also from kept evaluations, and return their number.
 
     Raises NotFoundError unless this caller may see the query.
     """

@@ -1,4 +1,4 @@
-"""Pins: skills that stay at one revision, whatever their source has."""
+"""Pins: skills that stay at one revision, whatever the content of their source."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class PinEntry(BaseModel):
 
 
 class PinDrift(PinEntry):
-    """A pinned skill and what is held back: `change` from the published revision to the newest of
-    the source, with the first lines of its diff; null where nothing is held."""
+    """A pinned skill and the update that its pin holds back: `change` from the published revision
+    to the newest of the source, with the first lines of its diff; null if nothing is held."""
 
     change: RevisionComparison | None
 
@@ -57,7 +57,7 @@ class PinList(BaseModel):
 
 
 class DriftList(BaseModel):
-    """Pins by skill, with what changed under them."""
+    """Pins by skill, with the changes in their sources."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,7 +79,7 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
         dependencies=[require_scope(TokenScope.ADMIN)],
     )
     def show_drift(skill_id: Annotated[SkillId | None, Query()] = None) -> dict[str, Any]:
-        """Show what the sources of pinned skills have in place of the pinned revisions."""
+        """Show how the sources of pinned skills differ from the pinned revisions."""
         rows = backend.revisions.find_drift(skill_id)
         for row in rows:
             if (change := row["change"]) is not None:
@@ -93,7 +93,7 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
         dependencies=[require_scope(TokenScope.WRITE)],
     )
     def pin_skill(pin: NewPin, caller: CurrentCaller, request: Request) -> dict[str, Any]:
-        """Pin a skill: it stays at this revision, and what its source has is held back."""
+        """Pin a skill: it stays at this revision; later contents of its source are held back."""
         note_object(request, pin.skill_id)
         return pin_published(backend, caller, pin.skill_id, pin.seq, pin.reason)
 
@@ -103,7 +103,7 @@ def pin_routes(backend: StoreBackend) -> APIRouter:
         dependencies=[require_scope(TokenScope.WRITE)],
     )
     def unpin_skill(skill_id: str, caller: CurrentCaller) -> Response:
-        """Take a pin back: the skill is published with what its source has."""
+        """Remove a pin: the skill is published with the current content of its source."""
         take_pin_back(backend, caller, skill_id)
         return Response(status_code=204)
 

@@ -1,4 +1,4 @@
-"""Queries: submitted, waited for, streamed and cancelled."""
+"""Queries: submission, state, streaming and cancellation."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
 
     @router.get("/v1/queries")
     def list_queries(caller: CurrentCaller) -> AskedQueries:
-        """List what this caller asked lately and is still kept, newest first."""
+        """List recent queries of this caller that are still kept, newest first."""
         return AskedQueries(queries=query_service.list_asked(caller))
 
     @router.get(
@@ -209,9 +209,9 @@ class QueryService:
         key: str | None = None,
         seconds: float | None = None,
     ) -> str:
-        """Record a query and return its id; raises UsageError for one that is not valid.
+        """Record a query and return its id; raises UsageError for an invalid query.
 
-        seconds: how long the answer is wanted, where the caller says so.
+        seconds: time within which the query is to be answered, if the caller limits it.
         """
         check_query(query, self._backend.settings.limits.query_characters)
         if query.pins:
@@ -222,7 +222,7 @@ class QueryService:
         return await run_in_threadpool(record_job, self._backend, caller, asked, key, seconds)
 
     def list_asked(self, caller: Caller) -> list[AskedQuery]:
-        """Return what a caller asked lately and is still kept, newest first."""
+        """Return recent queries of a caller that are still kept, newest first."""
         return [
             AskedQuery(
                 id=one.id,
@@ -234,7 +234,7 @@ class QueryService:
         ]
 
     async def wait_until_ended(self, query_id: str, seconds: float) -> bool:
-        """Wait until a query has ended; False if it has not in so many seconds."""
+        """Wait until a query has ended; return False if it has not in this number of seconds."""
         return await self._job_waiter.wait_until_ended(query_id, seconds)
 
     def get_job(self, query_id: str, caller: Caller) -> Job:
@@ -259,7 +259,7 @@ class QueryService:
     ) -> Response:
         """Respond with the final state; cancel the query if it has not ended in time.
 
-        So its session does not count an answer as sent that the caller does not wait for.
+        Otherwise its session would count an answer as sent that the caller does not wait for.
         """
         headers = {"Location": f"/v1/queries/{query_id}"}
         seconds = min(max(seconds, 0.0), self._backend.settings.gateway.wait_seconds)

@@ -1,4 +1,4 @@
-"""Revisions of skills: listed, read with their text, and compared."""
+"""Revisions of skills: lists, texts and comparisons."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ class ChangedField(BaseModel):
 
 
 class RevisionComparison(BaseModel):
-    """What changed between two revisions. scripts: those of the added and changed files that are
-    programs. diff: lines of a unified diff without its header, from
-    `offset` on. next: path of the further lines, null if there are none. withheld: why there is
-    nothing else, for callers that are no admins."""
+    """Changes between two revisions. scripts: those of the added and changed files that are
+    programs. diff: lines of a unified diff without its header, starting at `offset`. next: path of
+    the further lines, null if there are none. withheld: why the policy hides the changes from
+    callers that are not admins."""
 
     model_config = ConfigDict(frozen=True, populate_by_name=True)
 
@@ -103,9 +103,9 @@ class RevisionComparison(BaseModel):
 
 
 class PurgeReport(BaseModel):
-    """What was removed: revisions of the index, earlier ones, jobs of the journal that named the
-    skill, dead letters, answers and verdicts of the language model. comes_back: why the skill may
-    be added again, "" if its source does not have it."""
+    """Counts of what a purge removed: revisions of the index, earlier revisions, jobs of the
+    journal that named the skill, dead letters, answers and verdicts of the language model.
+    comes_back: why the skill may be added again, "" if its source does not have it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -120,7 +120,7 @@ class PurgeReport(BaseModel):
 
 
 class RevisionPage(BaseModel):
-    """Which part of a list of revisions."""
+    """Page of a list of revisions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -129,7 +129,7 @@ class RevisionPage(BaseModel):
 
 
 class ComparedRevisions(BaseModel):
-    """Which revisions, and which lines of their diff."""
+    """Revisions to compare, and the part of their diff to show."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -149,7 +149,8 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
     router = APIRouter(tags=["skills"])
 
     def find_skill(skill_id: str, caller: Caller) -> Response | None:
-        """The response for a skill whose id is the whole path, None if there is none."""
+        """Return the response for a skill whose id is the whole path, None if
+        there is no such skill."""
         if not backend.graph_for(caller.reader).get_entries([skill_id]):
             return None
         return respond_with_skill(backend, skill_id, caller)
@@ -218,7 +219,7 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
 def list_revision_rows(
     backend: StoreBackend, caller: Caller, skill_id: str
 ) -> list[dict[str, Any]]:
-    """Return the revisions of a skill as this caller may see them, newest first."""
+    """Return the revisions of a skill that this caller may see, newest first."""
     is_admin = caller.scope >= TokenScope.ADMIN
     revisions = backend.revisions_for(caller.reader).list_revisions(skill_id)
     return [revision_row(one, include_withheld=is_admin) for one in revisions]
@@ -235,7 +236,7 @@ def describe_revision(
 def describe_revisions(
     backend: StoreBackend, caller: Caller, keys: Sequence[RevisionKey]
 ) -> dict[RevisionKey, dict[str, Any]]:
-    """Return those of the revisions that are kept, as this caller may see them."""
+    """Return the given revisions that are kept, as this caller may see them."""
     found = backend.revisions_for(caller.reader).read_revisions(keys)
     is_admin = caller.scope >= TokenScope.ADMIN
     return {key: revision_detail(one, include_withheld=is_admin) for key, one in found.items()}
@@ -244,8 +245,8 @@ def describe_revisions(
 def compare_two(
     backend: StoreBackend, caller: Caller, skill_id: str, before: int | None, after: int | None
 ) -> dict[str, Any]:
-    """Return what changed between two revisions; without `diff` and with the reason in `withheld`
-    where this caller may not see it. Raises as `RevisionReader.choose_pair`."""
+    """Return the changes between two revisions. If this caller may not see them, `diff` is missing
+    and `withheld` has the reason. Raises as `RevisionReader.choose_pair`."""
     pair = backend.revisions_for(caller.reader).choose_pair(skill_id, before, after)
     withheld = None if caller.scope >= TokenScope.ADMIN else _find_withheld(*pair)
     if withheld is None:

@@ -1,4 +1,4 @@
-"""Skills: listed, shown in detail, and removed."""
+"""Skills: lists, details and removal."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of sources."""
     router = APIRouter(tags=["sources"])
 
-    # Before the routes whose id would take in the rest of this path.
+    # Added first, as the id in the other routes would match the rest of this path.
     @router.put(
         "/v1/sources/{source_id:path}/groups",
         response_model=SourceGroups,
@@ -173,7 +173,7 @@ def source_routes(backend: StoreBackend) -> APIRouter:
         changed = create_event(backend, caller, source)
         check_source(caller, changed.source_id)
         if source.groups is not None:
-            # First, so that no skill of it is seen by others in between.
+            # Set first, so that readers outside these groups never see the source's skills.
             backend.set_source_groups(changed.source_id, source.groups)
         accepted = accept_event(backend, caller, changed, key, response)
         return AcceptedSource(id=accepted.id, source_id=changed.source_id)

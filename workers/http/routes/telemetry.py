@@ -1,4 +1,4 @@
-"""OpenTelemetry of agents: log records by OTLP/HTTP in JSON."""
+"""OpenTelemetry of agents: log records sent by OTLP/HTTP in JSON."""
 
 from __future__ import annotations
 

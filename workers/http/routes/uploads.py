@@ -1,4 +1,4 @@
-"""Uploads of skills: received to a staging folder, unpacked within limits, and accepted."""
+"""Uploads of skills: received in a staging folder, unpacked within limits, and accepted."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ _FolderPath = Annotated[
 class UploadAccepted(BaseModel):
     """An upload that is stored and will be processed.
 
-    id: of its event. skills: ids of its skills. left_out: number of files of no skill.
+    id: of its event. skills: ids of its skills. left_out: number of files that belong to no skill.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -131,7 +131,7 @@ def upload_routes(backend: StoreBackend) -> APIRouter:
         check_source_id(source)
         check_source(caller, source)
         await run_in_threadpool(backend.check_visible, caller.reader, source)
-        # Checked first: a stored upload that cannot be accepted would wait for its deletion.
+        # Checked first: a stored upload that is not accepted would lie there until its deletion.
         await run_in_threadpool(backend.check_capacity, "event")
         if not slots.acquire(blocking=False):
             limit = backend.settings.uploads.at_once

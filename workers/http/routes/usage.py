@@ -1,4 +1,4 @@
-"""Usage: what was asked, sent and reported, and what of the library is of no use."""
+"""Usage: queries, sent skills and outcomes, and which skills are of no use."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class UsageQuery(BaseModel):
         }
 
     def to_filter(self, caller: Caller, visible: frozenset[str] | None) -> UsageFilter:
-        """Return the filter, of what the caller may see; raises HTTPException (403) for another
-        owner than the caller."""
+        """Return the filter for rows that the caller may see; raises HTTPException (403) for
+        another owner than the caller."""
         if self.owner is not None and not caller.can_see(self.owner):
             raise HTTPException(403, "the usage of another token needs a token of scope admin")
         return UsageFilter(self.source, self.skill, self.owner, visible)
@@ -130,7 +130,7 @@ class FoundSkills(BaseModel):
 class UnansweredGroups(BaseModel):
     """A page of groups of unanswered queries, largest first.
 
-    total: number of unanswered queries. grouped: those that were compared: the newest of a sample
+    total: number of unanswered queries. grouped: number of compared queries, the newest of a sample
     whose texts are stored. group_count: number of groups on all pages.
     """
 
@@ -144,12 +144,12 @@ class UnansweredGroups(BaseModel):
 
 
 class AnsweredQueries(BaseModel):
-    """A page of answered queries, newest first; those of the page whose tasks are alike are one
-    group.
+    """A page of answered queries, newest first; queries of the page with
+    similar tasks are one group.
 
-    answers of a group: what was asked, the skills that were chosen, in the order of the bundle,
-    its probability, and what was reported; kept: whether `GET /v1/queries/{query_id}` still has the
-    answer. next: path of the next page; a page may have less than `limit` before the last one.
+    answers of a group: the task, the chosen skills in the order of the bundle, the probability, and
+    the reported outcomes; kept: whether `GET /v1/queries/{query_id}` still has the answer. next:
+    path of the next page; a page may have fewer than `limit` queries and not be the last.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -169,7 +169,8 @@ class OutcomesQuery(BaseModel):
 
 
 class ReportedOutcomes(BaseModel):
-    """What was reported of a skill, newest first: of queries of the caller, for admins of all.
+    """Reported outcomes of a skill, newest first: of the caller's queries,
+    for admins of all queries.
 
     by: `agent`, `verifier` or `person`. truncated: whether there may be more.
     """
@@ -181,7 +182,7 @@ class ReportedOutcomes(BaseModel):
 
 
 class UsageService:
-    """Reports of usage as a caller may see them."""
+    """Makes reports of usage that a caller may see."""
 
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
@@ -190,8 +191,8 @@ class UsageService:
 
     @contextmanager
     def open_reader(self, caller: Caller) -> Iterator[UsageReader]:
-        """Yield a reader. A report over years of a large library takes seconds of one core, which
-        several callers together should not take from queries."""
+        """Yield a reader; only one is open at a time. A report over years of a large library takes
+        seconds of one core, which several callers together should not take from queries."""
         if not self._one_at_a_time.acquire(timeout=_WAIT_SECONDS):
             raise TransientError("other reports of usage are being computed; try again later")
         backend = self._backend
@@ -227,7 +228,7 @@ class UsageService:
         return FoundSkills(skills=rows, total=len(found), next=following)
 
     def list_copies(self, caller: Caller, query: UsageQuery) -> FoundSkills:
-        """Return a page of the skills that were left out for another one that does the same."""
+        """Return a page of the skills that were left out for a skill that does the same."""
         visible = self._backend.find_visible_sources(caller.reader)
         selection = query.to_filter(caller, visible)
         with self.open_reader(caller) as reader:
@@ -236,7 +237,7 @@ class UsageService:
         return FoundSkills(skills=page, total=len(found), next=following)
 
     def list_answered(self, caller: Caller, query: AnsweredQueriesQuery) -> AnsweredQueries:
-        """Return a page of answered queries: of the caller, for admins of all."""
+        """Return a page of answered queries: the caller's, for admins all."""
         filters = f"/v1/usage/queries?{urlencode(query.filter_params())}"
         place = _parse_answer_place(decode_cursor(query.cursor, filters))
         visible = self._backend.find_visible_sources(caller.reader)
@@ -252,13 +253,14 @@ class UsageService:
         return AnsweredQueries(groups=describe_answered(groups, page, states), next=following)
 
     def list_outcomes(self, caller: Caller, query: OutcomesQuery) -> ReportedOutcomes:
-        """Return what was reported of a skill; none of one that this caller may not see."""
+        """Return the reported outcomes of a skill; none for a skill that
+        this caller may not see."""
         visible = self._backend.find_visible_sources(caller.reader)
         if not UsageFilter(visible=visible).sees(query.skill):
             return ReportedOutcomes(outcomes=[], truncated=False)
         with self.open_reader(caller) as reader:
             rows, more = reader.list_outcomes(query.days, query.skill, query.limit, caller.can_see)
-        # A skill that superseded another is reported with it.
+        # Outcomes may name a second skill, which superseded the first.
         seen = UsageFilter(visible=visible)
         shown = [
             one | {"other": one["other"] if seen.sees(one["other"]) else ""}
@@ -268,7 +270,7 @@ class UsageService:
         return ReportedOutcomes(outcomes=shown, truncated=more)
 
     def group_unanswered(self, caller: Caller, query: UnansweredQuery) -> UnansweredGroups:
-        """Return a page of groups of unanswered queries: of the caller, for admins of all."""
+        """Return a page of groups of unanswered queries: the caller's, for admins all."""
         owner = None if caller.scope is TokenScope.ADMIN else caller.name
         with self.open_reader(caller) as reader:
             data = reader.group_unanswered(query.days, owner)
@@ -294,31 +296,31 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
 
     @router.get("/v1/usage/copies")
     def list_copies(caller: CurrentCaller, query: Annotated[UsageQuery, Query()]) -> FoundSkills:
-        """List skills that were never chosen, and left out for another one that does the same."""
+        """List skills that were never chosen, but left out for a skill that does the same."""
         return usage_service.list_copies(caller, query)
 
     @router.get("/v1/usage/outcomes")
     def list_outcomes(
         caller: CurrentCaller, query: Annotated[OutcomesQuery, Query()]
     ) -> ReportedOutcomes:
-        """List what was reported of a skill, with the tasks: of queries of the caller, for admins
-        of all."""
+        """List reported outcomes of a skill, with the tasks: of the caller's queries, for
+        admins of all queries."""
         return usage_service.list_outcomes(caller, query)
 
     @router.get("/v1/usage/queries")
     def list_answered(
         caller: CurrentCaller, query: Annotated[AnsweredQueriesQuery, Query()]
     ) -> AnsweredQueries:
-        """List what was asked and answered, newest first, alike tasks together: queries of the
-        caller, for admins of all."""
+        """List answered queries, newest first, similar tasks together: the caller's
+        queries, for admins all."""
         return usage_service.list_answered(caller, query)
 
     @router.get("/v1/usage/unanswered")
     def list_unanswered(
         caller: CurrentCaller, query: Annotated[UnansweredQuery, Query()]
     ) -> UnansweredGroups:
-        """List what was asked and the library has nothing for, grouped by likeness: queries of the
-        caller, for admins of all."""
+        """List unanswered queries, grouped by similarity of their tasks: the caller's
+        queries, for admins all."""
         return usage_service.group_unanswered(caller, query)
 
     return router
@@ -332,7 +334,7 @@ def _cut_page(
 ) -> tuple[list[Row], str | None]:
     """Return the rows of a page, and the path of the next page, None on the last.
 
-    Rows may move between pages where usage changes meanwhile.
+    Rows may move between pages if usage changes meanwhile.
     """
     filters = f"{path}?{urlencode(params)}"
     start = _parse_place(decode_cursor(query.cursor, filters))
@@ -344,7 +346,7 @@ def _cut_page(
 
 
 def _parse_answer_place(text: str) -> AnswerPlace:
-    """Return the place that a cursor names, that before all queries for no cursor."""
+    """Return the place of a cursor; without a cursor, the place before all queries."""
     if not text:
         return NEWEST
     answered, _, query_id = text.partition(" ")
@@ -355,7 +357,7 @@ def _parse_answer_place(text: str) -> AnswerPlace:
 
 
 def _parse_place(text: str) -> int:
-    """Return the place of the first row of a page, 0 for no cursor."""
+    """Return the number of the first row of a page, 0 without a cursor."""
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= 12):

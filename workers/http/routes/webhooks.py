@@ -43,7 +43,7 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     503: {"description": "Busy, or a secret cannot be read: try again"},
 }
 _QUEUE_TIMEOUT_SECONDS = 5.0
-"""How long a delivery waits for a slot; hosts wait 10 seconds for the response."""
+"""Time that a delivery waits for a slot; hosts wait 10 seconds for the response."""
 _CLOSE = {"Connection": "close"}
 _BUSY = {"Retry-After": "5"}
 _BODY: dict[str, Any] = {

@@ -18,8 +18,8 @@ from workers.library.public_skills import PublicFile, PublicSkills
 _ARCHIVE = ".zip"
 _MAX_AGE = 60
 _SAFE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/json")
-"""Types that are sent as such. Others are sent as plain text or bytes, so that no browser runs a
-page of a skill's author as a page of this server."""
+"""Types that are sent as they are. Files of other types are sent as plain text or bytes, so that
+no browser runs a page of a skill's author as a page of this server."""
 
 
 def well_known_routes(backend: StoreBackend) -> APIRouter:
@@ -29,20 +29,20 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
 
     @router.api_route(f"{PREFIXES[0]}index.json", methods=["GET", "HEAD"])
     def index(if_none_match: str = Header("")) -> Response:
-        """The index of version 0.2.0."""
+        """Return the index of version 0.2.0."""
         return _send_json(public.describe(), if_none_match)
 
     @router.api_route(f"{PREFIXES[1]}index.json", methods=["GET", "HEAD"])
     def former_index(if_none_match: str = Header("")) -> Response:
-        """The index of version 0.1.0."""
+        """Return the index of version 0.1.0."""
         return _send_json(public.describe_files(), if_none_match)
 
     def read(name: str, path: str, if_none_match: str = Header("")) -> Response:
-        """A file of a skill."""
+        """Return a file of a skill."""
         return _send_file(public.read_file(name, path), if_none_match)
 
     def read_archive(archive: str, if_none_match: str = Header("")) -> Response:
-        """A skill as a zip."""
+        """Return a skill as a zip."""
         name = archive.removesuffix(_ARCHIVE) if archive.endswith(_ARCHIVE) else ""
         return _send_file(public.read_archive(name), if_none_match)
 

@@ -1,1 +1,1 @@
-"""Which sources a reader may see, and which directories may become sources."""
+"""Access: the sources that a reader may see, and the directories that may become sources."""

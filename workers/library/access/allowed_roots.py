@@ -12,7 +12,7 @@ from graph.protocol import Catalog
 def resolve_root(
     graph: Catalog, source_id: str, root: str, allowed: Iterable[Path], setting: str
 ) -> str:
-    """The directory to read for a source, with links resolved.
+    """Return the directory to read for a source, with links resolved.
 
     allowed: the value of `setting`. Raises UsageError unless the directory is the present root of
     the source or below one of the allowed directories.

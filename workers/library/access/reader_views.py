@@ -1,4 +1,4 @@
-"""The stores of a backend as one reader sees them."""
+"""The stores of a backend, restricted to what one reader may see."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ _SOURCE_ID: TypeAdapter[str] = TypeAdapter(SourceId)
 
 
 class ReaderViews(ABC):
-    """The part of a backend with stores that knows who may see what."""
+    """Base class of backends that restricts their stores to what a reader may see."""
 
     settings: Settings
     graph: SkillGraph
 
     @abstractmethod
     def search_index(self) -> SearchIndex:
-        """The search index, for reading revisions."""
+        """Return the search index, for reading revisions."""
 
     @abstractmethod
     def history_store(self) -> RevisionHistory:
-        """Superseded revisions of skills."""
+        """Return the store of superseded revisions."""
 
     @abstractmethod
     def review_store(self) -> ReviewStore:
-        """What people decided about skills."""
+        """Return the store of decisions of people about skills."""
 
     def find_visible_sources(self, reader: Reader) -> frozenset[str] | None:
-        """The sources whose skills a reader may see now, None for all."""
+        """Return the sources whose skills a reader may see now, None for all."""
         if reader.sees_everything:
             return None
         default_groups = self.settings.access.default_groups
         return find_visible_sources(self.graph.read_access(), reader, default_groups)
 
     def check_visible(self, reader: Reader, source_id: str) -> None:
-        """Raise NotFoundError unless a reader may see the skills of a source, or would if it was
-        there."""
+        """Raise NotFoundError unless a reader may see the skills of a source, or could
+        if the source existed."""
         if reader.sees_everything:
             return
         groups = self.graph.read_access().groups
@@ -58,27 +58,27 @@ class ReaderViews(ABC):
             raise NotFoundError(f"no source {source_id!r}")
 
     def graph_for(self, reader: Reader) -> SkillGraph:
-        """The catalog for reading, as a reader sees it now."""
+        """Return the catalog for reading, restricted to what a reader may see now."""
         return restrict_graph(self.graph, reader, self.settings.access.default_groups)
 
     def revisions_for(self, reader: Reader) -> RevisionReader:
-        """Reads and compares the revisions that a reader may see now."""
+        """Return a reader of the revisions that a reader may see now; it also compares them."""
         graph, index, history = self.graph, self.search_index(), self.history_store()
         visible = self.find_visible_sources(reader)
         if visible is not None:
-            # They have the methods that read.
+            # The restricted stores have only the methods that read.
             graph = cast(SkillGraph, VisibleGraph(graph, visible))
             index = cast(SearchIndex, VisibleIndex(index, visible))
             history = cast(RevisionHistory, VisibleHistory(history, visible))
         return RevisionReader(self.settings, graph, index, history, self.review_store())
 
     def set_source_groups(self, source_id: str, groups: Sequence[str]) -> None:
-        """See `Backend`."""
+        """Set the groups of a source; see `Backend`."""
         self.graph.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
 
 
 def check_new_source_id(source_id: str) -> str:
-    """`source_id`; raises UsageError if no source can have it."""
+    """Return `source_id`; raises UsageError if it is not a valid id for a source."""
     try:
         return _SOURCE_ID.validate_python(source_id)
     except ValidationError:

@@ -1,1 +1,1 @@
-"""The graph of links as people look at it: neighbourhoods, and the walk of an answer."""
+"""The graph of links for people: neighbourhoods, and the walk of an answer."""

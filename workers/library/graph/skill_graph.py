@@ -20,10 +20,10 @@ _DIGITS = 5
 
 
 class GraphReader:
-    """Describes parts of a graph as one reader sees it.
+    """Describes parts of a graph that one reader may see.
 
-    policy: of the library. include_withheld: without it, neighbours that the policy withholds are
-    left out, as if they were not there.
+    policy: of the library. include_withheld: if False, neighbours that the policy withholds are
+    left out, as if they did not exist.
     """
 
     def __init__(self, graph: SkillGraph, policy: EntryPolicy, *, include_withheld: bool) -> None:
@@ -36,7 +36,7 @@ class GraphReader:
     def describe_neighbourhood(
         self, starts: Sequence[str], types: Collection[LinkType], depth: int, limit: int
     ) -> dict[str, Any]:
-        """The skills around others, nearest first, and the links among them.
+        """Return the skills around the starts, nearest first, and the links among them.
 
         A start that may not be shown is left out.
         """
@@ -52,9 +52,10 @@ class GraphReader:
         }
 
     def describe_walk(self, job: Job, settings: DiffusionSettings, limit: int) -> dict[str, Any]:
-        """The diffusion of an answered query, move by move, over the links as they are now.
+        """Return the diffusion of an answered query, move by move, over the present links.
 
-        Raises UsageError for a query without one, TransientError for one that is not answered yet.
+        Raises UsageError for a query without a diffusion, TransientError for a query
+        that is not answered yet.
         """
         explained = _get_explanation(job)
         seeds, epoch = explained["diffusion"]["seeds"], explained["diffusion"]["epoch"]
@@ -99,7 +100,7 @@ class GraphReader:
         }
 
     def describe_skill(self, skill_id: str, distance: int | None = 0) -> dict[str, Any]:
-        """A skill of a graph. Raises NotFoundError if there is none."""
+        """Return a skill of a graph; raises NotFoundError if it does not exist."""
         if skill_id not in self._entries:
             self._remember([require_entry(self._graph, skill_id)])
         entry, withheld = self._entries[skill_id], self._standings[skill_id].withheld
@@ -114,13 +115,13 @@ class GraphReader:
         }
 
     def _list_changed(self, epoch: int, skill_ids: Collection[str]) -> list[str]:
-        """Which of the skills changed after an epoch, or have other links."""
+        """Return the given skills that changed after an epoch, or whose links did."""
         changes = self._graph.get_changes_since(epoch)
         changed = changes.relinked.union(changes.pointers).intersection(skill_ids)
         return sorted(self._select(sorted(changed)))
 
     def _select(self, skill_ids: Sequence[str]) -> set[str]:
-        """Those of the skills that the catalog has and the reader may see."""
+        """Return the given skills that the catalog has and the reader may see."""
         missing = [one for one in skill_ids if one not in self._entries]
         if missing:
             self._remember(self._graph.get_entries(missing))
@@ -137,7 +138,7 @@ class GraphReader:
 
 
 def _get_explanation(job: Job) -> dict[str, Any]:
-    """The explanation of an answered query with a diffusion."""
+    """Return the explanation of an answered query with a diffusion; raises an error without one."""
     if job.state == "accepted":
         raise TransientError(f"query {job.id} is not answered yet; try again in a moment")
     if job.outcome is None:
@@ -157,7 +158,7 @@ def _get_explanation(job: Job) -> dict[str, Any]:
 
 
 def _add_up(step: DiffusionStep) -> dict[str, float]:
-    """All mass at each skill, settled and moving."""
+    """Return all mass at each skill, settled and moving."""
     mass = dict(step.settled)
     for name, moving in step.moving.items():
         mass[name] = mass.get(name, 0.0) + moving

@@ -1,1 +1,1 @@
-"""Reviews of skills by people: what waits, and what they decide."""
+"""Reviews of skills by people: skills that wait, and decisions."""

@@ -1,7 +1,7 @@
 """Decisions of people about skills: waivers of findings, quarantine, and updates under review.
 
-Every decision is about one content of a skill. It is recorded first; what follows from it (an
-ingest, of an approval) is requested then, and by the reconciler if that did not happen.
+Every decision is about one content of a skill. It is recorded first; its consequences (an ingest,
+for an approval) are requested next, or by the reconciler if that fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SAFETY_KINDS = (ReviewKind.WAIVER, ReviewKind.CONFIRMATION)
 
 
 class ReviewDecision(StrEnum):
-    """What a person decides. The first two are about findings, the others about an update."""
+    """Decision of a person. The first two are about findings, the others about an update."""
 
     RELEASE = "release"
     CONFIRM = "confirm"
@@ -40,7 +40,7 @@ class ReviewDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reviewer:
-    """A person who decides, with the reason. principal: as the audit log names it."""
+    """A person who decides, with the reason. principal: name of the person in the audit log."""
 
     principal: str
     reason: str
@@ -57,7 +57,7 @@ def check_review_reason(reason: str) -> None:
 
 
 class SkillReviews:
-    """Makes decisions, and takes them back. cache: of this process, which sees them at once."""
+    """Makes decisions, and takes them back. cache: of this process, in which they count at once."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class SkillReviews:
     # -- waivers
 
     def waive(self, skill_id: str, seq: int | None, rule: str, reviewer: Reviewer) -> ReviewRecord:
-        """Waive what a rule finds in a revision, by default the published one.
+        """Waive the findings of a rule in a revision, by default the published one.
 
-        A waiver of the same rule and content is replaced. Raises NotFoundError if there is no such
-        skill or revision, UsageError for an invalid reason, an unknown rule, and one that finds
-        nothing there.
+        A waiver of the same rule and content is replaced. Raises NotFoundError if the skill
+        or revision does not exist, UsageError for an invalid reason, an unknown rule, and a
+        rule without findings there.
         """
         check_review_reason(reviewer.reason)
         check_rule_ids([rule], "rule of the waiver")
@@ -117,11 +117,11 @@ class SkillReviews:
     def decide(
         self, decision: ReviewDecision, skill_id: str, seq: int | None, reviewer: Reviewer
     ) -> dict[str, Any]:
-        """Carry out a decision; returns it as data. Making it again changes its reason alone.
+        """Carry out a decision, and return it as data. Making it again changes only its reason.
 
         seq: of the revision; by default the published one, but an approval and a rejection need it.
-        Raises NotFoundError if there is no such skill or revision, UsageError for an invalid reason
-        and where there is nothing to decide.
+        Raises NotFoundError if the skill or revision does not exist, UsageError for an invalid
+        reason and if there is nothing to decide.
         """
         check_review_reason(reviewer.reason)
         if decision in (ReviewDecision.APPROVE, ReviewDecision.REJECT):
@@ -133,7 +133,7 @@ class SkillReviews:
                 self._release(revision, reviewer)
             else:
                 self._confirm(revision, reviewer)
-        # An approved content may be published by now, under another seq.
+        # The approved content may already be published, under another seq.
         withheld = [
             one.withheld
             for one in self._revisions.list_revisions(skill_id)
@@ -149,10 +149,10 @@ class SkillReviews:
         }
 
     def reopen(self, skill_id: str) -> list[ReviewRecord]:
-        """Take back what was decided about the present contents of a skill, which waits again.
+        """Take back the decisions about the present contents of a skill, which waits again.
 
-        Of the published one, waivers and the confirmation; of the held one, the rejection. Raises
-        NotFoundError if there is nothing.
+        For the published content these are waivers and the confirmation; for the held content, the
+        rejection. Raises NotFoundError if there are no decisions.
         """
         revisions = self._revisions.list_revisions(skill_id)
         present = {one.kept.content_hash for one in revisions if one.state != "superseded"}
@@ -233,7 +233,7 @@ class SkillReviews:
             raise UsageError(
                 f"name the revision that was looked at, as {skill_id}@SEQ: another may have come"
             )
-        # What was approved is published under another seq, which the same decision is about.
+        # An approved content is published under another seq; the same decision is about both.
         decided = {one.content_hash for one in self._read(skill_id) if one.seq == seq}
         revisions = self._revisions.list_revisions(skill_id)
         same = [one for one in revisions if one.kept.content_hash in decided]
@@ -284,7 +284,7 @@ def _make_record(
 
 
 def waiver_data(record: ReviewRecord, state: str) -> dict[str, Any]:
-    """A waiver as data. state: `in force`, or `ended` as the skill has another content."""
+    """Return a waiver as data. state: `in force`, or `ended` if the skill has another content."""
     return {
         "skill_id": record.skill_id,
         "rule": record.rule,

@@ -1,4 +1,4 @@
-"""Lists what waits for a person, and what people decided: withheld skills, updates and waivers."""
+"""Lists of reviews: withheld skills, updates that wait, decisions and waivers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COUNT_SECONDS = 30.0
 
 
 class ReviewState(StrEnum):
-    """What came of a review."""
+    """State of a review."""
 
     WAITING = "waiting"
     RELEASED = "released"
@@ -49,12 +49,12 @@ _DECIDED = (
 
 @dataclass(frozen=True, slots=True)
 class ReviewItem:
-    """A skill that waits for a person, or about which one has decided.
+    """A skill that waits for a person's decision, or has one.
 
     about: `findings` that withhold it, or an `update`. seq: of the revision. level, rules: of its
     findings that count. gravest: the first of these of the highest level. all_rules: of all its
-    findings, waived ones included. decision: the newest, None while it waits. published_seq: 0
-    while no revision is published.
+    findings, including waived ones. decision: the newest, None while the skill waits.
+    published_seq: 0 while no revision is published.
     """
 
     skill_id: str
@@ -70,11 +70,11 @@ class ReviewItem:
 
     @property
     def place(self) -> ReviewPlace:
-        """Where it is in the list."""
+        """Place of the review in the list."""
         return ReviewPlace(self.about, self.skill_id)
 
     def describe(self) -> dict[str, Any]:
-        """As JSON data."""
+        """Return the review as JSON data."""
         return {
             "skill_id": self.skill_id,
             "about": self.about,
@@ -89,7 +89,8 @@ class ReviewItem:
 
 
 class ReviewPlace(NamedTuple):
-    """A place in the list: first those about findings, by skill, then updates, by skill."""
+    """A place in the list: first the reviews about findings, by skill, then
+    the updates, by skill."""
 
     about: str
     skill_id: str
@@ -97,8 +98,8 @@ class ReviewPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReviewFilter:
-    """Which reviews are wanted; None matches any. rule: by which there is a finding, which may be
-    waived."""
+    """Filter of reviews; None matches any. rule: id of a rule with a
+    finding, which may be waived."""
 
     state: ReviewState | None = None
     source_id: str | None = None
@@ -106,7 +107,7 @@ class ReviewFilter:
     rule: str | None = None
 
     def covers(self, one: ReviewItem) -> bool:
-        """Whether a review is wanted."""
+        """Return whether a review matches."""
         return (
             self.state in (None, one.state)
             and self.about in (None, one.about)
@@ -115,16 +116,16 @@ class ReviewFilter:
 
 
 class ReviewPage(NamedTuple):
-    """Reviews. after: where the next page begins, None on the last one."""
+    """A page of reviews. after: the place where the next page begins, None on the last page."""
 
     items: list[ReviewItem]
     after: ReviewPlace | None
 
 
 class ReviewLister:
-    """Lists reviews of a library. source_id, skill_id: only of that one.
+    """Lists reviews of a library. source_id, skill_id: limit the list to a source or a skill.
 
-    read_revisions: reads revisions of the index; a count seldom needs any.
+    read_revisions: reads revisions of the index; a count rarely needs it.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class ReviewLister:
     def list_items(
         self, source_id: str | None = None, skill_id: str | None = None
     ) -> Iterator[ReviewItem]:
-        """What waits and what was decided, by skill; first those about findings."""
+        """Yield waiting and decided reviews: first those about findings, by skill, then updates."""
         reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
         for _, item in self._walk_withheld(reviews, source_id, skill_id):
             if item is not None:
@@ -156,8 +157,8 @@ class ReviewLister:
     def find_page(self, wanted: ReviewFilter, after: ReviewPlace | None, limit: int) -> ReviewPage:
         """Return a page of reviews, in the order of `list_items`.
 
-        after: of the page before. A page that has looked at many skills ends, and may have fewer
-        reviews than `limit`, or none.
+        after: `after` of the previous page. A page ends after a number of skills, so it may have
+        fewer reviews than `limit`, or none.
         """
         items: list[ReviewItem] = []
         place = after
@@ -172,7 +173,8 @@ class ReviewLister:
     def _walk(
         self, wanted: ReviewFilter, after: ReviewPlace | None
     ) -> Iterator[tuple[ReviewPlace, ReviewItem | None]]:
-        """Places after one, each with its review, None where there is nothing to review."""
+        """Yield the places after a place, each with its review, None if there
+        is nothing to review."""
         reviews = self._store.get_all()
         first = after or ReviewPlace(_FINDINGS, "")
         if first.about == _FINDINGS and wanted.about in (None, _FINDINGS):
@@ -186,9 +188,9 @@ class ReviewLister:
                 yield item.place, item
 
     def count(self) -> dict[str, int]:
-        """How many there are: `withheld` skills and `updates` that wait, and decided ones by state.
+        """Return counts: `withheld` skills and `updates` that wait, and decided reviews by state.
 
-        At most half a minute old, unless `expire` was called.
+        They are at most half a minute old, unless `expire` was called.
         """
         with self._lock:
             if self._counts is None or self._clock() > self._counted_at + _COUNT_SECONDS:
@@ -196,7 +198,7 @@ class ReviewLister:
             return self._counts
 
     def expire(self) -> None:
-        """Have the next call count again."""
+        """Make the next call of `count` count again."""
         with self._lock:
             self._counts = None
 
@@ -210,8 +212,8 @@ class ReviewLister:
         return counts
 
     def _list_contested(self, reviews: Reviews, counts: dict[str, int]) -> Iterator[ReviewItem]:
-        """Those about findings of which more than the catalog decides; the others, whose revisions
-        need not be read, are added to the counts."""
+        """Yield the reviews about findings that cannot be judged by the catalog alone. Other
+        withheld skills, whose revisions need not be read, are added to the counts."""
         policy = self._get_policy(reviews)
         entries = self._find_suspects(policy, reviews, None, None)
         while batch := list(islice(entries, _READ_AT_ONCE)):
@@ -226,8 +228,8 @@ class ReviewLister:
     def list_waivers(
         self, source_id: str | None = None, skill_id: str | None = None
     ) -> list[dict[str, Any]]:
-        """The waivers by skill as data; those of contents that the skill does not have any more
-        have ended."""
+        """Return the waivers by skill as data; waivers of contents that the skill no
+        longer has are `ended`."""
         reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
         waivers = [
             one
@@ -273,9 +275,10 @@ class ReviewLister:
         after_id: str = "",
         rule: str | None = None,
     ) -> Iterator[CatalogEntry]:
-        """Published skills that are withheld for their level, or that a person confirmed, by id.
+        """Yield published skills that are withheld for their level, or that a
+        person confirmed, by id.
 
-        rule: those that are known to have no finding of this rule may be left out.
+        rule: skills that are known to have no finding of this rule may be left out.
         """
         confirmed = {
             name
@@ -303,11 +306,11 @@ class ReviewLister:
     def _judge(
         self, policy: EntryPolicy, entries: Sequence[CatalogEntry]
     ) -> Iterator[ReviewItem | None]:
-        """The review of each entry, None where there is nothing to review."""
+        """Yield the review of each entry, None if there is nothing to review."""
         keys = [RevisionKey(one.skill_id, one.seq) for one in entries]
         stored = self._read_revisions(keys) if keys else {}
         for entry, key in zip(entries, keys, strict=True):
-            # It may have been superseded meanwhile.
+            # The revision may have been superseded meanwhile.
             yield _judge_revision(policy.policy, entry, stored[key]) if key in stored else None
 
     # -- updates
@@ -349,7 +352,7 @@ def _get_id(entry: CatalogEntry) -> str:
 
 
 def _exceeds_level(policy: SkillPolicy, entry: CatalogEntry) -> bool:
-    """Whether an entry is withheld for its level, by what the catalog knows."""
+    """Return whether an entry is withheld for its level, by the data of the catalog."""
     violation = policy.find_violation(
         entry.source_id, entry.safety_level, entry.licence, entry.judgements
     )

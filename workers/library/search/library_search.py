@@ -1,7 +1,8 @@
-"""Search of the library for people: by words as they are typed, by filters, with counts of values.
+"""Search of the library for people: by words as they are typed and by
+filters, with counts of values.
 
-Queries of agents are ranked by all that skillbus knows; here a person looks for skills by words
-that are in them, which the engine alone answers within milliseconds.
+Queries of agents run all stages of ranking. Here a person looks for skills by words in them, which
+the search engine alone answers within milliseconds.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from search.text.tokens import tokenize
 from workers.library.entry_policy import EntryPolicy
 
 MAX_FOUND = 500
-"""Skills that a search by words finds at most."""
+"""Maximum of skills that a search by words finds."""
 
 MAX_TEXT_CHARACTERS = 500
 
@@ -31,8 +32,8 @@ FACETS = ("source", "state", "language", "licence", "level", "has_scripts", "emb
 
 _COUNTS_SECONDS = 5.0
 _COUNTS_REST = 20
-"""Counts of a library that changes are kept this many times as long as counting took, so that it is
-not counted for each page."""
+"""Time for which counts of a changing library are kept, as a multiple of the time that counting
+took, so that they are not counted for each page."""
 _EXTRA_HITS = 100
 _MAX_VALUES = 100
 _UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
@@ -40,8 +41,8 @@ _UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
 
 @dataclass(frozen=True, slots=True)
 class LibraryFilter:
-    """Which skills are wanted; None matches any. text: words, the last of them perhaps unfinished;
-    "" for all skills. level: the least, as the scanner found it."""
+    """Filter of skills; None matches any. text: words, of which the last may be unfinished; "" for
+    all skills. level: the lowest, as the scanner found it."""
 
     text: str = ""
     source: str | None = None
@@ -53,7 +54,8 @@ class LibraryFilter:
     embedded: bool | None = None
 
     def covers(self, one: EntryCount, ignored: str = "") -> bool:
-        """Whether entries with these values match; ignored: a filter that does not count."""
+        """Return whether entries with these values match. ignored: name of
+        a filter to leave out."""
         values = one._asdict()
         values |= {
             "source": one.source_id,
@@ -87,11 +89,11 @@ class FacetValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LibraryPage:
-    """A page of skills: by id, or by relevance where words are looked for.
+    """A page of skills: by relevance for a search by words, else by id.
 
-    total: matching skills; is_cut: there may be more, as a search stops at `MAX_FOUND`. facets: by
-    name, the values with most skills first; levels count skills of at least that level. after: the
-    `after` of the next page, "" on the last one.
+    total: number of matching skills; is_cut: whether there may be more, as a search stops at
+    `MAX_FOUND`. facets: by name, the values with most skills first; levels count skills of at least
+    that level. after: the `after` of the next page, "" on the last page.
     """
 
     entries: Sequence[CatalogEntry]
@@ -104,7 +106,7 @@ class LibraryPage:
 class LibrarySearch:
     """Searches a library; threads may share it.
 
-    get_stores: returns the catalog and the search index. get_policy: the policy as it is now.
+    get_stores: returns the catalog and the search index. get_policy: returns the present policy.
     """
 
     def __init__(
@@ -131,8 +133,8 @@ class LibrarySearch:
         """Find skills.
 
         after: of the previous page, "" for the first. visible: the sources whose skills exist for
-        the reader, None for all. include_withheld: whether words are also looked for in skills that
-        the policy withholds.
+        the reader, None for all. include_withheld: whether a search by words also finds skills
+        that the policy withholds.
         """
         if wanted.text.strip():
             return self._search(wanted, after, limit, visible, include_withheld)
@@ -166,8 +168,8 @@ class LibrarySearch:
         )
 
     def _count(self, graph: Catalog) -> list[EntryCount]:
-        """Counts of the catalog, computed again when it has changed, or may have: what waits and
-        fails for the first time changes no epoch."""
+        """Return counts of the catalog. They are counted again when its epoch has changed, and
+        after a while: skills that wait or fail for the first time change no epoch."""
         epoch, now = graph.get_epoch(), time.monotonic()
         with self._lock:
             is_changed = epoch != self._counted_epoch
@@ -201,7 +203,7 @@ class LibrarySearch:
     def _find_entries(
         self, text: str, visible: frozenset[str] | None, include_withheld: bool
     ) -> list[CatalogEntry]:
-        """The published skills with any of the words, best first."""
+        """Return the published skills with any of the words, best first."""
         if visible is not None and not visible:
             return []
         text = text[:MAX_TEXT_CHARACTERS]
@@ -209,13 +211,13 @@ class LibrarySearch:
         search = LexicalSearch(
             terms=dict.fromkeys(tokenize(text), 1.0),
             limit=MAX_FOUND + _EXTRA_HITS,
-            # In the engine, so that hidden skills take no place among the hits.
+            # Filtered in the engine, so that hidden skills take no place among the hits.
             filters=Filters(source=tuple(sorted(visible or ()))),
             prefix=unfinished[0] if unfinished else "",
         )
         graph, index = self._get_stores()
         [hits] = index.search_many([search])
-        # Superseded revisions are in the index for a while: only those that are published count.
+        # The index has superseded revisions for a while: only the published ones count.
         keys = {hit.key.skill_id: None for hit in hits}
         entries = {one.skill_id: one for one in graph.get_entries(list(keys))}
         published = [

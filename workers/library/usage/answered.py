@@ -1,4 +1,4 @@
-"""Answered queries of a range of days, newest first, those with alike tasks together."""
+"""Answered queries of a range of days, newest first, with similar tasks together."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from workers.library.usage.findings import MAX_SHOWN_CHARACTERS
 from workers.library.usage.report import UsageFilter, format_day
 
 NEWEST = AnswerPlace(math.inf, "")
-"""The place to begin with."""
+"""Place before the newest query."""
 
 _BATCH = 200
 _MAX_READ = 10_000
-"""Answered queries that are read at most for a page."""
+"""Maximum of answered queries that are read for a page."""
 
 
 class QueryOutcome(StrEnum):
-    """What came of a query: how it was answered, or what was reported of it."""
+    """Outcome of a query: how it was answered, or what was reported of it."""
 
     HIT = "hit"
     NO_HIT = "no_hit"
@@ -37,11 +37,11 @@ class QueryOutcome(StrEnum):
 
     @property
     def is_reported(self) -> bool:
-        """Whether it is one of the outcomes that are reported."""
+        """Whether it is a reported outcome."""
         return self.value in list(OutcomeKind)
 
     def covers(self, answer: AnsweredQuery, reported: Sequence[Outcome]) -> bool:
-        """Whether this came of a query."""
+        """Return whether a query has this outcome."""
         if self in (QueryOutcome.HIT, QueryOutcome.NO_HIT):
             return answer.hit == (self is QueryOutcome.HIT)
         if self is QueryOutcome.UNREPORTED:
@@ -51,10 +51,10 @@ class QueryOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnswerFilter:
-    """Which answered queries are wanted, and what of them is shown.
+    """Filter of answered queries, and of their skills that are shown.
 
-    first: the day to begin with. outcome: None for any. can_see: whether what an owner asked may be
-    seen. visible: sources whose skills the reader may see, None for all.
+    first: number of the first day. outcome: None for any. can_see: returns whether queries of an
+    owner may be seen. visible: sources whose skills the reader may see, None for all.
     """
 
     first: int
@@ -63,7 +63,7 @@ class AnswerFilter:
     visible: frozenset[str] | None
 
     def covers(self, answer: AnsweredQuery, reported: Sequence[Outcome]) -> bool:
-        """Whether a query is wanted."""
+        """Return whether a query matches."""
         if not answer.is_use or not self.can_see(answer.owner):
             return False
         return self.outcome is None or self.outcome.covers(answer, reported)
@@ -71,7 +71,7 @@ class AnswerFilter:
     def hide(
         self, answer: AnsweredQuery, reported: Sequence[Outcome]
     ) -> tuple[AnsweredQuery, tuple[Outcome, ...]]:
-        """A query and its outcomes without the skills that the reader may not see."""
+        """Return a query and its outcomes without the skills that the reader may not see."""
         sees = UsageFilter(visible=self.visible).sees
         skills = tuple(one for one in answer.skills if sees(one.skill_id))
         shown = tuple(one for one in reported if not one.skill_id or sees(one.skill_id))
@@ -80,8 +80,9 @@ class AnswerFilter:
 
 @dataclass(frozen=True, slots=True)
 class AnsweredPage:
-    """Answered queries, newest first, and their outcomes by query. next: the place to read on from,
-    None if there are no more; a page may have fewer than were asked for before that."""
+    """Answered queries, newest first, and their outcomes by query. next: the place of
+    the next page, None if there are no more; a page may have fewer queries than its
+    limit and not be the last."""
 
     answers: list[AnsweredQuery]
     outcomes: Mapping[str, tuple[Outcome, ...]]
@@ -91,7 +92,7 @@ class AnsweredPage:
 def list_answered(
     store: OutcomeStore, wanted: AnswerFilter, place: AnswerPlace, limit: int
 ) -> AnsweredPage:
-    """Return the wanted queries before a place, at most `limit`."""
+    """Return the matching queries before a place, at most `limit`."""
     found: list[AnsweredQuery] = []
     outcomes: dict[str, tuple[Outcome, ...]] = {}
     for _ in range(_MAX_READ // _BATCH):
@@ -115,8 +116,8 @@ def list_answered(
 def describe_answered(
     groups: Sequence[Sequence[AnsweredQuery]], page: AnsweredPage, kept: Collection[str]
 ) -> list[dict[str, Any]]:
-    """Return the groups of a page as JSON data: that with the newest query first, and the newest
-    query of each first. kept: ids of queries whose answer can still be read."""
+    """Return the groups of a page as JSON data: the group with the newest query first, and in each
+    group the newest query first. kept: ids of queries whose answer can still be read."""
     by_time = [sorted(group, key=_get_place, reverse=True) for group in groups]
     by_time.sort(key=lambda group: _get_place(group[0]), reverse=True)
     return [

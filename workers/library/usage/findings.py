@@ -1,5 +1,5 @@
-"""Findings from usage: skills that are never chosen, skills that lose to a copy, and queries that
-the library has nothing for."""
+"""Findings from usage: skills that are never chosen, skills that lose to a copy,
+and unanswered queries."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from workers.library.usage.published_skills import PublishedSkill
 from workers.library.usage.report import UsageFilter, format_day, get_source
 
 MAX_SHOWN_CHARACTERS = 500
-"""Of a task."""
+"""Maximum of characters of a task that are shown."""
 
 _CHOSEN = SKILL_COUNTERS.index("chosen")
 
 
 def list_used_skills(window: UsageWindow, selection: UsageFilter) -> set[str]:
-    """The skills that were chosen, or that an outcome says something about."""
+    """Return the skills that were chosen, or that have an outcome."""
     return {
         skill_id
         for usage in window.days
@@ -35,7 +35,7 @@ def list_used_skills(window: UsageWindow, selection: UsageFilter) -> set[str]:
 
 
 def describe_unused(entry: CatalogEntry | PublishedSkill) -> dict[str, Any]:
-    """A skill that was not chosen, as JSON data. published: when its present revision was."""
+    """Return a skill that was not chosen, as JSON data. published: date of its present revision."""
     return {
         "skill_id": entry.skill_id,
         "name": entry.name,
@@ -46,8 +46,8 @@ def describe_unused(entry: CatalogEntry | PublishedSkill) -> dict[str, Any]:
 
 
 def list_lost_copies(window: UsageWindow, selection: UsageFilter) -> list[dict[str, Any]]:
-    """Skills that were never chosen and were left out for another that does the same, most often
-    first, as JSON data."""
+    """Return skills that were never chosen and were left out for a skill that does the same, most
+    often first, as JSON data."""
     lost: dict[str, Counter[str]] = {}
     picked: set[str] = set()
     for usage in window.days:
@@ -77,7 +77,7 @@ def _rank_copy(row: dict[str, Any]) -> tuple[int, str]:
 
 
 def describe_unanswered(found: UnansweredQueries) -> dict[str, Any]:
-    """Unanswered queries in groups, as JSON data."""
+    """Return groups of unanswered queries as JSON data."""
     return {
         "total": found.total,
         "grouped": found.grouped,
@@ -105,7 +105,7 @@ def _describe_queries(queries: Iterable[AnsweredQuery]) -> Iterable[dict[str, An
 
 
 def describe_reported(outcome: Outcome, answer: AnsweredQuery) -> dict[str, Any]:
-    """An outcome as JSON data, with the task of its query."""
+    """Return an outcome as JSON data, with the task of its query."""
     return {
         "query_id": outcome.query_id,
         "task": answer.task,

@@ -1,4 +1,5 @@
-"""The published skills that the policy does not withhold, kept in memory as the catalog changes."""
+"""In-memory copy of the published skills that the policy does not withhold,
+following the catalog."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _BATCH = 2_000
 
 
 class PublishedSkill(NamedTuple):
-    """What lists of skills show of one. updated: seconds since the epoch."""
+    """The fields of a skill that lists show. updated: seconds since the epoch."""
 
     skill_id: str
     name: str
@@ -26,9 +27,10 @@ class PublishedSkill(NamedTuple):
 
 
 class PublishedSkills:
-    """The skills that may be sent, of all readers; thread-safe.
+    """The skills that may be sent, for all readers; thread-safe.
 
-    The whole catalog is read once, and when the policy changes; after that, what its feed names.
+    The whole catalog is read at first, and when the policy changes; afterwards only the
+    skills in its change feed.
     """
 
     def __init__(self, get_catalog: Callable[[], Catalog]) -> None:
@@ -40,8 +42,8 @@ class PublishedSkills:
         self._ordered: tuple[PublishedSkill, ...] = ()
 
     def read(self, entry_policy: EntryPolicy) -> Sequence[PublishedSkill]:
-        """Return them in the order of their ids; the sequence is the same one while nothing
-        changes. Raises TransientError if the catalog does not answer."""
+        """Return the skills in the order of their ids; the sequence is the same object while
+        nothing changes. Raises TransientError if the catalog does not answer."""
         catalog = self._get_catalog()
         with self._lock:
             if entry_policy.policy != self._policy:
@@ -53,8 +55,8 @@ class PublishedSkills:
     def check(
         self, skills: Iterable[PublishedSkill], entry_policy: EntryPolicy
     ) -> list[PublishedSkill]:
-        """Return those of a page that may be sent now: levels and judgements of a skill may change
-        without the feed naming it."""
+        """Return the skills of a page that may be sent now: the change feed does not name skills
+        whose level or judgements change."""
         page = list(skills)
         entries = self._get_catalog().get_entries([one.skill_id for one in page]) if page else []
         allowed = _select(entries, entry_policy)
@@ -91,7 +93,7 @@ class PublishedSkills:
 def _select(
     entries: Iterable[CatalogEntry], entry_policy: EntryPolicy
 ) -> dict[str, PublishedSkill]:
-    """The entries that may be sent, by skill."""
+    """Return the entries that may be sent, by skill."""
     published = [one for one in entries if one.state is SkillState.PUBLISHED]
     standings = entry_policy.judge(published)
     return {

@@ -1,4 +1,4 @@
-"""Answers questions about usage from the stores."""
+"""Reads usage from the stores."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from workers.library.usage.report import UsageFilter, summarise_usage
 
 _BATCH = 2_000
 _MAX_OUTCOMES = 20_000
-"""Outcomes that are read at most to find those of one skill."""
+"""Maximum of outcomes that are read to find those of one skill."""
 
 
 class UsageReader:
@@ -46,20 +46,20 @@ class UsageReader:
         self._skills = skills
 
     def read_window(self, days: int) -> UsageWindow:
-        """The usage of the last `days` days."""
+        """Return the usage of the last `days` days."""
         today = to_day(time.time())
         return read_usage(self._outcomes, today - days + 1, today)
 
     def summarise(self, days: int, selection: UsageFilter) -> dict[str, Any]:
-        """Sums in total, by day, skill, source and owner."""
+        """Return sums in total, by day, skill, source and owner."""
         return summarise_usage(self.read_window(days), selection)
 
     def list_copies(self, days: int, selection: UsageFilter) -> list[dict[str, Any]]:
-        """Skills that always lose to a near copy."""
+        """Return skills that always lose to a near copy."""
         return list_lost_copies(self.read_window(days), selection)
 
     def group_unanswered(self, days: int, owner: str | None) -> dict[str, Any]:
-        """Queries of an owner, or of all (None), that the library has nothing for."""
+        """Return groups of unanswered queries of an owner, or of all owners (None)."""
         model = encoder_identity(self._settings.encoder).model
         window = self.read_window(days)
         return describe_unanswered(find_unanswered(self._outcomes, window.days, owner, model))
@@ -73,8 +73,8 @@ class UsageReader:
         place: AnswerPlace,
         limit: int,
     ) -> tuple[list[list[AnsweredQuery]], AnsweredPage]:
-        """Answered queries before a place, newest first, at most `limit`, in groups of alike tasks
-        and as a page. can_see, visible: as in `AnswerFilter`."""
+        """Return answered queries before a place, newest first, at most `limit`, in groups of
+        similar tasks and as a page. can_see, visible: as in `AnswerFilter`."""
         first = to_day(time.time()) - days + 1
         wanted = AnswerFilter(first, outcome, can_see, visible)
         page = list_answered(self._outcomes, wanted, place, limit)
@@ -82,8 +82,8 @@ class UsageReader:
         return group_answers(self._outcomes, page.answers, model), page
 
     def list_unused(self, days: int, selection: UsageFilter) -> list[dict[str, Any]]:
-        """Published skills that were not chosen, by id; those that the policy withholds are left
-        out."""
+        """Return published skills that were not chosen, by id; skills that the policy
+        withholds are left out."""
         used = list_used_skills(self.read_window(days), selection)
         return [
             describe_unused(entry)
@@ -94,7 +94,7 @@ class UsageReader:
     def select_unused(
         self, days: int, selection: UsageFilter, published: Sequence[PublishedSkill]
     ) -> list[PublishedSkill]:
-        """Those of the published skills that were not chosen."""
+        """Return the given published skills that were not chosen."""
         used = list_used_skills(self.read_window(days), selection)
         unused = [one for one in published if one.skill_id not in used]
         if not selection.selects_skills:
@@ -104,10 +104,10 @@ class UsageReader:
     def list_outcomes(
         self, days: int, skill_id: str, limit: int, can_see: Callable[[str], bool]
     ) -> tuple[list[dict[str, Any]], bool]:
-        """What was reported of a skill with the task of each, newest days first; and whether there
-        is more, since `limit` or what is read at most was reached.
+        """Return the reported outcomes of a skill, each with its task, newest days first. Return
+        also whether there may be more, as `limit` or the maximum of read outcomes was reached.
 
-        can_see: whether what an owner asked may be seen.
+        can_see: returns whether queries of an owner may be seen.
         """
         rows: list[dict[str, Any]] = []
         today, read = to_day(time.time()), 0
@@ -129,7 +129,7 @@ class UsageReader:
         return rows, False
 
     def list_unknown(self, days: int, selection: UsageFilter) -> list[str]:
-        """What the filter names and neither the library nor the usage of these days has."""
+        """Return names in the filter that neither the library nor the usage of these days has."""
         groups = [group for usage in self.read_window(days).days for group in usage.groups.items()]
         owners = {owner for key, _ in groups for owner in key}
         used = {skill_id for _, group in groups for skill_id in group.skills}

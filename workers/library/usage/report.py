@@ -28,10 +28,10 @@ Counts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class UsageFilter:
-    """Which usage is counted; None counts all.
+    """Filter of usage; None counts all.
 
-    source, skill: of skills. owner: of the token that asked, and of the one that reported; "" is
-    the user of this machine. visible: sources whose skills the reader may see.
+    source, skill: of skills. owner: token that asked the query, and that reported the outcome; ""
+    is the user of this machine. visible: sources whose skills the reader may see.
     """
 
     source: str | None = None
@@ -41,22 +41,23 @@ class UsageFilter:
 
     @property
     def selects_skills(self) -> bool:
-        """Whether only some skills are counted; then queries are not, which have several."""
+        """Whether only some skills are counted; then queries are not, as a
+        query has several skills."""
         return any(one is not None for one in (self.source, self.skill, self.visible))
 
     def select_groups(self, usage: Usage) -> Iterator[tuple[str, GroupUsage]]:
-        """The groups to count, each with its owner: of the reporter, who for what was asked is the
-        asker."""
+        """Yield the groups to count, each with its owner: the reporter of outcomes, or
+        the asker of queries."""
         for (_, reporter), group in usage.groups.items():
             if self.owner in (None, reporter):
                 yield reporter, group
 
     def sees(self, skill_id: str) -> bool:
-        """Whether the reader may see a skill."""
+        """Return whether the reader may see a skill."""
         return self.visible is None or get_source(skill_id) in self.visible
 
     def has_skill(self, skill_id: str) -> bool:
-        """Whether a skill is counted."""
+        """Return whether a skill is counted."""
         if self.skill is not None and skill_id != self.skill:
             return False
         if not self.sees(skill_id):
@@ -65,21 +66,21 @@ class UsageFilter:
 
 
 def get_source(skill_id: str) -> str:
-    """The source of a skill."""
+    """Return the source of a skill."""
     return skill_id.partition(":")[0]
 
 
 def format_day(day: int) -> str:
-    """A day since the epoch as a date."""
+    """Return a day since the epoch as a date."""
     return datetime.fromtimestamp(day * SECONDS_PER_DAY, UTC).strftime("%Y-%m-%d")
 
 
 def summarise_usage(window: UsageWindow, selection: UsageFilter) -> dict[str, Any]:
-    """The usage of a window as JSON data.
+    """Return the usage of a window as JSON data.
 
     Rows of skills and owners are ordered by what was sent, then by id. `queries` and the other
-    counters of queries are there unless the filter is about skills. `behind`: days whose rows of
-    the last roll-up are shown, since they are too large to be counted now.
+    counters of queries are missing if the filter is about skills. `behind`: days that are shown as
+    of the last roll-up, since they are too large to be counted now.
     """
     total, days = Counter[str](), []
     skills: dict[str, Counts] = {}
@@ -119,7 +120,7 @@ def summarise_usage(window: UsageWindow, selection: UsageFilter) -> dict[str, An
 
 
 def _period(usage: Usage) -> dict[str, str]:
-    """The day of a usage, and the last one if it is of several."""
+    """Return the day of a usage, and its last day if it covers several."""
     period = {"day": format_day(usage.first)}
     return period | ({"last": format_day(usage.last)} if usage.last > usage.first else {})
 
@@ -133,7 +134,7 @@ def _select_counts(counts: Counts, selection: UsageFilter) -> dict[str, int]:
 
 
 def _reasons(counts: Counts) -> dict[str, int]:
-    """Rejections by reason, without those that did not occur."""
+    """Return rejections by reason, without reasons that did not occur."""
     return {reason: counts[name] for reason, name in REJECTED.items() if counts[name]}
 
 

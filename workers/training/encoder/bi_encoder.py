@@ -27,14 +27,14 @@ from search.models.low_rank import ADAPTER_FILE, add_adapter, save_adapter, take
 from workers.training.trainer import Trainer
 
 _MASKED = -1e4
-"""In place of the score of a masked text."""
+"""Score of a masked text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Queries and texts of one step; text n is that of query n, further texts are negatives.
 
-    masked: (queries, texts), true where a text may serve the query as well and is no negative.
+    masked: (queries, texts), true if a text may also serve the query, and so is no negative.
     """
 
     queries: Sequence[str]
@@ -43,8 +43,8 @@ class Batch:
 
 
 def check_base(settings: EncoderSettings, rank: int) -> None:
-    """Raise PermanentError if the model to start from cannot be loaded, UsageError if its weights
-    cannot be saved: of a packaged one with packed weights only an adapter can be trained."""
+    """Raise PermanentError if the base model cannot be loaded, UsageError if its weights cannot be
+    saved: for a packaged model with packed weights only an adapter can be trained."""
     check_installed("torch", "sentence_transformers", purpose="training an encoder")
     encoder_identity(settings)
     if not rank and base_model(settings.model) in (DEFAULT_MODEL, PLAIN_MODEL):
@@ -55,9 +55,9 @@ class BiEncoderTrainer(Trainer[Batch]):
     """Trains an encoder.
 
     settings: names the model to start from, and its prompts. rank: of the adapter that is trained;
-    0 trains all weights. layers: adapt the last so many; 0: all. tokens: maximum length of a text
-    with its prompt. Raises PermanentError if the model cannot be loaded, UsageError for rank 0 of
-    the packaged one.
+    0 trains all weights. layers: number of last layers to adapt; 0: all. tokens: maximum length of
+    a text with its prompt. Raises PermanentError if the model cannot be loaded, UsageError for rank
+    0 of the packaged model.
     """
 
     def __init__(

@@ -21,10 +21,10 @@ class EncoderOptions:
 
     base: the model to start from, with its `query_prompt` and `passage_prompt` (None: its own).
     feedback: digest of the labelled prompts, "" for none. prompts: the language model whose stored
-    prompts are queries too, "" for none. pairs: from each skill's own text, at most. negatives:
-    hard negatives of a pair in a step. repository: pattern whose match in a skill's id names its
-    repository. fold: of `folds` parts of the repositories, the one that is held out. layers: the
-    last so many are trained; 0: all.
+    prompts are also queries, "" for none. pairs: maximum number of pairs from each skill's own
+    text. negatives: number of hard negatives of a pair in a step. repository: pattern whose match
+    in a skill's id names its repository. fold: the held-out one of `folds` parts of the
+    repositories. layers: number of last layers to train; 0: all.
     """
 
     base: str
@@ -50,9 +50,9 @@ class EncoderOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPair:
-    """A query and the text that should be near it, of the first of the skills that it needs.
+    """A query and the text that should be near it: that of the first skill that the query needs.
 
-    text: without the pieces of it that the query consists of; "" is the skill's own text.
+    text: without the pieces that the query consists of; "" for the skill's own text.
     """
 
     origin: str
@@ -66,11 +66,10 @@ class TrainingPair:
 class EncoderTrainingSet:
     """Pairs, held-out pairs and texts of a training.
 
-    texts: the text of each skill, by id. duplicates: by id, skills that may serve as well, which
-    are no negatives in a batch. pool: the skills among which held-out queries are asked.
-    repositories: of the skills that held-out pairs need. notes: counts; filtered: the share of the
-    candidates for negatives that each filter removed. prompts: put before queries and texts, set
-    by the training.
+    texts: the text of each skill, by id. duplicates: by id, skills that may serve as well, and so
+    are no negatives in a batch. pool: the skills among which held-out queries search. repositories:
+    of the skills that held-out pairs need. notes: counts. filtered: the share of the candidates for
+    negatives that each filter removed. prompts: put before queries and texts, set by the training.
     """
 
     options: EncoderOptions
@@ -85,12 +84,12 @@ class EncoderTrainingSet:
     prompts: dict[str, str] = field(default_factory=dict)
 
     def text_of(self, pair: TrainingPair) -> str:
-        """The text of a pair."""
+        """Return the text of a pair."""
         return pair.text or self.texts[pair.needed[0]]
 
 
 def dump(training_set: EncoderTrainingSet) -> bytes:
-    """The training set as JSON."""
+    """Return the training set as JSON."""
     return json.dumps(asdict(training_set), ensure_ascii=False).encode()
 
 

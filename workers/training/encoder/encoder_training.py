@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def base_settings(options: EncoderOptions) -> EncoderSettings:
-    """The settings that name the model to start from."""
+    """Return the settings that name the model to start from."""
     return EncoderSettings(
         model=options.base,
         query_prompt=options.query_prompt,
@@ -81,7 +81,7 @@ def train_encoder(
 
 
 def _order_batches(training_set: EncoderTrainingSet) -> list[list[TrainingPair]]:
-    """The pairs of each step, in an order given by the seed. A single last pair is left out."""
+    """Return the pairs of each step, in an order given by the seed, without a single last pair."""
     options = training_set.options
     batches = []
     for epoch in range(options.epochs):
@@ -95,7 +95,7 @@ def _order_batches(training_set: EncoderTrainingSet) -> list[list[TrainingPair]]
 def make_batch(
     training_set: EncoderTrainingSet, pairs: Sequence[TrainingPair], number: int
 ) -> Batch:
-    """The queries, their texts and some of their hard negatives, drawn by seed and step.
+    """Return the queries, their texts and some of their hard negatives, drawn by seed and step.
 
     Texts of needed skills and of their duplicates are masked for the query.
     """
@@ -119,11 +119,12 @@ def make_batch(
 def evaluate_encoder(
     training_set: EncoderTrainingSet, folder: Path, step: ProgressCallback
 ) -> dict[str, Any]:
-    """Metrics of the base and of the trained model on queries of held-out repositories.
+    """Return metrics of the base and of the trained model on queries of held-out repositories.
 
-    Each query is asked of the pool's texts by cosine. By origin of the queries, with the 95%
-    interval of the gain in MRR, drawn by repository. `wins`: whether that interval lies above 0, on
-    labelled prompts if there are any, else on prompts of a language model, else on trigger phrases.
+    Each query ranks the pool's texts by cosine. Metrics are by origin of the queries, with the
+    95% interval of the gain in MRR, resampled by repository. `wins`: whether that interval
+    lies above 0, on labelled prompts if there are any, else on prompts of a language model,
+    else on trigger phrases.
     """
     trained = EncoderSettings(model=str(folder))
     measured = []
@@ -148,7 +149,7 @@ def evaluate_encoder(
 
 
 def _measure(encoder: Encoder, training_set: EncoderTrainingSet) -> Floats:
-    """Metrics of each held-out query, (queries, 5)."""
+    """Return the metrics of each held-out query, (queries, 5)."""
     pairs = training_set.held_out
     if not pairs:
         return np.zeros((0, len(METRICS)))
@@ -168,7 +169,7 @@ def _measure(encoder: Encoder, training_set: EncoderTrainingSet) -> Floats:
 
 
 def _interval_by_group(gains: Floats, groups: Sequence[str]) -> tuple[float, float]:
-    """The 95% interval of the mean gain over resampled groups."""
+    """Return the 95% interval of the mean gain over resampled groups."""
     found = bootstrap_groups(
         np.column_stack([gains, np.ones(len(gains))]), groups, lambda sums: sums[:, 0] / sums[:, 1]
     )

@@ -1,7 +1,7 @@
 """Builds the training set of an encoder from a library's own text and labelled prompts.
 
-Where there are no prompts, a skill's own text gives queries: the requests that it quotes, pieces of
-its text for the text without them (the inverse cloze task), and its description for its sections.
+Without prompts, a skill's own text gives queries: the requests that it quotes, pieces of its text
+for the text without them (the inverse cloze task), and its description for its sections.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from workers.training.training_set import assign_folds, read_trainable
 _MIN_PAIRS = 4
 _MAX_HELD_OUT = 1_500
 _POOL = 2_000
-"""Skills drawn at random that held-out queries are asked of, in addition to those they need."""
+"""Number of random skills that held-out queries rank, in addition to those they need."""
 
 _MIN_SECTION_CHARACTERS, _MAX_SECTION_CHARACTERS = 40, 1_500
 _SECTION_EVERY = 3
@@ -52,7 +52,7 @@ def build_encoder_training_set(
     """Make pairs, hold a part of the repositories out, and mine negatives for the rest.
 
     tasks: labelled prompts, objects with `instruction`, `gt_skill_ids` and, optionally, `also` and
-    `weight`: one that gets no copy by its weight is left out. step: called with the pairs done and
+    `weight`; a task whose weight gives it no copy is left out. step: called with the pairs done and
     their total. Raises UsageError if the library is too small.
     """
     revisions = read_trainable(services, frozenset(options.languages))
@@ -94,8 +94,8 @@ def build_encoder_training_set(
 
 
 def name_repositories(skill_ids: Sequence[str], pattern: str) -> dict[str, str]:
-    """The repository of each skill: the match of a pattern in its id, else its source and the first
-    folder below it; every skill by itself where that gives one for all."""
+    """Return the repository of each skill: the match of a pattern in its id, else its source and
+    the first folder below it; every skill by itself if that gives one repository for all."""
     if pattern:
         matches = {name: re.search(pattern, name) for name in skill_ids}
         return {name: match.group() if match else name for name, match in matches.items()}
@@ -106,7 +106,7 @@ def name_repositories(skill_ids: Sequence[str], pattern: str) -> dict[str, str]:
 def _hold_out(
     labelled: Sequence[TrainingPair], repositories: Mapping[str, str], options: EncoderOptions
 ) -> set[str]:
-    """The repositories that are held out; those that a query needs together stay together."""
+    """Return the held-out repositories; those that a query needs together stay together."""
     together = [[repositories[name] for name in pair.needed] for pair in labelled]
     names = sorted(set(repositories.values()))
     folds = assign_folds(together, names, options.folds, options.seed)
@@ -119,7 +119,8 @@ def _make_labelled_pairs(
     options: EncoderOptions,
     tasks: Sequence[Mapping[str, Any]],
 ) -> list[tuple[TrainingPair, int]]:
-    """The pairs of the tasks that need skills of the library, with how often each is trained on."""
+    """Return the pairs of the tasks that need skills of the library, with the
+    number of their copies."""
     pairs = []
     for row, copies in zip(tasks, count_copies(tasks, options.seed), strict=True):
         names = (*row["gt_skill_ids"], *row.get("also", ()))
@@ -133,7 +134,7 @@ def _make_labelled_pairs(
 def _make_other_pairs(
     services: Services, known: Mapping[str, StoredRevision], options: EncoderOptions
 ) -> list[TrainingPair]:
-    """The pairs of a language model's prompts, and of the skills' own text."""
+    """Return the pairs of a language model's prompts, and of the skills' own text."""
     pairs = []
     for skill_id, stored in read_prompts(services, known, options.prompts).items():
         pairs += [TrainingPair(MODEL_PROMPTS, text, (skill_id,)) for text in stored.prompts]
@@ -145,10 +146,10 @@ def _make_other_pairs(
 def make_own_pairs(
     skill_id: str, revision: StoredRevision, options: EncoderOptions
 ) -> list[TrainingPair]:
-    """At most `options.pairs` pairs from a skill's own text, the same for the same seed.
+    """Return at most `options.pairs` pairs from a skill's own text, the same for the same seed.
 
-    Trigger phrases come first. Of the rest, one in three asks a section of its description, the
-    others ask the description for a piece of the text.
+    Trigger phrases come first. Of the rest, one in three has the description as query for a
+    section, the others have a piece of the text as query for the description.
     """
     text = skill_texts(revision.parsed)[0]
     seed = f"{options.seed}:{skill_id}"
@@ -169,7 +170,7 @@ def make_own_pairs(
 
 
 def _section_pairs(skill_id: str, revision: StoredRevision, seed: str) -> Iterator[TrainingPair]:
-    """The description as query for a section of the body, in an order given by the seed."""
+    """Yield the description as query for sections of the body, in an order given by the seed."""
     description = revision.parsed.record.description
     texts = [
         text[:_MAX_SECTION_CHARACTERS]
@@ -197,7 +198,7 @@ def _add_negatives(
 
 
 def _rank_by_words(services: Services, query: str) -> list[str]:
-    """The library's ranking by BM25 alone."""
+    """Return the library's ranking by BM25 alone."""
     request = QueryAsked(task=query, without=OPTIONAL_STAGES)
     context = QueryContext.create(services, request, apply_policy=False, degrade=False)
     return [hit.key.skill_id for hit in rank_candidates(context).hits]
@@ -207,7 +208,7 @@ def _rank_by_words(services: Services, query: str) -> list[str]:
 def _choose_held_out(
     training_set: EncoderTrainingSet, known: Sequence[str], repositories: Mapping[str, str]
 ) -> None:
-    """Keep some of the held-out pairs, labelled ones first, and draw the pool."""
+    """Keep some of the held-out pairs, labelled pairs first, and draw the pool."""
     generator = random.Random(training_set.options.seed)
     order = {LABELLED: 0, MODEL_PROMPTS: 1, TRIGGERS: 2}
     pairs = [pair for pair in training_set.held_out if pair.origin != SECTIONS]

@@ -1,6 +1,6 @@
 """Trigger phrases: requests that a skill's own text quotes, such as `use when the user says "…"`.
 
-They are what users say, in their words, and so the training queries nearest to real prompts.
+They are in the words of users, and so the training queries nearest to real prompts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MIN_WORDS, _MIN_CHINESE = 2, 4
 
 
 def find_trigger_phrases(parsed: ParsedSkill) -> tuple[str, ...]:
-    """Quoted phrases of the description and of sections about when to use the skill.
+    """Return quoted phrases of the description and of sections about when to use the skill.
 
-    A phrase has two words or four Chinese characters at least, and no markup, path or code.
+    A phrase has at least two words or four Chinese characters, and no markup, path or code.
     """
     found: dict[str, None] = {}
     for text in _trigger_texts(parsed):

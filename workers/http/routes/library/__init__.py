@@ -1,1 +1,1 @@
-"""Routes for people who look through the library."""
+"""Routes for browsing the library."""

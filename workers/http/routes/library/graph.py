@@ -25,7 +25,7 @@ MAX_DEPTH = 3
 
 
 class NeighbourhoodQuery(BaseModel):
-    """How far to follow which links. Other parameters are rejected."""
+    """Depth, links and number of skills of a neighbourhood. Other parameters are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class NeighbourhoodQuery(BaseModel):
 
 
 class WalkQuery(BaseModel):
-    """How many skills to show. Other parameters are rejected."""
+    """Number of skills of a walk. Other parameters are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,7 +78,7 @@ class GraphLink(BaseModel):
 class SkillGraphPart(BaseModel):
     """Skills, nearest first, and the links among them, heaviest first.
 
-    cut: what is left out and by which rule, in words; empty if nothing is.
+    cut: which skills or links are left out and why, in words; empty if none are.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -103,12 +103,12 @@ class WalkSkill(GraphSkill):
 
 
 class QueryWalk(BaseModel):
-    """The diffusion of a query: its mass at first and after each of so many `moves` along links.
+    """The diffusion of a query: its mass at first and after each of the `moves` along links.
 
-    restart: the share of what comes to a skill that stays there; the rest goes on. elsewhere: the
+    restart: share of the mass arriving at a skill that stays there; the rest moves on. elsewhere:
     share at skills that are not shown, at first and after each move. changed: skills that changed
-    since the query, or whose links did; the walk is over the links as they are now. links, cut: as
-    of a neighbourhood. reached: number of skills that mass reached, shown or not.
+    since the query, or whose links did; the walk uses the present links. links, cut: as in a
+    neighbourhood. reached: number of skills that mass reached, shown or not.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -162,9 +162,9 @@ def graph_routes(backend: StoreBackend) -> APIRouter:
 def describe_skill_neighbourhood(
     backend: StoreBackend, caller: Caller, skill_id: str, query: NeighbourhoodQuery
 ) -> dict[str, Any]:
-    """Return the neighbourhood of a skill; raises NotFoundError if there is none.
+    """Return the neighbourhood of a skill; raises NotFoundError if the skill does not exist.
 
-    One that is withheld from the caller has no links.
+    A skill that is withheld from the caller has no links.
     """
     require_entry(backend.graph_for(caller.reader), skill_id)
     reader = _open_reader(backend, caller, caller.reader)
@@ -196,7 +196,7 @@ def describe_query_walk(
 
 
 def _open_reader(backend: StoreBackend, caller: Caller, asker: Reader) -> GraphReader:
-    """The graph as both the caller and who asked may see it: a query met nothing else."""
+    """Return the graph that both caller and asker may see; the query could use nothing else."""
     default_groups = backend.settings.access.default_groups
     graph = restrict_graph(backend.graph_for(caller.reader), asker, default_groups)
     return GraphReader(

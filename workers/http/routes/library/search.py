@@ -1,4 +1,4 @@
-"""The library as people look through it: a search by words, filters, and counts of their values."""
+"""The search of the library by words and filters, with counts of the filters' values."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class LibraryQuery(BaseModel):
 
 
 class Facet(BaseModel):
-    """A value that can be filtered by, and how many skills have it that match all other filters."""
+    """A value of a filter, and how many skills have it that match all other filters."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -82,9 +82,9 @@ class Facet(BaseModel):
 
 
 class LibraryResult(BaseModel):
-    """Skills of the library. total: number of matching ones; is_cut: there may be more, as a search
-    by words stops. facets: by the name of a parameter. next: path of the next page, null on the
-    last one."""
+    """Skills of the library. total: number of matching skills; is_cut: whether there may be more,
+    as a search by words is limited. facets: by name of a parameter. next: path of the next page,
+    null on the last one."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -104,7 +104,7 @@ def library_routes(backend: StoreBackend) -> APIRouter:
     def search_library(
         caller: CurrentCaller, query: Annotated[LibraryQuery, Query()]
     ) -> dict[str, Any]:
-        """Search skills by words and filters, with counts of what they can be filtered by."""
+        """Search skills by words and filters, with counts of the filters' values."""
         return find_in_library(backend, library, caller, query)
 
     return router

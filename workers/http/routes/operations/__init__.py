@@ -1,1 +1,1 @@
-"""Operations: the work, its failures, health, settings and tokens."""
+"""Operations: work, its failures, health, settings and tokens."""

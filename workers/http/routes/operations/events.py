@@ -1,4 +1,4 @@
-"""Events about sources and skills: accepted, and their state and outcome."""
+"""Events about sources and skills: acceptance, state and outcome."""
 
 from __future__ import annotations
 
@@ -147,15 +147,15 @@ def event_routes(backend: StoreBackend) -> APIRouter:
 
 
 def list_task_runs(backend: StoreBackend, caller: Caller, trace_id: str) -> list[TaskRunData]:
-    """Return the runs of tasks of a trace as this caller may see them."""
+    """Return the task runs of a trace that this caller may see."""
     hidden = {} if caller.scope >= TokenScope.ADMIN else {"reason": ""}
     runs = backend.journal.list_task_runs(trace_id)
     return [TaskRunData(**(asdict(one) | hidden)) for one in runs]
 
 
 def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEvent]:
-    """Return events that are open or ended lately as this caller may see them, newest first; of
-    many the newest."""
+    """Return open and recently ended events that this caller may see, newest first; if there are
+    many, the newest."""
     journal = backend.journal
     ended = journal.list_done_jobs("event", time.time() - _RECENT_SECONDS).job_ids
     named = dict.fromkeys([*ended[-_MAX_LISTED:], *journal.list_open_jobs("event")[-_MAX_LISTED:]])
@@ -174,7 +174,7 @@ def _find_job(backend: StoreBackend, job_id: str) -> Job | None:
 
 
 def describe_event(job: Job) -> ListedEvent:
-    """Return an event as it is listed."""
+    """Return an event in the form of a list entry."""
     data = job.event.parse_data()
     return ListedEvent(
         id=job.id,

@@ -88,8 +88,8 @@ def health_routes(backend: StoreBackend, process_metrics: ProcessMetrics | None)
 def describe_status(
     backend: StoreBackend, caller: Caller, *, recent: bool = False
 ) -> dict[str, Any]:
-    """Return the status of the deployment as this caller may see it. recent: rather the one of some
-    seconds ago than wait for a server."""
+    """Return the status of the deployment that this caller may see. recent: use a status that is
+    some seconds old rather than wait for a server."""
     if backend.find_visible_sources(caller.reader) is None:
         return backend.get_recent_status() if recent else backend.get_status()
     problem = _WORK_STALLS if backend.get_problem() else ""

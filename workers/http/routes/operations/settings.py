@@ -32,7 +32,7 @@ class SettingData(BaseModel):
 
 
 class SettingList(BaseModel):
-    """Every setting that this gateway was started with. file: that may set them.
+    """Every setting that this gateway was started with. file: path of the settings file.
     file_exists: whether it is there now. problem: why it cannot be read now, "" if it can."""
 
     model_config = ConfigDict(frozen=True)
@@ -44,7 +44,7 @@ class SettingList(BaseModel):
 
 
 class CheckData(BaseModel):
-    """A check. state: `ok` or `failed`; detail: what was found, or the problem and what to do."""
+    """A check. state: `ok` or `failed`; detail: the result, or the problem and its remedy."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,8 +54,8 @@ class CheckData(BaseModel):
 
 
 class CheckList(BaseModel):
-    """Checks, and when they were run, in seconds since the epoch; None: they run for the first
-    time, so ask again."""
+    """Checks, and when they were run, in seconds since the epoch; None while they run for the first
+    time: ask again."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -95,7 +95,7 @@ class SettingsService:
         )
 
     def list_checks(self) -> CheckList:
-        """Return the results of the last checks; they are run again when these are old."""
+        """Return the results of the last checks; old results start a new run."""
         found = self._checks.get()
         if found is None:
             return CheckList(at=None, checks=[])

@@ -1,4 +1,4 @@
-"""Tokens: listed, added and revoked by admins. A running gateway applies changes at once."""
+"""Tokens: admins list, add and revoke them. A running gateway applies changes at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ScopeName = Literal["read", "write", "admin"]
 
 
 class NewToken(BaseModel):
-    """A token to add. groups: with which it reads, besides that of everyone. expires_in_seconds:
+    """A token to add. groups: that it reads with, besides that of everyone. expires_in_seconds:
     its lifetime; unset: unlimited."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -61,8 +61,8 @@ class TokenList(BaseModel):
 
 
 class TokenService:
-    """The tokens of a deployment. store: that with which the gateway checks requests, None where
-    it checks none, on the home's socket."""
+    """Manages the tokens of a deployment. store: the store with which the gateway checks requests;
+    None on the home's socket, where it checks none."""
 
     def __init__(self, settings: Settings, store: TokenStore | None) -> None:
         self._settings = settings
@@ -125,5 +125,5 @@ def token_routes(service: TokenService) -> APIRouter:
 
 
 def describe_new(new: NewToken) -> str:
-    """Return what the audit log names of an added token."""
+    """Return the description of an added token for the audit log."""
     return " ".join([new.name, new.scope, *new.groups])

@@ -1,4 +1,4 @@
-"""Work: queues, workers, rates, and the time from an event until its skills are found."""
+"""Work: queues, workers, rates, and the time from an event until its skills are searchable."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from workers.http.tokens import TokenScope
 MAX_HOURS = 24
 
 _POINTS = 72
-"""Points at most; each is of whole minutes."""
+"""Maximum number of points; each covers whole minutes."""
 
 _LAST_SECONDS = 3_600
 
 
 class WorkQuery(BaseModel):
-    """hours: how far the points reach back."""
+    """Parameters of the report. hours: length of the range, which ends now."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,9 +67,9 @@ class WorkerData(BaseModel):
 
 
 class WorkPoint(BaseModel):
-    """The work of a part of the time. at: its begin, seconds since the epoch. events, tasks: that
-    ended, a minute. skills: that became searchable; p50, p95: how many seconds after their event
-    half and 95 % of them were, to within 9 %, None without any."""
+    """The work in one part of the range. at: its begin, seconds since the epoch. events, tasks:
+    number that ended per minute. skills: number that became searchable; p50, p95: seconds from
+    their event until then, median and 95th percentile, to within 9 %; None without skills."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -93,8 +93,8 @@ class TaskCount(BaseModel):
 
 class WorkReport(BaseModel):
     """The work of the deployment. queues: None if the broker does not answer. oldest_event: the
-    open event that waits longest, for admins. point_seconds: length of a point. p50, p95: of all
-    points. tasks: of the last hour; queries and maintenance are not counted among them."""
+    open event that has waited longest, for admins. point_seconds: length of a point. p50, p95: over
+    all points. tasks: of the last hour, without queries and maintenance."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -114,8 +114,8 @@ def work_routes(backend: StoreBackend) -> APIRouter:
 
     @router.get("/v1/work")
     def show_work(caller: CurrentCaller, query: Annotated[WorkQuery, Query()]) -> WorkReport:
-        """Show queues, workers and rates, and the time from an event until its skills are found.
-        For callers that see all sources."""
+        """Show queues, workers and rates, and the time from an event until its skills are
+        searchable. For callers that see all sources."""
         return describe_work(backend, caller, query.hours)
 
     return router
@@ -179,7 +179,7 @@ def _count_tasks(minutes: Iterable[WorkMinute]) -> list[TaskCount]:
 
 
 def _add_up(minutes: Iterable[WorkMinute]) -> Counter[int]:
-    """Skills by the range of their time from event to searchable."""
+    """Return counts of skills by the range of their time from event to searchable."""
     durations: Counter[int] = Counter()
     for one in minutes:
         durations.update(one.searchable)
@@ -189,7 +189,7 @@ def _add_up(minutes: Iterable[WorkMinute]) -> Counter[int]:
 def _build_points(
     minutes: Sequence[WorkMinute], first: int, step: int, now: float
 ) -> list[WorkPoint]:
-    """The points from `first` on; the last one, which is not over, counts the time that passed."""
+    """Return the points from `first` on; rates of the last point are over its time so far."""
     parts: dict[int, list[WorkMinute]] = {}
     for one in minutes:
         parts.setdefault((one.at - first) // step, []).append(one)

@@ -1,1 +1,1 @@
-"""Routes about how well a library is searched: evaluations and labelled prompts."""
+"""Routes about the quality of search: evaluations and labelled prompts."""

@@ -48,9 +48,9 @@ class EvaluationList(QualityModel):
 
 
 class PromptData(QualityModel):
-    """A prompt with what was found for it.
+    """A prompt with the skills found for it.
 
-    needed: skills that are right. found: the first ten ids. ranks: of each needed skill, 0 where it
+    needed: skills that are right. found: the first ten ids. ranks: of each needed skill, 0 if it
     was not found. probability: that the first one is right.
     """
 
@@ -64,8 +64,8 @@ class PromptData(QualityModel):
 
 
 class ReliabilityPointData(QualityModel):
-    """Prompts of alike probability: their mean, the share whose first skill is right, its 95%
-    interval, and their number."""
+    """Prompts of similar probability: their mean probability, the share whose first skill is right,
+    its 95% interval, and their number."""
 
     predicted: float
     observed: float
@@ -75,7 +75,7 @@ class ReliabilityPointData(QualityModel):
 
 
 class ReliabilityData(QualityModel):
-    """How often the first skill is right, by its probability. error: expected calibration error."""
+    """Share of right first skills by probability. error: expected calibration error."""
 
     error: float
     prompts: int
@@ -92,8 +92,8 @@ class RecallPoint(QualityModel):
 class EvaluationDetails(EvaluationData):
     """A kept run with its curves and a page of its prompts, worst first.
 
-    reliability: null where no probability is known. hidden: prompts on all pages that others
-    labelled, which admins see. next: path of the next page, null on the last one.
+    reliability: null if no probability is known. hidden: number of prompts on all pages that other
+    callers labelled and only admins see. next: path of the next page, null on the last one.
     """
 
     reliability: ReliabilityData | None
@@ -105,8 +105,8 @@ class EvaluationDetails(EvaluationData):
 
 
 class MeasureChangeData(QualityModel):
-    """A measure over the prompts that both runs have. change: after less before, paired by prompt,
-    with its 95% bootstrap interval. is_significant: whether that does not hold 0."""
+    """A measure over the prompts that both runs have. change: after minus before, paired by prompt,
+    with its 95% bootstrap interval. is_significant: whether the interval excludes 0."""
 
     name: str
     before: float
@@ -116,9 +116,9 @@ class MeasureChangeData(QualityModel):
 
 
 class PromptChangeData(QualityModel):
-    """A prompt whose needed skills rank otherwise. before, after: ranks of `needed`, 0 where not
-    found. gain: change of its discounted cumulative gain. first_before, first_after: what ranked
-    first."""
+    """A prompt whose needed skills have other ranks. before, after: ranks of `needed`, 0
+    if not found. gain: change of its discounted cumulative gain. first_before,
+    first_after: the first skills."""
 
     prompt_id: str
     task: str
@@ -131,7 +131,7 @@ class PromptChangeData(QualityModel):
 
 
 class SettingChange(QualityModel):
-    """What the runs were made with, where it differs; null: the default."""
+    """A setting, version or size that differs between the runs; null: the default."""
 
     name: str
     before: Any = None
@@ -139,10 +139,11 @@ class SettingChange(QualityModel):
 
 
 class EvaluationChanges(QualityModel):
-    """What differs between two runs.
+    """Differences between two runs.
 
-    paired: prompts of one text and the same needed skills in both; unpaired: others of either.
-    better, worse: the largest difference first, at most 200 each; better_count, worse_count: all.
+    paired: number of prompts with the same text and needed skills in both; unpaired: number
+    of the others. better, worse: the largest difference first, at most 200 each;
+    better_count, worse_count: all.
     """
 
     before: EvaluationData
@@ -158,10 +159,10 @@ class EvaluationChanges(QualityModel):
 
 
 class LabelledPromptData(QualityModel):
-    """A task of which a person said which skills are right.
+    """A task for which a person reported the right skills.
 
-    right, wrong: skills. missing: the person said that the library has no right one. owner: of the
-    query. labelled: time of the newest report, in seconds since the epoch.
+    right, wrong: ids of skills. missing: whether the person reported that the library has no right
+    skill. owner: of the query. labelled: time of the newest report, in seconds since the epoch.
     """
 
     query_id: str

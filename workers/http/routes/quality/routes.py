@@ -35,7 +35,8 @@ def quality_routes(service: QualityService) -> APIRouter:
     def show_evaluation(
         evaluation_id: EvaluationId, caller: CurrentCaller, query: Annotated[PageQuery, Query()]
     ) -> EvaluationDetails:
-        """Show a run: its measures and curves, and its prompts with what was found, worst first."""
+        """Show a run: its measures and curves, and its prompts with the
+        skills found, worst first."""
         return service.show_evaluation(caller, evaluation_id, query)
 
     @router.get("/v1/evaluations/{evaluation_id}/changes")
@@ -44,7 +45,7 @@ def quality_routes(service: QualityService) -> APIRouter:
         caller: CurrentCaller,
         before: Annotated[str, Query(description="the run to compare with", max_length=100)],
     ) -> EvaluationChanges:
-        """Compare a run with another one: measures, and the prompts that got better and worse."""
+        """Compare a run with another: measures, and the prompts that got better and worse."""
         return service.compare(caller, before, evaluation_id)
 
     @router.delete(
@@ -60,8 +61,8 @@ def quality_routes(service: QualityService) -> APIRouter:
     def list_labelled_prompts(
         caller: CurrentCaller, query: Annotated[PageQuery, Query()]
     ) -> LabelledPromptList:
-        """List the tasks of which a person said which skills are right: your own, as an admin
-        all, the newest first."""
+        """List the tasks for which a person reported the right skills: your own, as an admin
+        all; the newest first."""
         return service.list_labelled(caller, query)
 
     return router

@@ -1,4 +1,4 @@
-"""Evaluations and labelled prompts as a caller may see them."""
+"""Evaluations and labelled prompts that a caller may see."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ Row = TypeVar("Row")
 class QualityService:
     """Reads kept evaluations, and the labelled prompts of the library.
 
-    Evaluations are of the whole library: readers who see a part of it have none. Prompts that were
-    labelled in answers are shown to the token that asked, and to admins.
+    Evaluations are of the whole library: readers who see only a part of it have none. Prompts that
+    were labelled in answers are shown to the token that asked, and to admins.
     """
 
     def __init__(self, backend: StoreBackend) -> None:
@@ -61,8 +61,8 @@ class QualityService:
     def show_evaluation(
         self, caller: Caller, evaluation_id: str, query: PageQuery
     ) -> EvaluationDetails:
-        """Return a run with its curves and a page of its prompts, worst first; raises NotFoundError
-        for an unknown one."""
+        """Return a run with its curves and a page of its prompts, worst first; raises
+        NotFoundError for an unknown id."""
         run = self._get(caller, evaluation_id)
         visible = [one for one in run.prompts if _sees(caller, one.owner)]
         ordered = sorted(visible, key=_rank_worst)
@@ -84,7 +84,7 @@ class QualityService:
         )
 
     def compare(self, caller: Caller, before_id: str, after_id: str) -> EvaluationChanges:
-        """Return what differs between two runs; raises NotFoundError for an unknown one."""
+        """Return the differences between two runs; raises NotFoundError for an unknown id."""
         before, after = self._get(caller, before_id), self._get(caller, after_id)
         found = compare_runs(before, after)
         better = [one for one in found.better if _sees(caller, one.owner)]
@@ -114,11 +114,11 @@ class QualityService:
         )
 
     def remove(self, evaluation_id: str) -> None:
-        """Delete a run; raises NotFoundError for an unknown one."""
+        """Delete a run; raises NotFoundError for an unknown id."""
         self._backend.evaluation_store().remove(evaluation_id)
 
     def list_labelled(self, caller: Caller, query: PageQuery) -> LabelledPromptList:
-        """Return a page of the labelled prompts of a caller, for admins of all, newest first."""
+        """Return a page of the labelled prompts of a caller, of all for admins, newest first."""
         visible = self._backend.find_visible_sources(caller.reader)
         found = [one for one in self._labelled.get().read() if caller.can_see(one.owner)]
         page, following = _cut_page("/v1/labelled-prompts", found, query)
@@ -130,7 +130,7 @@ class QualityService:
         return self._backend.evaluation_store().get(evaluation_id)
 
     def _check_reader(self, caller: Caller) -> None:
-        """Raise HTTPException (403) for a reader who sees a part of the library."""
+        """Raise HTTPException (403) for a reader who sees only a part of the library."""
         if self._backend.find_visible_sources(caller.reader) is not None:
             raise HTTPException(
                 403, "evaluations are of the whole library, and your token sees a part of it"
@@ -144,12 +144,14 @@ def describe_summary(summary: EvaluationSummary) -> EvaluationData:
 
 
 def _sees(caller: Caller, owner: str | None) -> bool:
-    """Whether a caller may see a prompt; those of files are for every reader of the library."""
+    """Return whether a caller may see a prompt; every reader of the library
+    sees prompts of files."""
     return owner is None or caller.can_see(owner)
 
 
 def _rank_worst(prompt: EvaluatedPrompt) -> tuple[float, str]:
-    """The place of a prompt: those whose best needed skill is not found, or ranks last, first."""
+    """Return the sort key of a prompt: first prompts without any needed skill found, then those
+    whose best needed skill ranks last."""
     best = min((rank for rank in prompt.ranks if rank), default=0)
     last = float("inf") if prompt.needed and not best else float(best)
     return -last, prompt.prompt_id
@@ -160,7 +162,7 @@ def _describe_changes(changes: Sequence[PromptChange]) -> list[PromptChangeData]
 
 
 def _restrict(prompt: LabelledPrompt, visible: frozenset[str] | None) -> LabelledPrompt:
-    """A prompt without skills that its reader may not see."""
+    """Return a prompt without skills that its reader may not see."""
     if visible is None:
         return prompt
 

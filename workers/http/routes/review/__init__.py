@@ -1,1 +1,1 @@
-"""Routes of reviews: what waits for a person, decisions, and waivers of findings."""
+"""Routes of reviews: skills that wait for a person, decisions, and waivers of findings."""

@@ -1,4 +1,4 @@
-"""Reviews: what waits for a person, and decisions about it."""
+"""Reviews: skills that wait for a person, and decisions about them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Reason = Annotated[str, Field(min_length=1, max_length=MAX_REASON_CHARACTERS)]
 
 
 class DecisionRequest(BaseModel):
-    """A skill that is decided about. seq: of the revision; needed to approve and to reject; unset
-    otherwise: the published one."""
+    """A decision about a skill. seq: of the revision; needed to approve and to reject; otherwise by
+    default the published one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,7 +53,7 @@ class Decision(BaseModel):
 
 
 class DecidedBy(BaseModel):
-    """Who decided, when and why."""
+    """The author, time and reason of a decision."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,9 +63,9 @@ class DecidedBy(BaseModel):
 
 
 class ReviewEntry(BaseModel):
-    """A skill that waits for a person, or about which one has decided. level, rules: of its
-    findings that count. finding: the gravest of these, null for an update and where none counts.
-    published_seq: null while no revision is published."""
+    """A skill that waits for a person's decision, or has one. level, rules: of its findings that
+    count. finding: the gravest of these, null for an update and if none counts. published_seq: null
+    while no revision is published."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -93,7 +93,7 @@ class ReviewList(BaseModel):
 
 
 class ReviewQuery(BaseModel):
-    """Which reviews. Other parameters are rejected."""
+    """Filters and page of a list of reviews. Other parameters are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -122,9 +122,9 @@ class ReviewQuery(BaseModel):
 
 
 class ReviewDetail(BaseModel):
-    """A revision under review: its findings, each with whether it counts and, in SKILL.md, with the
-    lines around it; and how it differs from the published one, null if it is that or there is
-    none."""
+    """A revision under review. Each finding has whether it counts and, in SKILL.md, the
+    lines around it. The difference from the published revision is null if it is that
+    revision, or none is published."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -149,7 +149,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
 
     @router.get("/v1/review/{skill_id:path}", response_model=ReviewDetail)
     def get_review(skill_id: str, seq: Annotated[Seq | None, Query()] = None) -> dict[str, Any]:
-        """Show what is to be decided about a skill: its findings, and the change of an update."""
+        """Show a skill under review: its findings, and the change of an update."""
         return describe_one_review(backend, skill_id, seq)
 
     @router.post("/v1/review", response_model=Decision, status_code=201)
@@ -162,7 +162,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
 
     @router.delete("/v1/review/{skill_id:path}", status_code=204)
     def reopen(skill_id: str) -> Response:
-        """Take back what was decided about a skill as it is now; it waits again."""
+        """Take back the decision about the present content of a skill; it waits again."""
         backend.reopen_review(skill_id)
         return Response(status_code=204)
 
@@ -194,8 +194,8 @@ def _parse_place(text: str) -> ReviewPlace | None:
 
 
 def describe_one_review(backend: StoreBackend, skill_id: str, seq: int | None) -> dict[str, Any]:
-    """Return what is to be decided about a skill; for admins only. Raises NotFoundError if there is
-    no such skill or revision."""
+    """Return the review of a skill; for admins only. Raises NotFoundError if the skill or
+    revision does not exist."""
     data = describe_review(backend.revisions, skill_id, seq)
     if (change := data["change"]) is not None:
         change["diff"] = change["diff"][:_MAX_LINES]
@@ -203,11 +203,11 @@ def describe_one_review(backend: StoreBackend, skill_id: str, seq: int | None) -
 
 
 def name_decision(request: DecisionRequest) -> str:
-    """What a decision is about, as the audit log names it."""
+    """Return the subject of a decision, as the audit log names it."""
     seq = "" if request.seq is None else f"@{request.seq}"
     return f"{request.decision.value} {request.skill_id}{seq}"
 
 
 def get_principal(caller: Caller) -> str:
-    """The caller as the audit log names it."""
+    """Return the name of the caller in the audit log."""
     return caller.name or get_local_principal()

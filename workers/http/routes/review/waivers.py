@@ -16,7 +16,7 @@ from workers.http.routes.revisions import Seq
 
 
 class NewWaiver(BaseModel):
-    """A rule to waive in a revision of a skill. seq: unset: the published one."""
+    """A rule to waive in a revision of a skill. seq: of the revision; unset: the published one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -27,8 +27,8 @@ class NewWaiver(BaseModel):
 
 
 class Waiver(BaseModel):
-    """A waiver. findings: how many it covers. state: `in force`, or `ended` as the skill has
-    another content now. by: name of the token or the user. at: RFC 3339."""
+    """A waiver. findings: number of findings that it covers. state: `in force`, or `ended` as the
+    skill has another content now. by: name of the token or the user. at: RFC 3339."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,7 +62,8 @@ def waiver_routes(backend: StoreBackend) -> APIRouter:
 
     @router.post("/v1/waivers", response_model=Waiver, status_code=201)
     def waive(waiver: NewWaiver, caller: CurrentCaller, request: Request) -> dict[str, Any]:
-        """Waive what a rule finds in a skill: it does not count until any of its files changes."""
+        """Waive the findings of a rule in a skill: they do not count until any
+        of its files changes."""
         note_object(request, f"{waiver.skill_id} {waiver.rule}")
         return backend.waive_findings(
             *(waiver.skill_id, waiver.seq, waiver.rule, get_principal(caller), waiver.reason)
