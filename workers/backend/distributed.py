@@ -36,8 +36,11 @@ from workers.backend.stores import (
     open_review_store,
 )
 from workers.monitoring.recent_value import RecentValue
-from workers.processes.garbage_collection import freeze_loaded_objects, unfreeze_loaded_objects
-from workers.processes.process_name import unique_process_name
+from workers.processes.current_process import (
+    freeze_loaded_objects,
+    unfreeze_loaded_objects,
+    unique_process_name,
+)
 from workers.processes.workloads import ALL_QUEUES
 
 if TYPE_CHECKING:

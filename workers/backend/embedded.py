@@ -47,7 +47,7 @@ from workers.backend.stores import (
     require_library,
 )
 from workers.monitoring.status import home_status, oldest_change_age_seconds
-from workers.processes.garbage_collection import unfreeze_loaded_objects
+from workers.processes.current_process import unfreeze_loaded_objects
 from workers.processes.interpreter import child_environment, module_command
 from workers.processes.warm_up import warm_up
 from workers.processes.worker_threads import (

@@ -40,7 +40,7 @@ from workers.backup.folder import (
 )
 from workers.backup.history_copy import copy_history, restore_history
 from workers.backup.index_copy import copy_revisions
-from workers.processes.process_name import unique_process_name
+from workers.processes.current_process import unique_process_name
 
 _HOLD_SECONDS = 300.0
 """Time after each step of the copy in which no superseded revision is deleted."""

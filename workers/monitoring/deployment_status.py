@@ -39,7 +39,7 @@ from workers.monitoring.status import (
     source_status,
     usage_status,
 )
-from workers.processes.process_name import unique_process_name
+from workers.processes.current_process import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
 SERVERS = ("broker", "redis", "elasticsearch", "neo4j")

@@ -30,7 +30,7 @@ from workers.monitoring.local_checks import (
     fetch_failures,
     find_unknown_sources,
 )
-from workers.processes.process_name import unique_process_name
+from workers.processes.current_process import unique_process_name
 from workers.processes.workloads import ALL_QUEUES
 
 _MIN_REDIS, _MIN_RABBITMQ, _MIN_NEO4J = (6, 2), (3, 10), (5, 26)

@@ -17,7 +17,7 @@ from tasks.policies import EMBED_SECTIONS_QUEUE, EMBED_SKILLS_QUEUE, QUERY_QUEUE
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_skills
 from tasks.services import Services
-from workers.processes.garbage_collection import freeze_loaded_objects
+from workers.processes.current_process import freeze_loaded_objects
 
 log = structlog.get_logger()
 

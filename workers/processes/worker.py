@@ -34,8 +34,8 @@ from tasks.services import Lazy, Services
 from workers.backend.stores import open_coordinator, open_journal, open_services
 from workers.monitoring.metrics_server import WorkerMetrics
 from workers.processes.broker_consumer import DeadLetterConsumer
+from workers.processes.current_process import unique_process_name
 from workers.processes.heartbeat import Heartbeat, start_child_heartbeat
-from workers.processes.process_name import unique_process_name
 from workers.processes.version_check import (
     RETRY_SECONDS,
     find_other_version,

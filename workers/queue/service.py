@@ -8,7 +8,7 @@ from typing import Self
 
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from workers.backend.store_backend import StoreBackend
-from workers.processes.process_name import unique_process_name
+from workers.processes.current_process import unique_process_name
 from workers.queue.broker import get_submission_broker
 from workers.queue.consumer import SubmissionConsumer
 from workers.queue.outbox_relay import OutboxRelay

@@ -1,0 +1,39 @@
+"""The current process: a unique name, and garbage collection that suits a process of requests."""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import uuid
+
+_YOUNG_OBJECTS = 10_000
+"""Number of new objects that starts a collection. With Python's default of 700, a larger page or
+query makes a full collection likely, which stops the process for 30 to 40 ms."""
+
+_DEFAULT_THRESHOLDS = gc.get_threshold()
+
+
+def unique_process_name() -> str:
+    """Return a name with host name, process id and random digits.
+
+    Processes of different containers can share host name and process id.
+    """
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+
+
+def freeze_loaded_objects() -> None:
+    """Exclude all objects that exist now from garbage collection, and collect less often.
+
+    Call it after modules, models and the library are loaded: they are never freed, and a full
+    collection would spend 0.1 s and more on them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, *_DEFAULT_THRESHOLDS[1:])
+
+
+def unfreeze_loaded_objects() -> None:
+    """Undo `freeze_loaded_objects`."""
+    gc.unfreeze()
+    gc.set_threshold(*_DEFAULT_THRESHOLDS)
