@@ -66,9 +66,8 @@ class BundleSkill(BundleModel):
         default=None,
         ge=0,
         le=1,
-        description="calibrated: of skills with this value, so large a share is right for its "
-        "task; a prerequisite has that of the skill that needs it; null where a language model "
-        "selected the skills",
+        description="calibrated probability that the skill is right for its task; a prerequisite "
+        "has that of the skill that needs it; null where a language model selected the skills",
     )
     needed_by: str = Field(default="", description="the chosen skill whose prerequisite it is")
     why: tuple[str, ...]
