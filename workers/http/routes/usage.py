@@ -84,8 +84,8 @@ class AnsweredQueriesQuery(UnansweredQuery):
 
     outcome: QueryOutcome | None = Field(
         None,
-        description="only queries with this result: `hit`, `no_hit`, a reported outcome of one of their "
-        "skills, `missing`, or `unreported`",
+        description="only queries with this result: `hit`, `no_hit`, a reported outcome of one of "
+        "their skills, `missing`, or `unreported`",
     )
 
     def filter_params(self) -> dict[str, str]:
