@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,10 @@ pytest_plugins = [
     "tests.support.program.files_in_memory",
     "tests.support.program.secrecy",
 ]
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs like this, and the programs under test would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 loopback_only.install()
 

@@ -153,6 +153,7 @@ def test_no_command_imports_from_its_folder(name: str, hostile: Path, tmp_path: 
     assert executed(hostile) == "", output
     assert "Traceback" not in output
     assert SIGNS.get(name, "") in output
+    assert code != -signal.SIGKILL, "it did not end when it was interrupted"
     if name == "sync":
         assert code == 0, output
 
