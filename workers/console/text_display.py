@@ -34,6 +34,8 @@ def show_value(value: object) -> object:
     """
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
+    if len(value) <= MAX_CHARACTERS and value.isascii() and value.isprintable():
+        return value  # most values; a large page prints thousands
     more = len(value) - MAX_CHARACTERS
     shown = _limit_marks(show_invisible(_show_surrogates(value[:MAX_CHARACTERS])))
     return f"{shown}… [{more:,} more characters]" if more > 0 else shown

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 HEIGHT = 16.0
@@ -52,11 +53,13 @@ class _Box(NamedTuple):
     bottom: float
 
 
+@lru_cache(maxsize=4_096)  # each label is measured several times, whole and shortened
 def measure(text: str) -> float:
     """Return the width of a text."""
     return sum(map(_measure_character, text))
 
 
+@lru_cache(maxsize=4_096)
 def _measure_character(character: str) -> float:
     if unicodedata.east_asian_width(character) in "WF":
         return _WIDE

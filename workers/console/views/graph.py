@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -103,10 +104,15 @@ def graph_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             default_limit=WALK_LIMIT,
             depths=range(1, MAX_DEPTH + 1),
             move=move,
-            graph_url=lambda skill_id: build_url(PATH, {"skill": skill_id}),
+            graph_url=_graph_url,
         )
 
     return router
+
+
+@lru_cache(maxsize=4_096)
+def _graph_url(skill_id: str) -> str:
+    return build_url(PATH, {"skill": skill_id})
 
 
 def _find_skills(
