@@ -252,8 +252,8 @@ class TestAsk:
         )
         expect(facts).not_to_contain_text("Probability")
         candidates = page.locator("section", has=page.locator("#candidates"))
-        expect(candidates).to_contain_text("Probability is that of the skill itself")
-        expect(candidates).to_contain_text("The order is that after all stages")
+        expect(candidates).to_contain_text("The probability is that of the skill itself")
+        expect(candidates).to_contain_text("The order is the final one")
 
     @pytest.mark.parametrize("find", ["crafts:cheese-ripening", "cheese-ripening"])
     def test_a_skill_is_looked_up_by_its_id_or_name_alone(self, open_page: Open, find: str) -> None:
