@@ -93,8 +93,10 @@ class JobStore(Protocol):
     """
 
     def add_job(self, event: Event, kind: JobKind, ttl_seconds: float | None = None) -> bool:
-        """Record a job durably under `job_id(event)`; False if it was recorded before.
+        """Record a job under `job_id(event)`; False if it was recorded before.
 
+        The record survives a kill of the process. The embedded journal also waits for the disk,
+        except for a query without a reply queue; Redis writes to disk as its server is set up.
         ttl_seconds: time for which its outcome is wanted, None without a limit.
         """
         ...

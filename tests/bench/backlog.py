@@ -28,12 +28,11 @@ import json
 import random
 import shutil
 import signal
-import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,6 @@ import psutil
 
 from deploy.stack.ports import free_port
 from tests.bench.library import make_library
-from tests.bench.recombine import SOURCE_PREFIX
 from tests.bench.run import percentiles
 from tests.support.program.program import clean_environment
 from workers.evaluation.predictions import read_jsonl
@@ -161,12 +159,6 @@ def measure(served: Served, tasks: list[str], queries: int, edits: int) -> dict[
     return report | {"left": served.count_waiting(), "failed": served.failed}
 
 
-def _forget_made_up_sources(home: Path) -> None:
-    """Delete the sources of made-up skills, which have no folder that `serve` could read."""
-    with closing(sqlite3.connect(home / "graph.db")) as db, db:
-        db.execute("DELETE FROM sources WHERE source_id LIKE ?", (f"{SOURCE_PREFIX}%",))
-
-
 def main() -> None:
     """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -185,7 +177,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.scratch) as scratch:
         home, folder = Path(scratch, "home"), Path(scratch, "skills")
         shutil.copytree(given.home, home, ignore=shutil.ignore_patterns("*.sock", "tokens.json"))
-        _forget_made_up_sources(home)
         (home / "skillbus.toml").write_text(_SETTINGS, encoding="utf-8")
         make_library(folder, given.skills)
         with serving(home, folder) as served:

@@ -53,6 +53,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
     """Records events and queries in the journal, sends their tasks and reads the stores.
 
     app: the Celery application that sends tasks. stopping: set once the backend is closing.
+    warming: whether what queries need is still being loaded.
     """
 
     graph: SkillGraph
@@ -60,6 +61,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
     coordinator: Coordinator
     app: Any
     stopping: threading.Event
+    warming = False
     watches_sources = False
 
     @abstractmethod
@@ -340,6 +342,18 @@ class StoreBackend(ReaderViews, DecisionBackend):
     @override
     def warm_up(self) -> None:
         pass
+
+    def start_warm_up(self) -> threading.Thread:
+        """Warm up in a thread, and return it; `warming` stays true if that fails."""
+
+        def run() -> None:
+            self.warm_up()
+            self.warming = False
+
+        self.warming = True
+        thread = threading.Thread(target=run, name="skillbus-warm-up", daemon=True)
+        thread.start()
+        return thread
 
     @override
     def run_maintenance(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -61,8 +60,7 @@ def run_serve(
         if settings.submissions.broker:
             stack.enter_context(SubmissionService(backend, process_metrics.measures))
         # Started now, so that the first query does not wait for the model and the library.
-        warming = threading.Thread(target=backend.warm_up, name="skillbus-warm-up", daemon=True)
-        warming.start()
+        warming = backend.start_warm_up()
         # A thread in native code aborts the process if the interpreter ends meanwhile.
         stack.callback(warming.join)
         for source in backend.graph.list_sources():

@@ -473,7 +473,7 @@ def test_every_endpoint_is_for_its_scope_and_those_above(clients: Clients, port:
 def test_without_a_token_nothing_is_revealed(served: Process, port: int) -> None:
     with httpx.Client(timeout=60, base_url=f"http://127.0.0.1:{port}") as client:
         assert client.get("/healthz").json() == {"state": "alive"}
-        assert client.get("/readyz").json() == {"ready": True, "reasons": []}
+        wait_for(lambda: client.get("/readyz").json() == {"ready": True, "reasons": []})
         for path in ("/v1/status", "/v1/skills", "/metrics", "/v1/openapi.json", "/nothing"):
             answer = client.get(path)
             refused(answer, 401, "no-token")

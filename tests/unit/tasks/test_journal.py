@@ -14,6 +14,7 @@ import pytest
 
 from config.errors import PermanentError, TransientError
 from skills.events import Event, QueryAsked, SourceChanged, new_event
+from tasks.journal.protocol import JobKind
 from tasks.journal.sqlite import SqliteJournal
 
 
@@ -33,6 +34,22 @@ def test_only_the_owner_can_read_the_files(path: Path) -> None:
     assert len(files) == 3
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     SqliteJournal(path).close()
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "replyto", "level"),
+    [("event", "", "FULL"), ("query", "", "NORMAL"), ("query", "skillbus.replies.a", "FULL")],
+)
+def test_only_a_query_without_a_reply_queue_does_not_wait_for_the_disk(
+    path: Path, kind: JobKind, replyto: str, level: str
+) -> None:
+    journal = SqliteJournal(path)
+    statements: list[str] = []
+    journal._database.connection.set_trace_callback(statements.append)
+    event = changed() if kind == "event" else new_event(QueryAsked(task="knot a rope"), "test")
+    assert journal.add_job(event.model_copy(update={"replyto": replyto}), kind)
+    assert statements[0] == f"PRAGMA synchronous={level}"
     journal.close()
 
 

@@ -24,6 +24,7 @@ from workers.backend.selector import BackendSelector
 from workers.backend.serve import ServeBackend
 from workers.backend.serve_client import ServeClient
 from workers.backend.waiting import wait_for_event
+from workers.http.routes.operations.health import _get_reasons
 
 
 class FakeClient:
@@ -193,6 +194,18 @@ def test_stalled_processing_ends_the_wait() -> None:
             FakeBackend(EventStatus("accepted"), problem="disk full"),
             stalled_hint="try the next sync",
         )
+
+
+def test_a_backend_is_warming_until_the_library_is_read(tmp_path: Path) -> None:
+    with tiny_backend(tmp_path / "home") as backend:
+        assert not backend.warming
+        with backend.services.library._lock:
+            thread = backend.start_warm_up()
+            assert backend.warming
+            assert _get_reasons(backend) == ["models and library are not loaded yet"]
+        thread.join(60)
+        assert not backend.warming
+        assert _get_reasons(backend) == []
 
 
 def test_only_a_backend_that_was_warmed_up_undoes_the_freeze_of_its_process(tmp_path: Path) -> None:

@@ -104,6 +104,8 @@ def _get_reasons(backend: StoreBackend) -> list[str]:
     reasons = [f"{name} does not answer" for name in unreachable]
     if backend.stopping.is_set():
         reasons.append("it is stopping")
+    elif backend.warming:
+        reasons.append("models and library are not loaded yet")
     if not reasons and (problem := backend.get_problem()):
         log.warning("not ready", reason=problem)
         reasons.append(_WORK_STALLS)
