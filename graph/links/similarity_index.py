@@ -5,7 +5,7 @@ It follows the catalog's change feed, so the cost of an update depends on the nu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +25,9 @@ from graph.protocol import LinkStore, SkillGraph
 from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill
 
-_READ_AT_ONCE = 1000
+_READ_AT_ONCE = 250
+"""Skills between two calls of `before_step`, about 20 ms; more are not read faster."""
+
 _MIN_ROWS = 64
 _GROWTH = 4
 
@@ -45,12 +47,17 @@ class SimilarityIndex:
         self._blocks: list[Block] = []
         self._entry_weights: dict[ListKey, dict[str, float]] = {}
 
-    def refresh(self, graph: SkillGraph) -> None:
-        """Apply the catalog's changes: read published skills, drop withdrawn skills."""
+    def refresh(self, graph: SkillGraph, before_step: Callable[[], None] = lambda: None) -> None:
+        """Apply the catalog's changes: read published skills, drop withdrawn skills.
+
+        before_step: called before each batch of skills.
+        """
         changes = graph.get_changes_since(self._epoch)
         for relinked in _batches(sorted(changes.relinked)):
+            before_step()
             self._read_entry_weights(graph, relinked)
         for changed in _batches(sorted(changes.pointers)):
+            before_step()
             self._read_members(graph, changed)
         self._epoch = changes.epoch
 

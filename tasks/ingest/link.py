@@ -36,12 +36,17 @@ def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dic
 
 
 def _link_marked(services: Services, deadline: Deadline) -> int:
+    def yield_to_queries() -> None:
+        # A process that starts reads all skills first; that has to end within the time limit.
+        if not _is_half_over(deadline):
+            services.coordinator.yield_to_queries()
+
     linked = 0
     while not _is_half_over(deadline) and (
         marks := services.graph.list_awaiting_linking(_BATCH_SKILLS)
     ):
         with _start_span(services, marks):
-            services.linker.relink(marks, services.coordinator.yield_to_queries)
+            services.linker.relink(marks, yield_to_queries)
         linked += len(marks)
     return linked
 

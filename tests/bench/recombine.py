@@ -29,7 +29,7 @@ from search.skill_analysis import SkillAnalysis, analyse_skill, body_terms, desc
 from search.text.background_frequencies import load_background
 from skills.record import RevisionKey
 from skills.review import collect_rule_ids
-from tasks.sources.uploads.store import UPLOAD_KIND
+from tasks.sources.uploads.store import UPLOAD_KIND, upload_root
 
 AT_ONCE = 200
 SOURCE_PREFIX = "made-"
@@ -97,7 +97,7 @@ def add_sources(catalog: SkillGraph, graph: SkillGraph) -> None:
     """Add the sources of made-up skills, which no watcher reads: they are uploads."""
     for origin in catalog.list_sources():
         made = f"{SOURCE_PREFIX}{origin.source_id}"
-        graph.save_source(Source(source_id=made, kind=UPLOAD_KIND, root=""))
+        graph.save_source(Source(made, UPLOAD_KIND, upload_root(made)))
 
 
 def list_turns(count: int, skills: int) -> Iterator[tuple[int, int]]:

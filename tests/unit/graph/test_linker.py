@@ -282,6 +282,20 @@ def finish(graph: SqliteSkillGraph, linker: Linker) -> None:
     raise AssertionError("marks never end")
 
 
+def test_reading_the_library_yields_to_other_work(new_graph: NewGraph, tmp_path: Path) -> None:
+    """A process that starts reads all skills before it links the first one."""
+    graph = new_graph(tmp_path / "graph.db")
+    graph.publish([publication(f"s{n}", 1, (f"s{n}", {}, {}, [])) for n in range(520)])
+    steps: list[int] = []
+    linker = Linker(graph)
+    linker.relink(graph.list_awaiting_linking(1), lambda: steps.append(1))
+    first = len(steps)
+    linker.relink(graph.list_awaiting_linking(1), lambda: steps.append(1))
+    graph.close()
+    assert first >= 1 + 520 // 250
+    assert len(steps) - first < first
+
+
 def all_links(graph: SqliteSkillGraph) -> set[Link]:
     every = graph.get_links([entry.skill_id for entry in graph.get_entries()])
     return {link for links in every.values() for link in links}
