@@ -145,6 +145,7 @@ def test_what_the_policy_asks_raises_the_version_that_other_processes_see(reopen
     assert not is_raised()
 
 
+@pytest.mark.usefixtures("no_wait_for_leases")
 def test_skills_are_forgotten_for_good(reopen: Reopen) -> None:
     store = reopen()
     store.save([waiver(), update(ReviewKind.APPROVAL), waiver(skill_id="lib:other")])

@@ -118,6 +118,7 @@ def test_no_limit_of_revisions_keeps_none(reopen: Reopen) -> None:
     assert seqs(history) == []
 
 
+@pytest.mark.usefixtures("no_wait_for_leases")
 def test_skills_are_forgotten_for_good(reopen: Reopen) -> None:
     history = reopen()
     history.keep([revision(1), revision(2), revision(3, skill_id="lib:other")])

@@ -826,6 +826,7 @@ class TestCompletions:
         assert not (tmp_path / "index" / "completed").exists()
 
 
+@pytest.mark.usefixtures("no_wait_for_leases")
 def test_an_index_answers_as_before_when_deleted_documents_were_overwritten(
     opener: Opener, tmp_path: Path
 ) -> None:

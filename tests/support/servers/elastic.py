@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from config.server_settings import ServerSettings
+from search.elastic import merging
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.index import ElasticsearchIndex
 
@@ -109,3 +110,12 @@ def elastic_indices(
 def elastic(elastic_indices: ElasticIndices) -> Iterator[ElasticIndices]:
     yield elastic_indices
     elastic_indices.empty()
+
+
+@pytest.fixture
+def no_wait_for_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Merge at once, which leaves deleted documents in the files for up to a minute.
+
+    Answers are the same. Tests of the purge wait until no file has them.
+    """
+    monkeypatch.setattr(merging, "_LEASE_SECONDS", 0.0)
