@@ -86,24 +86,33 @@ class Linker:
         self._index = SimilarityIndex(settings)
         self._lock = threading.Lock()
 
+    def refresh(self, before_batch: Callable[[], None]) -> None:
+        """Read the changes of the library; in a new process, all skills.
+
+        before_batch: called before each batch of skills. The next call goes on where an error of
+        it, or of the catalog, stopped this one.
+        """
+        with self._lock:
+            self._refresh_index(before_batch)
+
     def relink(
-        self, marks: Sequence[tuple[str, int]], before_step: Callable[[], None] = lambda: None
+        self, marks: Sequence[tuple[str, int]], before_skill: Callable[[], None] = lambda: None
     ) -> LinkReport:
         """Link these skills, update the lists that they enter, leave or move in, clear their marks.
 
         marks: (skill_id, epoch) from `list_awaiting_linking`. A mark that was renewed in the
-        meantime stays, so that its skill is linked again. before_step: called before each skill
-        and each batch of changes, so that the caller can yield to other work.
+        meantime stays, so that its skill is linked again. before_skill: called before each skill,
+        so that the caller can yield to other work.
         """
         if not marks:
             return LinkReport()
         with self._lock:
-            return self._relink(marks, before_step)
+            return self._relink(marks, before_skill)
 
     def _relink(
-        self, marks: Sequence[tuple[str, int]], before_step: Callable[[], None]
+        self, marks: Sequence[tuple[str, int]], before_skill: Callable[[], None]
     ) -> LinkReport:
-        self._refresh_index(before_step)
+        self._refresh_index()
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
         pending = {
             skill_id for skill_id, _ in self._graph.list_awaiting_linking(_NO_LIMIT)
@@ -115,7 +124,7 @@ class Linker:
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
         for skill_id, features in marked.items():
-            before_step()
+            before_skill()
             scores = self._index.score(features)
             listed = _lists_with(skill_id, current_links[skill_id], pending)
             own = build_links(
@@ -143,11 +152,11 @@ class Linker:
             links=dict(Counter(link.type for owned in links.values() for link in owned)),
         )
 
-    def _refresh_index(self, before_step: Callable[[], None] = lambda: None) -> None:
+    def _refresh_index(self, before_batch: Callable[[], None] = lambda: None) -> None:
         audiences = Audiences(self._graph.read_access().groups)
         if audiences != self._index.audiences:
             self._index = SimilarityIndex(self._settings, audiences)
-        self._index.refresh(self._graph, before_step)
+        self._index.refresh(self._graph, before_batch)
 
     def find_alike(self, skill_id: str, limit: int) -> list[str]:
         """Return the published skills with the most similar texts, best first, ties by skill_id.

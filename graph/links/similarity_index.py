@@ -26,7 +26,7 @@ from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill
 
 _READ_AT_ONCE = 250
-"""Skills between two calls of `before_step`, about 20 ms; more are not read faster."""
+"""Skills in a batch, which takes about 20 ms; larger batches are not faster."""
 
 _MIN_ROWS = 64
 _GROWTH = 4
@@ -44,22 +44,29 @@ class SimilarityIndex:
         self.audiences = audiences
         self._least = min(settings.complement_body_cosine, settings.alternative_body_cosine)
         self._epoch = 0
+        self._unread_lists: set[str] = set()
+        self._unread_skills: set[str] = set()
         self._blocks: list[Block] = []
         self._entry_weights: dict[ListKey, dict[str, float]] = {}
 
-    def refresh(self, graph: SkillGraph, before_step: Callable[[], None] = lambda: None) -> None:
+    def refresh(self, graph: SkillGraph, before_batch: Callable[[], None] = lambda: None) -> None:
         """Apply the catalog's changes: read published skills, drop withdrawn skills.
 
-        before_step: called before each batch of skills.
+        before_batch: called before each batch of skills. The next call goes on where an error
+        stopped this one.
         """
         changes = graph.get_changes_since(self._epoch)
-        for relinked in _batches(sorted(changes.relinked)):
-            before_step()
-            self._read_entry_weights(graph, relinked)
-        for changed in _batches(sorted(changes.pointers)):
-            before_step()
-            self._read_members(graph, changed)
+        self._unread_lists |= changes.relinked
+        self._unread_skills |= changes.pointers.keys()
         self._epoch = changes.epoch
+        for unread, read in (
+            (self._unread_lists, self._read_entry_weights),
+            (self._unread_skills, self._read_members),
+        ):
+            for some in _batches(sorted(unread)):
+                before_batch()
+                read(graph, some)
+                unread.difference_update(some)
 
     def _read_members(self, graph: LinkStore, changed: Sequence[str]) -> None:
         for block in self._blocks:

@@ -37,15 +37,20 @@ def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dic
 
 def _link_marked(services: Services, deadline: Deadline) -> int:
     def yield_to_queries() -> None:
-        # A process that starts reads all skills first; that has to end within the time limit.
+        # Only then: a process that starts reads all skills, which has to end.
         if not _is_half_over(deadline):
             services.coordinator.yield_to_queries()
+
+    def before_batch() -> None:
+        deadline.check("read the skills to link")  # a retry goes on from here
+        yield_to_queries()
 
     linked = 0
     while not _is_half_over(deadline) and (
         marks := services.graph.list_awaiting_linking(_BATCH_SKILLS)
     ):
         with _start_span(services, marks):
+            services.linker.refresh(before_batch)
             services.linker.relink(marks, yield_to_queries)
         linked += len(marks)
     return linked
