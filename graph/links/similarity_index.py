@@ -26,7 +26,7 @@ from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill
 
 _READ_AT_ONCE = 250
-"""Skills in a batch, which takes about 20 ms; larger batches are not faster."""
+"""Skills in a batch, which takes about 20 ms; larger batches are hardly faster."""
 
 _MIN_ROWS = 64
 _GROWTH = 4
