@@ -99,6 +99,9 @@ def test_it_asks_once_and_refuses_what_it_does_not_know(skillbus: Skillbus) -> N
         assert (result.code, "nothing was removed" in result.err) == (2, True)
     assert SECRET in skillbus.skills()
     assert "no skill" in skillbus("skills", "purge", "crafts:none", "--yes", code=2).err
+    unknown = skillbus("skills", "purge", "crafts:none", code=2, stdin="y\n")
+    assert "no skill" in unknown.err
+    assert "Remove" not in unknown.out + unknown.err
     (skillbus.home / "index.old").mkdir()
     refused = skillbus("skills", "purge", SECRET, "--yes", code=2)
     assert "reindex --drop-old" in refused.err

@@ -93,9 +93,12 @@ def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
     Example:
       skillbus skills purge team:with-a-password --yes
     """
-    if not yes and not _is_confirmed(skill_id):
-        raise UsageError("nothing was removed; `--yes` does not ask")
     settings = read_settings(ctx)
+    if not yes:
+        with open_revision_reader(settings) as reader:
+            reader.list_revisions(skill_id)  # refuses an unknown skill before it is asked about
+        if not _is_confirmed(skill_id):
+            raise UsageError("nothing was removed; `--yes` does not ask")
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         data = backend.purge_skill(skill_id)
     if settings.distributed:
