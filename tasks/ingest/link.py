@@ -37,7 +37,7 @@ def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dic
 
 def _link_marked(services: Services, deadline: Deadline) -> int:
     def yield_to_queries() -> None:
-        # Only then: a process that starts reads all skills, which has to end.
+        # Later the task does not wait: the first read of all skills has to end in its time.
         if not _is_half_over(deadline):
             services.coordinator.yield_to_queries()
 

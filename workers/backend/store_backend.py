@@ -344,10 +344,16 @@ class StoreBackend(ReaderViews, DecisionBackend):
         pass
 
     def start_warm_up(self) -> threading.Thread:
-        """Warm up in a thread, and return it; `warming` stays true if that fails."""
+        """Warm up in a thread, and return it; `warming` stays true after a permanent error."""
 
         def run() -> None:
-            self.warm_up()
+            try:
+                self.warm_up()
+            except TransientError as error:  # the first query loads what is missing
+                log.warning("warm-up failed", reason=str(error))
+            except SkillbusError as error:  # every query reports it
+                log.error("warm-up failed", reason=str(error))
+                return
             self.warming = False
 
         self.warming = True

@@ -12,7 +12,13 @@ import pytest
 
 import workers.backend.distributed
 import workers.backend.selector
-from config.errors import NotFoundError, PermanentError, TransientError, UsageError
+from config.errors import (
+    NotFoundError,
+    PermanentError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
 from config.settings import Settings
 from skills.events import QueryAsked, SourceChanged
 from tests.support.samples.library import write_skill
@@ -206,6 +212,23 @@ def test_a_backend_is_warming_until_the_library_is_read(tmp_path: Path) -> None:
         thread.join(60)
         assert not backend.warming
         assert _get_reasons(backend) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "ready"), [(TransientError("locked"), True), (PermanentError("damaged"), False)]
+)
+def test_a_warm_up_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: SkillbusError, ready: bool
+) -> None:
+    """After a transient error the first query loads the library."""
+
+    def fail() -> None:
+        raise error
+
+    with tiny_backend(tmp_path / "home") as backend:
+        monkeypatch.setattr(backend, "warm_up", fail)
+        backend.start_warm_up().join(60)
+        assert (not backend.warming, not _get_reasons(backend)) == (ready, ready)
 
 
 def test_only_a_backend_that_was_warmed_up_undoes_the_freeze_of_its_process(tmp_path: Path) -> None:
