@@ -166,8 +166,10 @@ SELECT (SELECT count(*) FROM skills WHERE seq > 0 AND vectors = 0),
     (SELECT count(*) FROM links);
 
 -- name: safety_records
-SELECT s.skill_id, s.seq, s.safety_level, s.licence, s.scanner, s.judgements
-FROM json_each(?) w CROSS JOIN skills s ON s.skill_id = w.value WHERE +s.state = 'published';
+SELECT s.skill_id, s.seq, s.safety_level, s.licence, s.scanner, coalesce(j.judgements, '')
+FROM json_each(?) w
+    CROSS JOIN skills s INDEXED BY skills_by_state ON s.state = 'published' AND s.skill_id = w.value
+    LEFT JOIN skills j INDEXED BY skills_judged ON j.skill_id = s.skill_id AND j.judgements != '';
 
 -- name: changes
 SELECT 0, '', value FROM meta WHERE key = 'epoch'
@@ -177,10 +179,12 @@ UNION ALL SELECT 2, skill_id, 0 FROM skills WHERE row_epoch > :epoch;
 -- name: adjacency
 WITH asked AS (SELECT s.id, s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value)
 SELECT a.skill_id, -l.weight, l.type, 0, t.skill_id
-FROM asked a JOIN links l ON l.source = a.id JOIN skills t ON t.id = l.target
+FROM asked a CROSS JOIN links l ON l.source = a.id
+    CROSS JOIN skills t INDEXED BY skills_by_id ON t.id = l.target
 UNION ALL
 SELECT a.skill_id, -l.weight, l.type, 1, s.skill_id
-FROM asked a JOIN links l ON l.target = a.id JOIN skills s ON s.id = l.source;
+FROM asked a CROSS JOIN links l ON l.target = a.id
+    CROSS JOIN skills s INDEXED BY skills_by_id ON s.id = l.source;
 
 -- name: links
 WITH asked AS (SELECT s.id, s.skill_id FROM json_each(?) w JOIN skills s ON s.skill_id = w.value),

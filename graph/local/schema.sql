@@ -72,9 +72,12 @@ CREATE TABLE skills (
 );
 CREATE INDEX skills_by_path ON skills (source_id, path);
 CREATE INDEX skills_by_name ON skills (name_key, source_id) WHERE name_key IS NOT NULL;
--- Contains the columns of filters, so that lists skip skills without reading their rows.
+-- Contains the columns of filters and of safety records, so that lists skip skills, and queries check
+-- their candidates, without reading rows.
 CREATE INDEX skills_by_state ON skills (
-    state, skill_id, has_scripts, paged, safety_level, language, licence);
+    state, skill_id, has_scripts, paged, safety_level, language, licence, seq, scanner);
+-- A row of `skills` takes some 900 bytes: the ids at the other ends of links are read from here.
+CREATE INDEX skills_by_id ON skills (id, skill_id);
 CREATE INDEX skills_by_pointer_epoch ON skills (pointer_epoch);
 CREATE INDEX skills_by_row_epoch ON skills (row_epoch);
 CREATE INDEX skills_marked ON skills (mark_epoch, skill_id) WHERE mark_epoch IS NOT NULL;

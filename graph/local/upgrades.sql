@@ -57,3 +57,9 @@ CREATE TABLE finding_rules (
     PRIMARY KEY (rule, skill_id)
 ) WITHOUT ROWID;
 CREATE INDEX finding_rules_by_skill ON finding_rules (skill_id);
+
+-- name: 10
+DROP INDEX skills_by_state;
+CREATE INDEX skills_by_state ON skills (
+    state, skill_id, has_scripts, paged, safety_level, language, licence, seq, scanner);
+CREATE INDEX skills_by_id ON skills (id, skill_id);

@@ -64,8 +64,7 @@ def _rank_for_a_skill(services: Services) -> None:
     """Rank the library for the description of one of its skills.
 
     A query reads rows of some thousand skills. With a large library whose files are not in
-    memory, the first query would take seconds. From servers the rows of all skills are read, as
-    each query needs other rows.
+    memory, the first query would take seconds.
     """
     try:
         found = services.graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), "", 1)
@@ -73,15 +72,15 @@ def _rank_for_a_skill(services: Services) -> None:
             text = " ".join((entry.name, entry.description))
             request = QueryAsked(task=text, without=_WITHOUT)
             context = QueryContext.create(services, request, degrade=False)
-            if services.circuit_breakers is not None:
-                _read_rows(context)
+            _read_rows(context)
             rank_skills(context)
     except TransientError as error:  # the first query loads it
         log.warning("the library is not read yet", reason=str(error))
 
 
 def _read_rows(context: QueryContext) -> None:
-    """Load vectors and safety of all skills into the caches of this process."""
+    """Load safety records of all skills, and vectors that are not mapped, into the caches of this
+    process: each query reads those of other skills."""
     snapshot = context.services.library.latest
     keys = snapshot.get_keys(snapshot.pointers)
     context.services.index.load_skill_vectors(keys)

@@ -231,6 +231,30 @@ def test_a_warm_up_that_fails(
         assert (not backend.warming, not _get_reasons(backend)) == (ready, ready)
 
 
+def test_a_warm_process_has_the_safety_records_of_all_skills(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {"kiln-firing": "Fire stoneware in a kiln", "sourdough": "Bake bread with wild yeast"}
+    for name, description in texts.items():
+        write_skill(tmp_path / "crafts", name, description)
+    with tiny_backend(tmp_path / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(tmp_path / "crafts")), "test")
+        settle(backend)
+    read: list[str] = []
+    with tiny_backend(tmp_path / "home") as backend:
+        graph = backend.services.graph
+        original = graph.get_safety_records
+        monkeypatch.setattr(
+            graph, "get_safety_records", lambda ids: read.extend(ids) or original(ids)
+        )
+        backend.warm_up()
+        assert set(read) == {f"crafts:{name}" for name in texts}
+        read.clear()
+        request = QueryAsked(task="Fire stoneware in a kiln")
+        assert backend.answer_query(request, "test")["status"] == "SKILL_HIT"
+        assert read == []
+
+
 def test_only_a_backend_that_was_warmed_up_undoes_the_freeze_of_its_process(tmp_path: Path) -> None:
     """A preloaded process, which others are forked from, has frozen what it loaded."""
     thresholds = gc.get_threshold()
