@@ -10,6 +10,9 @@ LIGHT := $(VENV)/.installed-light
 # Package index for torch, such as one of CPU builds; empty: the default build.
 TORCH_INDEX ?=
 
+# Python compiles the modules that are imported; most modules of the packages never are.
+PIP_INSTALL := $(BIN)/python -m pip install --no-compile
+
 # With it every process would compile all modules anew: tests start a few hundred.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -28,16 +31,16 @@ $(BIN)/python:
 
 # It is a part of what requirements.lock pins, with the same versions: the other installation stays.
 $(LIGHT): requirements-light.lock pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --no-deps -r requirements-light.lock
-	$(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
+	$(PIP_INSTALL) --no-deps -r requirements-light.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(INSTALLED): requirements.lock pyproject.toml | $(BIN)/python
 ifneq ($(TORCH_INDEX),)
-	$(BIN)/python -m pip install --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)"
+	$(PIP_INSTALL) --index-url $(TORCH_INDEX) "$$(grep '^torch==' requirements.lock)"
 endif
-	$(BIN)/python -m pip install -r requirements.lock
-	$(BIN)/python -m pip install --no-deps --no-build-isolation --editable .
+	$(PIP_INSTALL) -r requirements.lock
+	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $(LIGHT) $@
 
 install-light: $(LIGHT)  ## Install skillbus with its default encoder only, without torch, into .venv
