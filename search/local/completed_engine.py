@@ -13,7 +13,7 @@ from pathlib import Path
 from search.batches import batches
 from search.blob_codec import unpack_filters
 from search.local.revision_store import SQL_BATCH, RevisionStore
-from search.local.tantivy_engine import COMPLETED_BOOSTS, TantivyEngine
+from search.local.tantivy_engine import COMPLETED_BOOSTS, EngineDocument, TantivyEngine
 from search.protocol import Filters, SkillDocument
 from search.skill_analysis import analyse_skill
 from skills import record_codec
@@ -53,24 +53,20 @@ class CompletedEngine:
         """Write the engine anew, without anything of deleted documents."""
         if (engine := self._find()) is not None:
             rows = self._store.completed_keys()
-            engine.rewrite(
-                (number, (tokens,), filters) for number, tokens, filters in self._read(rows)
-            )
+            engine.rewrite(self._read(rows))
 
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
         for batch in batches(lost, SQL_BATCH):
             self._write(list(self._read({number: lost[number] for number in batch})))
 
-    def _read(
-        self, rows: Mapping[int, RevisionKey]
-    ) -> Iterator[tuple[int, Sequence[str], Filters]]:
-        """Yield the number, tokens and filters of rows that the store has."""
+    def _read(self, rows: Mapping[int, RevisionKey]) -> Iterator[EngineDocument]:
+        """Yield the documents of rows that the store has."""
         for batch in batches(rows, SQL_BATCH):
             columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
             for number in batch:
                 if (row := columns.get(rows[number])) is not None:
                     tokens = analyse_skill(record_codec.load(row[0])).fields[-1]
-                    yield number, tokens, unpack_filters(str(row[1]))
+                    yield EngineDocument(number, (tokens,), unpack_filters(str(row[1])))
 
     def add(self, numbers: Sequence[int | None], documents: Sequence[SkillDocument]) -> None:
         """Write the documents that have completions, unless the engine has them already.
@@ -82,7 +78,11 @@ class CompletedEngine:
             for number, one in zip(numbers, documents, strict=True)
             if one.forward.completed
         ]
-        fresh = [(n, one.fields[-1], one.filters) for n, one in completed if n is not None]
+        fresh = [
+            EngineDocument(n, (one.fields[-1],), one.filters)
+            for n, one in completed
+            if n is not None
+        ]
         if fresh:
             self._write(fresh)
         if old := [one.key for number, one in completed if number is None]:
@@ -96,18 +96,15 @@ class CompletedEngine:
         lost = engine.missing_numbers(rows) if engine else list(rows)
         self._restore({number: rows[number] for number in lost})
 
-    def _write(self, rows: Iterable[tuple[int, Sequence[str], Filters]]) -> None:
+    def _write(self, documents: Iterable[EngineDocument]) -> None:
         if self._engine is None:
             self._engine = self._open()
-        self._engine.write((number, (tokens,), filters) for number, tokens, filters in rows)
+        self._engine.write(documents)
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Delete documents durably; missing numbers are ignored."""
-        engine = self._find()
-        if engine is not None:
-            indexed = set(numbers) - set(engine.missing_numbers(numbers))
-            if indexed:
-                engine.delete_documents(indexed)
+        if (engine := self._find()) is not None:
+            engine.delete_documents(numbers)
 
     def search(
         self, terms: Mapping[str, float], limit: int, filters: Filters

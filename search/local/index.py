@@ -25,6 +25,7 @@ from search.blob_codec import (
 from search.local.compaction import rewrite_store
 from search.local.completed_engine import CompletedEngine
 from search.local.local_records import LocalRecords
+from search.local.main_delta_engine import MainDeltaEngine
 from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
 from search.local.packs.section_pack import section_format
@@ -32,7 +33,7 @@ from search.local.packs.vector_pack import vector_format
 from search.local.revision_store import SQL_BATCH, RevisionStore
 from search.local.row_keys import RowKeys
 from search.local.section_matrix import SectionMatrix
-from search.local.tantivy_engine import TantivyEngine
+from search.local.tantivy_engine import EngineDocument
 from search.local.vector_matrix import VectorMatrix
 from search.protocol import (
     TEXT_FIELDS,
@@ -85,7 +86,7 @@ class LocalSearchIndex(SearchIndex):
         self._writable = writable
         self._write_lock = threading.Lock()
         self._store = RevisionStore(folder / "revisions.sqlite", identity, writable=writable)
-        self._engine = TantivyEngine(folder / "terms", writable=writable)
+        self._engine = MainDeltaEngine(folder / "terms", writable=writable)
         self._completed = CompletedEngine(folder / "completed", self._store, writable=writable)
         self._path = folder / "revisions.sqlite"
         self._packs = folder / "packs"
@@ -120,16 +121,16 @@ class LocalSearchIndex(SearchIndex):
         for batch in batches(lost, SQL_BATCH):
             self._engine.write(self._read_fields({number: lost[number] for number in batch}))
 
-    def _read_fields(
-        self, rows: Mapping[int, RevisionKey]
-    ) -> Iterator[tuple[int, Sequence[Sequence[str]], Filters]]:
-        """Yield the number, token streams and filters of rows that the store has."""
+    def _read_fields(self, rows: Mapping[int, RevisionKey]) -> Iterator[EngineDocument]:
+        """Yield the documents of rows that the store has."""
         for batch in batches(rows, SQL_BATCH):
             columns = self._store.columns([rows[n] for n in batch], ("parsed", "filters"))
             for number in batch:
                 if (row := columns.get(rows[number])) is not None:
                     analysis = analyse_skill(record_codec.load(row[0]))
-                    yield number, _text_fields(analysis.fields), unpack_filters(str(row[1]))
+                    yield EngineDocument(
+                        number, _text_fields(analysis.fields), unpack_filters(str(row[1]))
+                    )
 
     # -- writing
 
@@ -140,7 +141,7 @@ class LocalSearchIndex(SearchIndex):
         with self._write_lock:
             numbers = self._store.insert(documents)
             fresh = [
-                (number, _text_fields(document.fields), document.filters)
+                EngineDocument(number, _text_fields(document.fields), document.filters)
                 for number, document in zip(numbers, documents, strict=True)
                 if number is not None
             ]

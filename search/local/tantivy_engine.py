@@ -6,10 +6,10 @@ import heapq
 import math
 import re
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from config.errors import PermanentError, TransientError
 from search.protocol import FILTER_NAMES, PREFIX_FIELDS, TEXT_FIELDS, Filters
@@ -26,18 +26,38 @@ COMPLETED_BOOSTS = {"completed": 1.0}
 
 _WRITER_BYTES = 50_000_000
 
+_EVERY = ("every", "1")
+"""Field and term of every document of a delta."""
+
+Idf = Callable[[str, str], float]
+"""Inverse document frequency of a term in a field: (field, term) -> idf."""
+
+
+class EngineDocument(NamedTuple):
+    """A revision by its row number, with the token streams of the engine's fields."""
+
+    number: int
+    fields: Sequence[Sequence[str]]
+    filters: Filters
+
 
 class TantivyEngine:
     """Documents of token fields and four raw filters, by row number.
 
-    boosts: the token fields with their boosts.
+    boosts: the token fields with their boosts. delta: for the delta of a `MainDeltaEngine`, whose
+    documents can be read back and scored by another idf.
 
     The writer lock, which one process can hold, is taken at the first write. Searches see the
     commits of other processes. The caller must serialise writes.
     """
 
     def __init__(
-        self, folder: Path, *, writable: bool, boosts: Mapping[str, float] = TEXT_BOOSTS
+        self,
+        folder: Path,
+        *,
+        writable: bool,
+        boosts: Mapping[str, float] = TEXT_BOOSTS,
+        delta: bool = False,
     ) -> None:
         import tantivy  # not with this module: distributed deployments do without it
 
@@ -48,7 +68,8 @@ class TantivyEngine:
         self._writer: Any = None
         self._seen: tuple[int, int] | None = None
         self._reload_lock = threading.Lock()
-        self._schema = _schema(tantivy, boosts)
+        self._delta = delta
+        self._schema = _schema(tantivy, boosts, delta=delta)
         with self._translate_errors():
             self._index = self._open()
 
@@ -62,30 +83,34 @@ class TantivyEngine:
 
     # -- writing
 
-    def write(self, documents: Iterable[tuple[int, Sequence[Sequence[str]], Filters]]) -> None:
-        """Write (number, token fields, filters) durably; replaces documents of the same number."""
+    def write(self, documents: Iterable[EngineDocument]) -> None:
+        """Write documents durably; replaces documents of the same number."""
         with self._writing() as writer:
-            for number, fields, filters in documents:
-                writer.delete_documents_by_term("row", str(number))
-                writer.add_document(self._document(number, fields, filters))
+            for document in documents:
+                writer.delete_documents_by_term("row", str(document.number))
+                writer.add_document(self._encode(document))
             writer.commit()
         self._reload()
 
     def delete_documents(self, numbers: Iterable[int]) -> None:
         """Delete documents durably; missing numbers are ignored."""
+        numbers = set(numbers)
+        present = numbers.difference(self.missing_numbers(numbers))
+        if not present:  # since a commit takes milliseconds
+            return
         with self._writing() as writer:
-            for number in numbers:
+            for number in present:
                 writer.delete_documents_by_term("row", str(number))
             writer.commit()
         self._reload()
 
-    def rewrite(self, documents: Iterable[tuple[int, Sequence[Sequence[str]], Filters]]) -> None:
+    def rewrite(self, documents: Iterable[EngineDocument]) -> None:
         """Replace all documents by these in one commit, and delete the files of the former ones:
         the term dictionary of a file keeps the terms of documents that were deleted from it."""
         with self._writing() as writer:
             writer.delete_all_documents()
-            for number, fields, filters in documents:
-                writer.add_document(self._document(number, fields, filters))
+            for document in documents:
+                writer.add_document(self._encode(document))
             writer.commit()
         self._reload()
         self._collect_garbage()
@@ -94,16 +119,18 @@ class TantivyEngine:
         with self._writing() as writer:
             writer.garbage_collect_files()
 
-    def _document(self, number: int, fields: Sequence[Sequence[str]], filters: Filters) -> Any:
-        document = self._tantivy.Document()
-        document.add_unsigned("number", number)
-        document.add_text("row", str(number))
-        for name, tokens in zip(self._boosts, fields, strict=True):
-            document.add_text(name, " ".join(tokens))
+    def _encode(self, document: EngineDocument) -> Any:
+        encoded = self._tantivy.Document()
+        encoded.add_unsigned("number", document.number)
+        encoded.add_text("row", str(document.number))
+        for name, tokens in zip(self._boosts, document.fields, strict=True):
+            encoded.add_text(name, " ".join(tokens))
         for name in FILTER_NAMES:
-            for value in getattr(filters, name):
-                document.add_text(f"filter_{name}", value)
-        return document
+            for value in getattr(document.filters, name):
+                encoded.add_text(f"filter_{name}", value)
+        if self._delta:
+            encoded.add_text(*_EVERY)
+        return encoded
 
     @contextmanager
     def _writing(self) -> Iterator[Any]:
@@ -127,16 +154,22 @@ class TantivyEngine:
         return (folder / "meta.json").exists()
 
     def search(
-        self, terms: Mapping[str, float], limit: int, filters: Filters, prefix: str = ""
+        self,
+        terms: Mapping[str, float],
+        limit: int,
+        filters: Filters,
+        prefix: str = "",
+        idf: Idf | None = None,
     ) -> list[tuple[int, float]]:
         """Return (number, score) of the best documents with any of the terms, best first.
 
-        prefix: see `LexicalSearch`.
+        prefix: see `LexicalSearch`. idf: replaces that of the documents of this engine, a delta, in
+        the scores.
         """
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()
-            query = self._query(searcher, terms, filters, prefix)
+            query = self._query(searcher, terms, filters, prefix, idf)
             if query is None or limit < 1:
                 return []
             found = searcher.search(query, limit, count=False).hits
@@ -148,12 +181,40 @@ class TantivyEngine:
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()
-            if not searcher.num_docs:
-                return set()
-            everything = self._tantivy.Query.all_query()
-            found = searcher.search(everything, searcher.num_docs, count=False).hits
-            values = searcher.fast_field_values("number", [address for _, address in found])
+            values = searcher.fast_field_values("number", self._addresses(searcher))
         return {int(number) for number in values}
+
+    def documents(self) -> Iterator[EngineDocument]:
+        """Yield every document of a delta."""
+        with self._translate_errors():
+            searcher = self._index.searcher()
+            for address in self._addresses(searcher):
+                values = searcher.doc(address).to_dict()
+                yield EngineDocument(
+                    values["number"][0],
+                    [values[name][0].split() for name in self._boosts],
+                    Filters(
+                        **{name: tuple(values.get(f"filter_{name}", ())) for name in FILTER_NAMES}
+                    ),
+                )
+
+    def _addresses(self, searcher: Any) -> list[Any]:
+        if not searcher.num_docs:
+            return []
+        everything = self._tantivy.Query.all_query()
+        found = searcher.search(everything, searcher.num_docs, count=False).hits
+        return [address for _, address in found]
+
+    def count(self) -> int:
+        """Return the number of documents."""
+        with self._translate_errors():
+            self._reload_if_changed()
+            return int(self._index.searcher().num_docs)
+
+    def idf(self, field: str, term: str) -> float:
+        """Return the inverse document frequency of BM25, as tantivy computes it."""
+        searcher = self._index.searcher()
+        return _idf(searcher.num_docs, searcher.doc_freq(field, term))
 
     def missing_numbers(self, numbers: Iterable[int]) -> list[int]:
         """Return the given numbers that no document has."""
@@ -163,18 +224,26 @@ class TantivyEngine:
             return [number for number in numbers if not searcher.doc_freq("row", str(number))]
 
     def _query(
-        self, searcher: Any, terms: Mapping[str, float], filters: Filters, prefix: str
+        self,
+        searcher: Any,
+        terms: Mapping[str, float],
+        filters: Filters,
+        prefix: str,
+        idf: Idf | None,
     ) -> Any:
         query_type, must, should = (
             self._tantivy.Query,
             self._tantivy.Occur.Must,
             self._tantivy.Occur.Should,
         )
+        rescale = None if idf is None else self._rescaling(searcher, idf)
         clauses = []
         for term, weight in self._select_terms(searcher, terms):
             for name, field_weight in self._boosts.items():
-                match = query_type.term_query(self._schema, name, term, "freq")
-                clauses.append((should, query_type.boost_query(match, weight * field_weight)))
+                boost = weight * field_weight * (1.0 if rescale is None else rescale(name, term))
+                if boost:
+                    match = query_type.term_query(self._schema, name, term, "freq")
+                    clauses.append((should, query_type.boost_query(match, boost)))
         for name in PREFIX_FIELDS if prefix else ():
             match = query_type.regex_query(self._schema, name, f"{re.escape(prefix)}.*")
             clauses.append((should, query_type.boost_query(match, self._boosts[name])))
@@ -188,6 +257,17 @@ class TantivyEngine:
                 silent = query_type.const_score_query(allowed, 0.0)
                 query = query_type.boolean_query([(must, query), (must, silent)])
         return query
+
+    def _rescaling(self, searcher: Any, idf: Idf) -> Idf:
+        """Return the function (field, term) -> idf / idf of this engine; 0 for unknown terms."""
+        # Until segments are merged, tantivy also counts deleted documents.
+        total = searcher.doc_freq(*_EVERY)
+
+        def rescale(name: str, term: str) -> float:
+            frequency = searcher.doc_freq(name, term)
+            return idf(name, term) / _idf(total, frequency) if frequency else 0.0
+
+        return rescale
 
     def _select_terms(self, searcher: Any, terms: Mapping[str, float]) -> list[tuple[str, float]]:
         present = [(term, weight) for term, weight in terms.items() if term and weight > 0]
@@ -239,12 +319,20 @@ class TantivyEngine:
             ) from error
 
 
-def _schema(tantivy: Any, fields: Iterable[str]) -> Any:
+def _schema(tantivy: Any, fields: Iterable[str], *, delta: bool) -> Any:
     builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field("number", fast=True)
-    builder.add_text_field("row", tokenizer_name="raw", index_option="basic")
+    builder.add_unsigned_field("number", fast=True, stored=delta)
+    raw = {"tokenizer_name": "raw", "index_option": "basic"}
+    builder.add_text_field("row", **raw)
     for name in fields:
-        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
+        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq", stored=delta)
     for name in FILTER_NAMES:
-        builder.add_text_field(f"filter_{name}", tokenizer_name="raw", index_option="basic")
+        builder.add_text_field(f"filter_{name}", stored=delta, **raw)
+    if delta:
+        builder.add_text_field(_EVERY[0], **raw)
     return builder.build()
+
+
+def _idf(documents: int, frequency: int) -> float:
+    """Return the idf of BM25, as tantivy computes it."""
+    return math.log1p((max(documents - frequency, 0) + 0.5) / (frequency + 0.5))

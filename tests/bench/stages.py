@@ -42,7 +42,14 @@ from workers.processes.warm_up import warm_up
 
 _SECONDS = 60.0
 _SEED = 7
-_STORES = ("graph.db", "index/revisions.sqlite", "index/terms", "index/packs", "index/statistics")
+_STORES = (
+    "graph.db",
+    "index/revisions.sqlite",
+    "index/terms",
+    "index/terms-delta",
+    "index/packs",
+    "index/statistics",
+)
 
 
 def measure_queries(services: Services, tasks: list[str]) -> dict[str, dict[str, float]]:
