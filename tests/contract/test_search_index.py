@@ -18,6 +18,7 @@ import pytest
 
 from config.errors import PermanentError, TransientError
 from search.completed_terms import tag_terms
+from search.local import main_delta_engine
 from search.local.index import LocalSearchIndex
 from search.protocol import (
     Filters,
@@ -645,6 +646,7 @@ class TestTogether:
 
 
 def _write_until_killed(folder: str, started: multiprocessing.synchronize.Event) -> None:
+    main_delta_engine.MAX_DELTA = 5  # documents move all the time
     index = open_local(Path(folder))
     for i in range(10_000):
         index.add([document(f"crash-{i}", "Common thread.")])
