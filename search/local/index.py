@@ -119,7 +119,7 @@ class LocalSearchIndex(SearchIndex):
     def _restore(self, lost: Mapping[int, RevisionKey]) -> None:
         """Write rows to the engine that it lacks because of a kill or a full disk."""
         for batch in batches(lost, SQL_BATCH):
-            self._engine.write(self._read_fields({number: lost[number] for number in batch}))
+            self._engine.write(list(self._read_fields({number: lost[number] for number in batch})))
 
     def _read_fields(self, rows: Mapping[int, RevisionKey]) -> Iterator[EngineDocument]:
         """Yield the documents of rows that the store has."""

@@ -1,16 +1,18 @@
 """Lexical engine of the embedded index in two parts: a main engine and a small delta.
 
 After every eighth commit, tantivy merges new segments with all segments of up to 16,000 documents.
-That took half of the processor time of an edit, and the merge policy cannot be set from Python. So
-documents are added to the delta, where merges are cheap, and move to the main engine many at once.
+That took two fifths of the processor time of an edit, and the merge policy cannot be set from
+Python. So documents are added to the delta, where merges are cheap, and move to the main engine
+many at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from search.local.tantivy_engine import EngineDocument, TantivyEngine
+from search.local.tantivy_engine import TEXT_BOOSTS, Collection, EngineDocument, TantivyEngine
 from search.protocol import Filters
 
 MAX_DELTA = 250
@@ -19,21 +21,22 @@ MAX_DELTA = 250
 
 
 class MainDeltaEngine:
-    """A `TantivyEngine` in `folder`, and another one next to it for the newest documents.
+    """A `TantivyEngine` in a folder, and one in its folder `delta` for the newest documents.
 
-    Scores have the idf of the main engine, unless it is empty. The caller must serialise writes. A
-    process that dies while documents move leaves them in both engines; they are found once.
+    A number is written once. Scores have the inverse document frequencies of the main engine,
+    unless it is empty. The caller must serialise writes. A process that dies while documents move
+    leaves them in both engines; they are found once.
     """
 
     def __init__(self, folder: Path, *, writable: bool) -> None:
         self._writable = writable
         self._main = TantivyEngine(folder, writable=writable)
-        self._delta_folder = folder.with_name(f"{folder.name}-delta")
+        self._delta_folder = folder / "delta"
         self._delta: TantivyEngine | None = None
 
     def _open_delta(self) -> TantivyEngine:
         if self._delta is None:
-            self._delta = TantivyEngine(self._delta_folder, writable=self._writable, delta=True)
+            self._delta = TantivyEngine(self._delta_folder, writable=self._writable, stored=True)
         return self._delta
 
     def _find_delta(self) -> TantivyEngine | None:
@@ -49,9 +52,13 @@ class MainDeltaEngine:
         delta = self._find_delta()
         return (self._main,) if delta is None else (delta, self._main)
 
-    def write(self, documents: Iterable[EngineDocument]) -> None:
-        """Write documents durably; replaces documents of the same number."""
+    def write(self, documents: Sequence[EngineDocument]) -> None:
+        """Write documents durably; a document that is there already is written again."""
         delta = self._open_delta()
+        if len(documents) >= MAX_DELTA:
+            self._main.write(documents)
+            delta.delete_documents(document.number for document in documents)
+            return
         delta.write(documents)
         if delta.count() >= MAX_DELTA:
             self._main.write(delta.documents())
@@ -78,8 +85,11 @@ class MainDeltaEngine:
         delta = self._find_delta()
         if delta is None or not delta.count():
             return self._main.search(terms, limit, filters, prefix)
-        idf = self._main.idf if self._main.count() else None
-        recent = delta.search(terms, limit, filters, prefix, idf)
+        collection = None
+        if self._main.count():
+            collection = _add_new_terms(self._main.collection(), delta.collection())
+            terms = collection.select_terms(terms, TEXT_BOOSTS)
+        recent = delta.search(terms, limit, filters, prefix, collection)
         found = {**dict(self._main.search(terms, limit, filters, prefix)), **dict(recent)}
         return sorted(found.items(), key=lambda hit: -hit[1])[:limit]
 
@@ -95,5 +105,15 @@ class MainDeltaEngine:
 
     def close(self) -> None:
         """Wait for merges and release the writer locks."""
-        for engine in self._engines():
-            engine.close()
+        with ExitStack() as stack:
+            stack.callback(self._main.close)
+            if self._delta is not None:
+                stack.callback(self._delta.close)
+
+
+def _add_new_terms(main: Collection, delta: Collection) -> Collection:
+    """Return the main collection with the frequencies of terms that are new in the delta."""
+    return Collection(
+        main.documents,
+        lambda field, term: max(main.frequency(field, term), delta.frequency(field, term)),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import math
 import re
 import threading
@@ -26,11 +27,35 @@ COMPLETED_BOOSTS = {"completed": 1.0}
 
 _WRITER_BYTES = 50_000_000
 
-_EVERY = ("every", "1")
-"""Field and term of every document of a delta."""
 
-Idf = Callable[[str, str], float]
-"""Inverse document frequency of a term in a field: (field, term) -> idf."""
+class Collection(NamedTuple):
+    """Statistics of documents for BM25.
+
+    documents: number of documents. frequency: function (field, term) -> number of documents with
+    it. tantivy counts deleted documents in both until it merges their segment.
+    """
+
+    documents: int
+    frequency: Callable[[str, str], int]
+
+    def idf(self, field: str, term: str) -> float:
+        """Return the inverse document frequency, as tantivy computes it."""
+        frequency = self.frequency(field, term)
+        return math.log1p((max(self.documents - frequency, 0) + 0.5) / (frequency + 0.5))
+
+    def select_terms(self, terms: Mapping[str, float], fields: Iterable[str]) -> dict[str, float]:
+        """Return the MAX_QUERY_TERMS terms of the highest weight x idf, or all if there are fewer;
+        terms without a weight are left out."""
+        present = {term: weight for term, weight in terms.items() if term and weight > 0}
+        if len(present) <= MAX_QUERY_TERMS:
+            return present
+
+        def mass(term: str) -> float:
+            frequency = max(self.frequency(field, term) for field in fields)
+            rarity = (max(self.documents, frequency) + 1) / (frequency + 0.5)
+            return present[term] * math.log(rarity) if frequency else 0.0
+
+        return {term: present[term] for term in heapq.nlargest(MAX_QUERY_TERMS, present, key=mass)}
 
 
 class EngineDocument(NamedTuple):
@@ -44,8 +69,7 @@ class EngineDocument(NamedTuple):
 class TantivyEngine:
     """Documents of token fields and four raw filters, by row number.
 
-    boosts: the token fields with their boosts. delta: for the delta of a `MainDeltaEngine`, whose
-    documents can be read back and scored by another idf.
+    boosts: the token fields with their boosts. stored: keep the tokens, for `documents`.
 
     The writer lock, which one process can hold, is taken at the first write. Searches see the
     commits of other processes. The caller must serialise writes.
@@ -57,7 +81,7 @@ class TantivyEngine:
         *,
         writable: bool,
         boosts: Mapping[str, float] = TEXT_BOOSTS,
-        delta: bool = False,
+        stored: bool = False,
     ) -> None:
         import tantivy  # not with this module: distributed deployments do without it
 
@@ -67,9 +91,9 @@ class TantivyEngine:
         self._boosts = boosts
         self._writer: Any = None
         self._seen: tuple[int, int] | None = None
+        self._documents = 0
         self._reload_lock = threading.Lock()
-        self._delta = delta
-        self._schema = _schema(tantivy, boosts, delta=delta)
+        self._schema = _schema(tantivy, boosts, stored=stored)
         with self._translate_errors():
             self._index = self._open()
 
@@ -77,8 +101,11 @@ class TantivyEngine:
         if self._writable:
             self._folder.mkdir(parents=True, exist_ok=True)
             return self._tantivy.Index(self._schema, path=str(self._folder), reuse=True)
-        if not self._tantivy.Index.exists(str(self._folder)):
-            raise PermanentError(f"there is no search index at {self._folder}; ingest first")
+        if not self.exists(self._folder):
+            raise PermanentError(
+                f"the lexical index at {self._folder} is missing; `skillbus sync` or `skillbus "
+                "serve` builds it again"
+            )
         return self._tantivy.Index.open(str(self._folder))
 
     # -- writing
@@ -106,7 +133,12 @@ class TantivyEngine:
 
     def rewrite(self, documents: Iterable[EngineDocument]) -> None:
         """Replace all documents by these in one commit, and delete the files of the former ones:
-        the term dictionary of a file keeps the terms of documents that were deleted from it."""
+        the term dictionary of a file keeps the terms of documents that were deleted from it.
+
+        The writer is closed before: a merge would keep files, and a writer that has deleted all
+        documents overlooks some of its later deletions.
+        """
+        self.close()
         with self._writing() as writer:
             writer.delete_all_documents()
             for document in documents:
@@ -128,8 +160,6 @@ class TantivyEngine:
         for name in FILTER_NAMES:
             for value in getattr(document.filters, name):
                 encoded.add_text(f"filter_{name}", value)
-        if self._delta:
-            encoded.add_text(*_EVERY)
         return encoded
 
     @contextmanager
@@ -159,17 +189,16 @@ class TantivyEngine:
         limit: int,
         filters: Filters,
         prefix: str = "",
-        idf: Idf | None = None,
+        collection: Collection | None = None,
     ) -> list[tuple[int, float]]:
         """Return (number, score) of the best documents with any of the terms, best first.
 
-        prefix: see `LexicalSearch`. idf: replaces that of the documents of this engine, a delta, in
-        the scores.
+        prefix: see `LexicalSearch`. collection: replaces the documents of this engine in the idf.
         """
         with self._translate_errors():
             self._reload_if_changed()
             searcher = self._index.searcher()
-            query = self._query(searcher, terms, filters, prefix, idf)
+            query = self._query(searcher, terms, filters, prefix, collection)
             if query is None or limit < 1:
                 return []
             found = searcher.search(query, limit, count=False).hits
@@ -185,14 +214,14 @@ class TantivyEngine:
         return {int(number) for number in values}
 
     def documents(self) -> Iterator[EngineDocument]:
-        """Yield every document of a delta."""
+        """Yield every document of an engine with `stored`."""
         with self._translate_errors():
             searcher = self._index.searcher()
             for address in self._addresses(searcher):
                 values = searcher.doc(address).to_dict()
                 yield EngineDocument(
                     values["number"][0],
-                    [values[name][0].split() for name in self._boosts],
+                    [values[name][0].split(" ") for name in self._boosts],
                     Filters(
                         **{name: tuple(values.get(f"filter_{name}", ())) for name in FILTER_NAMES}
                     ),
@@ -205,16 +234,17 @@ class TantivyEngine:
         found = searcher.search(everything, searcher.num_docs, count=False).hits
         return [address for _, address in found]
 
+    def collection(self) -> Collection:
+        """Return the statistics of the documents."""
+        with self._translate_errors():
+            self._reload_if_changed()
+            return Collection(self._documents, self._index.searcher().doc_freq)
+
     def count(self) -> int:
         """Return the number of documents."""
         with self._translate_errors():
             self._reload_if_changed()
             return int(self._index.searcher().num_docs)
-
-    def idf(self, field: str, term: str) -> float:
-        """Return the inverse document frequency of BM25, as tantivy computes it."""
-        searcher = self._index.searcher()
-        return _idf(searcher.num_docs, searcher.doc_freq(field, term))
 
     def missing_numbers(self, numbers: Iterable[int]) -> list[int]:
         """Return the given numbers that no document has."""
@@ -229,21 +259,24 @@ class TantivyEngine:
         terms: Mapping[str, float],
         filters: Filters,
         prefix: str,
-        idf: Idf | None,
+        collection: Collection | None,
     ) -> Any:
         query_type, must, should = (
             self._tantivy.Query,
             self._tantivy.Occur.Must,
             self._tantivy.Occur.Should,
         )
-        rescale = None if idf is None else self._rescaling(searcher, idf)
+        own = Collection(self._documents, searcher.doc_freq)
         clauses = []
-        for term, weight in self._select_terms(searcher, terms):
+        for term, weight in (collection or own).select_terms(terms, self._boosts).items():
             for name, field_weight in self._boosts.items():
-                boost = weight * field_weight * (1.0 if rescale is None else rescale(name, term))
-                if boost:
-                    match = query_type.term_query(self._schema, name, term, "freq")
-                    clauses.append((should, query_type.boost_query(match, boost)))
+                boost = weight * field_weight
+                if collection is not None:
+                    if not own.frequency(name, term):
+                        continue
+                    boost *= collection.idf(name, term) / own.idf(name, term)
+                match = query_type.term_query(self._schema, name, term, "freq")
+                clauses.append((should, query_type.boost_query(match, boost)))
         for name in PREFIX_FIELDS if prefix else ():
             match = query_type.regex_query(self._schema, name, f"{re.escape(prefix)}.*")
             clauses.append((should, query_type.boost_query(match, self._boosts[name])))
@@ -258,29 +291,6 @@ class TantivyEngine:
                 query = query_type.boolean_query([(must, query), (must, silent)])
         return query
 
-    def _rescaling(self, searcher: Any, idf: Idf) -> Idf:
-        """Return the function (field, term) -> idf / idf of this engine; 0 for unknown terms."""
-        # Until segments are merged, tantivy also counts deleted documents.
-        total = searcher.doc_freq(*_EVERY)
-
-        def rescale(name: str, term: str) -> float:
-            frequency = searcher.doc_freq(name, term)
-            return idf(name, term) / _idf(total, frequency) if frequency else 0.0
-
-        return rescale
-
-    def _select_terms(self, searcher: Any, terms: Mapping[str, float]) -> list[tuple[str, float]]:
-        present = [(term, weight) for term, weight in terms.items() if term and weight > 0]
-        if len(present) <= MAX_QUERY_TERMS:
-            return present
-        total = searcher.num_docs + 1
-
-        def mass(item: tuple[str, float]) -> float:
-            frequency = max(searcher.doc_freq(name, item[0]) for name in self._boosts)
-            return item[1] * math.log(total / (frequency + 0.5)) if frequency else 0.0
-
-        return heapq.nlargest(MAX_QUERY_TERMS, present, key=mass)
-
     def _reload_if_changed(self) -> None:
         """Make the last commit of any process visible."""
         status = (self._folder / "meta.json").stat()
@@ -289,8 +299,11 @@ class TantivyEngine:
 
     def _reload(self) -> None:
         with self._reload_lock, self._translate_errors():
-            status = (self._folder / "meta.json").stat()
+            file = self._folder / "meta.json"
+            status = file.stat()
             self._index.reload()
+            segments = json.loads(file.read_bytes())["segments"]
+            self._documents = sum(segment["max_doc"] for segment in segments)
             self._seen = (status.st_ino, status.st_mtime_ns)
 
     def close(self) -> None:
@@ -315,24 +328,19 @@ class TantivyEngine:
                 raise TransientError(f"the search index cannot be written: {message}") from error
             raise PermanentError(
                 f"the lexical index at {self._folder} is damaged ({message}); delete that "
-                "folder and it is built again"
+                "folder: `skillbus sync` or `skillbus serve` then builds it again"
             ) from error
 
 
-def _schema(tantivy: Any, fields: Iterable[str], *, delta: bool) -> Any:
+def _schema(tantivy: Any, fields: Iterable[str], *, stored: bool) -> Any:
     builder = tantivy.SchemaBuilder()
-    builder.add_unsigned_field("number", fast=True, stored=delta)
+    builder.add_unsigned_field("number", fast=True, stored=stored)
     raw = {"tokenizer_name": "raw", "index_option": "basic"}
     builder.add_text_field("row", **raw)
     for name in fields:
-        builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq", stored=delta)
+        builder.add_text_field(
+            name, tokenizer_name="whitespace", index_option="freq", stored=stored
+        )
     for name in FILTER_NAMES:
-        builder.add_text_field(f"filter_{name}", stored=delta, **raw)
-    if delta:
-        builder.add_text_field(_EVERY[0], **raw)
+        builder.add_text_field(f"filter_{name}", stored=stored, **raw)
     return builder.build()
-
-
-def _idf(documents: int, frequency: int) -> float:
-    """Return the idf of BM25, as tantivy computes it."""
-    return math.log1p((max(documents - frequency, 0) + 0.5) / (frequency + 0.5))

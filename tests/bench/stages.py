@@ -46,7 +46,6 @@ _STORES = (
     "graph.db",
     "index/revisions.sqlite",
     "index/terms",
-    "index/terms-delta",
     "index/packs",
     "index/statistics",
 )

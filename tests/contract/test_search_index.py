@@ -677,8 +677,9 @@ class TestLocalFiles:
         index = open_local(tmp_path)
         index.add([document("loom", licence="MIT"), document("kiln")])
         index.close()
-        for file in (tmp_path / "terms").iterdir():
-            file.unlink()
+        shutil.rmtree(tmp_path / "terms")
+        with pytest.raises(PermanentError, match="skillbus sync"):
+            open_local(tmp_path, writable=False)
         index = open_local(tmp_path)
         assert search(index, "loom", Filters(licence=("MIT",))) == ["home:loom"]
         assert search(index, "kiln") == ["home:kiln"]

@@ -126,7 +126,7 @@ def _group_by_skill(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]
 
 def _check_skills(skills: Mapping[str, Mapping[str, str]], settings: Settings) -> None:
     if not skills:
-        raise ArchiveError(f"holds no {SKILL_FILE}; a skill is a folder with one")
+        raise ArchiveError(f"the upload has no {SKILL_FILE}; a skill is a folder with one")
     if "." in skills:
         raise ArchiveError(
             f"{SKILL_FILE} lies at the top: say with `path` which folder of the source it is"

@@ -92,7 +92,7 @@ def test_a_new_catalog_with_an_old_index(skillbus: Skillbus, folder: Path) -> No
     assert all("zeppelin" in skill["description"] for skill in found["skills"])
 
 
-@pytest.mark.parametrize("what", ["revisions.sqlite", "terms/meta.json"])
+@pytest.mark.parametrize("what", ["revisions.sqlite", "terms/meta.json", "terms/delta/meta.json"])
 def test_a_damaged_index(skillbus: Skillbus, folder: Path, what: str) -> None:
     skillbus("sync", str(folder))
     expected = snapshot(skillbus.home)
