@@ -270,7 +270,7 @@ def main(argv: list[str], show: Callable[[str], None] = print) -> int:
     if len(given.parts) % 3:
         parser.error("each collection has a NAME, GOLD.jsonl and SKILLS_DIR")
     torch.set_num_threads(1)
-    settings = EncoderSettings(model=given.encoder) if given.encoder else None
+    settings = EncoderSettings(model=given.encoder) if given.encoder else EncoderSettings()
     encoder = load_encoder(settings)
     vectors = Vectors(encoder, given.cache)
     loaded = load(list(triples(given.parts)), vectors)

@@ -40,7 +40,7 @@ def first(seen: RankedEvidence) -> float:
 
 @pytest.mark.parametrize("t", [0.0, 0.5, 1.0])
 def test_a_clear_lead_is_more_probable_than_a_narrow_one(t: float) -> None:
-    assert first(evidence(9, 3, 2, t=t)) > first(evidence(9, 8.9, 2, t=t)) + 0.1
+    assert first(evidence(9, 3, 2, t=t)) > 1.5 * first(evidence(9, 8.9, 2, t=t))
 
 
 @pytest.mark.parametrize("t", [0.0, 1.0])
@@ -83,8 +83,14 @@ def test_each_feature_has_a_column_for_short_and_for_long_tasks() -> None:
 def test_the_scale_of_scores_does_not_change_their_gap() -> None:
     gap = feature_names().index("gap_short")
     assert np.allclose(
-        compute_features(evidence(8, 6, 4))[:, gap], compute_features(evidence(4, 3, 2))[:, gap]
+        compute_features(evidence(16, 12, 8))[:, gap], compute_features(evidence(8, 6, 4))[:, gap]
     )
+
+
+def test_among_small_scores_no_gap_is_large() -> None:
+    gap = feature_names().index("gap_short")
+    assert compute_features(evidence(0.13, skills=10))[0, gap] < 0.1
+    assert compute_features(evidence(0.2, 0.1, skills=12_000))[0, gap] < 0.1
 
 
 def test_weights_of_another_format_are_refused() -> None:
