@@ -50,7 +50,7 @@ _LEAST_EVIDENCE = 0.05
 _LEAST_SCORE = 2.0
 """Least score that gaps are a share of, over sqrt(ln(1 + library size)). Where a task has no word
 in common with any skill, scores are small, and one may be several times another by chance. No
-right skill of 1,840 tasks had a score below 2.2 times that root."""
+right first skill of 1,840 tasks had a score below 2.2 times that root."""
 
 
 @dataclass(frozen=True, slots=True)
