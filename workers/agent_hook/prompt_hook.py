@@ -11,7 +11,7 @@ fast modules: `_socket` and `_signal` instead of `socket` and `signal`, which im
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found]  # typeshed lacks it
 import _socket
 import os
 import sys

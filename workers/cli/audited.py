@@ -38,8 +38,8 @@ def audited(action: str, *names: str) -> Callable[[Function], Function]:
             with recording(action, name, lambda: meta.get(_SETTINGS), _get_outcome):
                 return function(*args, **kwargs)
 
-        run.audited = action  # type: ignore[attr-defined]
-        return run  # type: ignore[return-value]
+        run.audited = action  # type: ignore[attr-defined]  # a mark on the function
+        return run  # type: ignore[return-value]  # same parameters as `function`
 
     return decorate
 

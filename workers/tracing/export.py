@@ -115,7 +115,7 @@ class _CountingExporter(SpanExporter):
 
     @override
     def shutdown(self) -> None:
-        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]  # no annotations
 
 
 class _BoundedProcessor(BatchSpanProcessor):
