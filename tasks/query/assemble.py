@@ -69,7 +69,7 @@ def assemble_no_hit(
     elif chosen.ranking.refused:
         reason = "the skills about the task did not serve in this session"
     elif not chosen.ranking.hits and context.request.filters != QueryFilters():
-        reason = "no skill that passes the filters shares anything with the task"
+        reason = _explain_filtered(context)
     else:
         reason = "nothing in the library is evidently about the task"
     return Bundle(
@@ -86,6 +86,17 @@ def assemble_no_hit(
         budget=context.budget,
         withheld=withheld,
     )
+
+
+def _explain_filtered(context: QueryContext) -> str:
+    """Return the reason why no skill passes the filters; names sources without a skill, since their
+    ids may be misspelt."""
+    wanted = context.request.filters.source
+    ids = context.services.library.latest.pointers if wanted else ()
+    known = {one.partition(":")[0] for one in ids}
+    if unknown := [one for one in wanted if one not in known]:
+        return f"the library has no skill of source {' or '.join(map(repr, unknown))}"
+    return "no skill that passes the filters shares anything with the task"
 
 
 def fill_bundle(

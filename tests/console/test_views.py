@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from skills.events import QueryAsked
 from tasks.journal.sqlite import SqliteJournal
@@ -51,6 +51,22 @@ class TestLibrary:
         page.reload()
         expect(rows).to_have_count(1)
         expect(page.get_by_role("searchbox")).to_have_value("constell")
+
+    def test_words_typed_before_the_scripts_are_loaded_are_searched(self, open_page: Open) -> None:
+        page = open_page("read")
+        waiting: list[Route] = []
+        page.route("**/htmx.min.*", waiting.append)
+        page.goto("/console/library?source=crafts", wait_until="commit")
+        page.get_by_role("searchbox").fill("constell")
+        rows = page.locator("#results tbody tr")
+        expect(rows).to_have_count(10)
+        page.evaluate("window.isSamePage = true")
+        while not waiting:
+            page.wait_for_timeout(20)
+        waiting[0].continue_()
+        expect(rows).to_have_count(1)
+        assert page.evaluate("window.isSamePage")
+        assert read_query(page) == {"q": ["constell"], "source": ["crafts"]}
 
     def test_filters_are_links_that_can_be_sent(self, open_page: Open) -> None:
         page = open_page("read")

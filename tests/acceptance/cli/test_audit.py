@@ -185,8 +185,8 @@ def test_what_changes_nothing_and_what_is_refused(place: Place) -> None:
     skillbus("query", TASK)
     skillbus("sources", "remove", code=2)
     assert records(skillbus) == before
-    with one_record(skillbus, "sources.remove", "nothing", outcome="failed"):
-        skillbus("sources", "remove", "nothing", code=1)
+    with one_record(skillbus, "sources.remove", "nothing", outcome="refused"):
+        skillbus("sources", "remove", "nothing", code=2)
     with one_record(skillbus, "tokens.revoke", "nothing", outcome="refused"):
         skillbus("tokens", "revoke", "nothing", code=2)
     empty = Skillbus(skillbus.server, base / "empty")

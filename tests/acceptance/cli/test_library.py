@@ -170,6 +170,6 @@ def test_sources_come_and_go(skillbus: Skillbus, folder: Path, tmp_path: Path) -
     assert "10 skills removed" in skillbus("sources", "remove", "second").out
     assert set(skillbus.skills()) == {f"crafts:{name}" for name in TOPICS}
     assert [row["source_id"] for row in skillbus("sources", "list", "--json").data] == ["crafts"]
-    assert "sources list" in skillbus("sources", "remove", "second", code=1).err
+    assert "sources list" in skillbus("sources", "remove", "second", code=2).err
     skillbus("sync", str(second))
     assert len(skillbus.skills()) == 20

@@ -60,6 +60,7 @@ def test_filters(library: Skillbus) -> None:
 def test_a_hit_and_no_hit_differ(library: Skillbus) -> None:
     result = library("query", TASK, "--filter", "source=elsewhere", code=3)
     assert "NO_SKILL_HIT" in result.out
+    assert "no skill of source 'elsewhere'" in result.out
     data = library("query", "zzyzx qwrtp", "--without", "dense", "--format", "json", code=3).data
     assert data["status"] == "NO_SKILL_HIT"
     assert data["skills"] == []

@@ -235,5 +235,7 @@ def _is_reachable(source: Source) -> bool:
 def remove_source(ctx: click.Context, source_id: str) -> None:
     """Remove a source and all its skills from the library; files stay."""
     settings = read_settings(ctx)
+    with open_catalog(settings) as graph:
+        require_source(graph, source_id)
     outcome = submit_and_wait(settings, SourceRemoved(source_id=source_id))
     click.echo(f"{source_id}: {outcome['removed']} skills removed")

@@ -126,10 +126,14 @@ def sync_source(
             backend.set_source_groups(content.source_id, groups)
         failed_before = _failed_skills(backend.graph, content.source_id)
         report = run_sync(backend, content, until)
-        report["newly_failed"] = newly = sorted(
-            _failed_skills(backend.graph, content.source_id) - failed_before
-        )
+        failed = _failed_skills(backend.graph, content.source_id)
+        report["newly_failed"] = newly = sorted(failed - failed_before)
     print_report(report, as_json)
+    if still := len(failed & failed_before):
+        print_to_stderr(
+            f"{still} of its skills still {'fails' if still == 1 else 'fail'}: `skillbus skills "
+            f"list --source {content.source_id} --state failed`"
+        )
     if newly:
         ctx.exit(EXIT_NEWLY_FAILED)
 

@@ -8,6 +8,14 @@ document.addEventListener("change", (event) => {
   if (event.target.matches("[data-autosubmit]")) event.target.form.requestSubmit();
 });
 
+// Text that was typed into a search field before the scripts were loaded: its event is over.
+// Listeners run in their order, so htmx already watches the form.
+document.addEventListener("DOMContentLoaded", () => {
+  for (const field of document.querySelectorAll("[hx-get] [data-search]")) {
+    if (field.value !== field.defaultValue) field.form.requestSubmit();
+  }
+});
+
 // "/" moves to the search field, as in other tools.
 document.addEventListener("keydown", (event) => {
   if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
