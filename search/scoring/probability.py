@@ -26,8 +26,7 @@ from search.text.query_understanding import Understanding
 Floats = npt.NDArray[np.float64]
 
 RIVALS = 20
-"""Number of candidates that the features read; later candidates get the probability of the last of
-these."""
+"""Number of candidates that the features read; only these get a probability."""
 
 WITHIN = 10
 """Number of first candidates that the model `library` is about."""

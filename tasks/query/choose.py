@@ -100,7 +100,8 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
     if selection is None:
         settings = context.services.settings.choice
         choice.min_score = settings.relative * hits[0].score
-        shortlist = _make_shortlist(hits[: 2 * top], choice.min_score, settings.least_further)
+        considered = _complete_probabilities(hits[: 2 * top])
+        shortlist = _make_shortlist(considered, choice.min_score, settings.least_further)
     else:
         least = context.services.settings.choice.relative
         shortlist = _list_selected(hits, selection, choice, least)
@@ -108,7 +109,7 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
     rows = _read_rows(context, list(scores))
     folded: dict[str, str] = {}
     for hit in shortlist:
-        if len(choice.chosen) >= top:
+        if sum(not one.needed_by for one in choice.chosen) >= top:
             break
         skill_id, taken = hit.key.skill_id, choice.chosen_ids()
         if skill_id in taken:
@@ -166,6 +167,13 @@ def _first_reasons(choice: SkillChoice) -> list[LeftOut]:
         if left.skill_id not in taken:
             reasons.setdefault(left.skill_id, left)
     return list(reasons.values())
+
+
+def _complete_probabilities(hits: Sequence[RankedSkill]) -> list[RankedSkill]:
+    """Return hits of which those without a probability have the least one of the others: it is
+    estimated for the first candidates only. Without any probability they are unchanged."""
+    least = min((hit.probability for hit in hits if hit.probability is not None), default=None)
+    return [hit if hit.probability is not None else replace(hit, probability=least) for hit in hits]
 
 
 def _make_shortlist(

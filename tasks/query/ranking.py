@@ -221,7 +221,7 @@ def estimate_probabilities(
         for hit, probability in zip(head, found.skills.tolist(), strict=True)
     ]
     library = found.library
-    if library is not None and ranking.remembered:
+    if ranking.remembered:
         library = max([library, *(hit.probability or 0.0 for hit in known)])
     return replace(ranking, hits=(*known, *ranking.hits[RIVALS:]), probability=library)
 

@@ -92,7 +92,7 @@ def choose(
             {},
             ("matches",),
             "pdf" if skill_id in owners else "",
-            probability=probabilities[place] if probabilities else None,
+            probability=probabilities[place] if place < len(probabilities) else None,
         )
         for place, (skill_id, score) in enumerate(ranked)
     )
@@ -117,7 +117,21 @@ def test_the_ranking_is_kept_up_to_the_top() -> None:
     assert ids(choose(ranked, top=3)) == ["a", "b", "c"]
 
 
+def test_dependencies_do_not_count_towards_the_top() -> None:
+    ranked = [(name, 10.0 - place) for place, name in enumerate("abcdef")]
+    links = Links(("a", DEPENDS, "x"), ("a", DEPENDS, "y"), ("c", DEPENDS, "d"))
+    assert ids(choose(ranked, links, top=3)) == ["a", "x", "y", "b", "c", "d"]
+
+
 TIE = [("a", 8.0), ("b", 7.9), ("c", 7.8)]
+
+
+def test_skills_whose_probability_is_not_estimated_are_as_likely_as_the_least_likely() -> None:
+    ranked = [*TIE, ("d", 7.7), ("e", 7.6)]
+    assert ids(choose(ranked, probabilities=(0.9, 0.005, 0.004))) == ["a"]
+    chosen = choose(ranked, probabilities=(0.9, 0.3, 0.1)).chosen
+    assert [one.probability for one in chosen] == [0.9, 0.3, 0.1, 0.1, 0.1]
+    assert chosen[-1].worth == chosen[2].worth
 
 
 def test_one_that_is_certain_comes_alone() -> None:
