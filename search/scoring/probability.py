@@ -20,7 +20,9 @@ import numpy as np
 import numpy.typing as npt
 
 from search.packed_records import PackedRecords, split_terms
+from search.scoring.field_matches import find_matches
 from search.scoring.library_statistics import LibraryStatistics
+from search.text.background_frequencies import load_background
 from search.text.query_understanding import Understanding
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +34,7 @@ WITHIN = 10
 """Number of first candidates that the model `library` is about."""
 
 HEADS = ("first", "further", "library")
-FEATURES = ("gap", "lead", "evidence", "coverage", "nearness", "description")
+FEATURES = ("gap", "lead", "evidence", "coverage", "nearness", "description", "matched")
 """Features that speak for a candidate: none of their weights may be negative.
 
 gap: score less that of the best rival, as a share of the best score, or of _LEAST_SCORE if that is
@@ -40,7 +42,9 @@ more. lead: score above that of the last rival. evidence: logarithm of BM25F ove
 task's idf mass, and over sqrt(ln(1 + library size)), with which it grows as idf does. coverage:
 BM25F over that mass. nearness: the better cosine with the task in deviations above those of
 unrelated texts, less the typical one; 0 where the encoder does not know the language. description:
-share of the idf mass of the skill's description that the task has.
+share of the idf mass of the skill's description that the task has. matched: logarithm of the
+background idf mass of the task's terms that the skill has. In a small library nearly every term is
+rare; the background knows that "again" is not.
 """
 
 _TYPICAL_NEARNESS = 4.0
@@ -55,15 +59,16 @@ right first skill of 1,840 tasks had a score below 2.1 times that root."""
 class RankedEvidence:
     """Inputs of the features of the first n candidates of a task, in the order of rank.
 
-    scores, evidence, descriptions: float64, (n,), as in FEATURES. nearness: the same, NaN where
-    unknown. mass: idf mass of the task. skills: number in the library. long_task_weight: 0 for a
-    short query, 1 for a long task.
+    scores, evidence, descriptions, matched: float64, (n,), as in FEATURES. nearness: the same, NaN
+    where unknown. mass: idf mass of the task. skills: number in the library. long_task_weight: 0
+    for a short query, 1 for a long task.
     """
 
     scores: Floats
     evidence: Floats
     nearness: Floats
     descriptions: Floats
+    matched: Floats
     mass: float
     skills: int
     long_task_weight: float
@@ -110,6 +115,7 @@ def compute_features(seen: RankedEvidence) -> Floats:
         seen.evidence / math.sqrt(max(seen.mass, 1e-6)),
         np.where(known, seen.nearness - _TYPICAL_NEARNESS, 0.0),
         seen.descriptions,
+        seen.matched,
         1.0 - known,
         np.ones(count),
     )
@@ -132,6 +138,13 @@ def match_descriptions(
             near = np.minimum(wanted.searchsorted(terms), len(wanted) - 1)
             shares[place] = float(mass[wanted[near] == terms].sum()) / total
     return shares
+
+
+def match_terms(understanding: Understanding, records: PackedRecords) -> Floats:
+    """Return ln(1 + background idf mass of the task's terms that each skill has), float64 (n,)."""
+    owners, places, _ = find_matches(understanding.ids, records.terms)
+    mass = understanding.weights * load_background().idf(understanding.ids)
+    return np.log1p(np.bincount(owners, weights=mass[places], minlength=len(records)))
 
 
 class ProbabilityModel:

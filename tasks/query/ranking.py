@@ -19,6 +19,7 @@ from search.scoring.probability import (
     RankedEvidence,
     load_probability_model,
     match_descriptions,
+    match_terms,
 )
 from search.scoring.record_source import RecordSource
 from search.scoring.score_candidates import ScoredCandidates, long_task_weight
@@ -242,12 +243,15 @@ def collect_evidence(
     head = ranking.hits[:RIVALS]
     records = source.pack([hit.key for hit in head])
     shares = match_descriptions(ranking.understanding, records, statistics)
-    matched = dict(zip(records.keys, shares.tolist(), strict=True))
+    masses = match_terms(ranking.understanding, records)
+    read = dict(zip(records.keys, zip(shares.tolist(), masses.tolist(), strict=True), strict=True))
+    matches = np.array([read.get(hit.key, (0.0, 0.0)) for hit in head]).reshape(-1, 2)
     return RankedEvidence(
         scores=np.array([hit.score for hit in head]),
         evidence=np.array([hit.evidence for hit in head]),
         nearness=np.array([hit.nearness for hit in head], dtype=np.float64),
-        descriptions=np.array([matched.get(hit.key, 0.0) for hit in head]),
+        descriptions=matches[:, 0],
+        matched=matches[:, 1],
         mass=ranking.mass,
         skills=ranking.library_size,
         long_task_weight=ranking.long_task_weight,

@@ -1,14 +1,18 @@
 """Fit the probabilities that ranked skills are right, and say how well calibrated they are.
 
 usage: python -m tests.bench.fit_probability HOME LABELS.jsonl ... [--elsewhere SOURCE]
-           [--cases FILE] [--out FILE] [--repositories INDEX.jsonl] [--origin TEXT]
-           [--predictions FILE]
+           [--libraries HOME] [--general PROMPTS.txt] [--cases FILE] [--out FILE]
+           [--repositories INDEX.jsonl] [--origin TEXT] [--predictions FILE]
 
 HOME         a library, searchable; with skill vectors, and embedded if queries will find it so
 LABELS       one object a line: task_id, instruction and gt_skill_ids (also: right too), or
              query_id, query and skill_id, or skill_id and prompt; near misses have not_skill_ids
              (and owner, the skill that is right), or skill_id and the style near_miss
---elsewhere  a source without the skills of the long tasks: these are asked of it alone too
+--elsewhere  a source: long tasks whose skills are of other sources are asked of it alone too
+--libraries  small libraries: each source one of its own, seen by the group of its name only
+             (`tests.bench.small_libraries`); prompts are asked of each, with their skills and
+             without
+--general    prompts about no skill, one a line (tests/bench/general_prompts.txt)
 --repositories  objects with id and repo, for skills whose id does not tell it
 --cases      keeps what was asked, so that a change of the fit takes seconds
 --predictions  writes cross-validated/probabilities.json of `make quality`: of the first skill of
@@ -48,6 +52,7 @@ from search.scoring.probability import (
 )
 from tests.bench.probability_cases import (
     ABSENT,
+    GENERAL,
     NEAR,
     PRESENT,
     REMOVED,
@@ -57,9 +62,9 @@ from tests.bench.probability_cases import (
 )
 
 Floats = npt.NDArray[np.float64]
-WITHOUT_SHORT, WITHOUT_LONG = 0.03, 0.25
-"""Weight of the cases whose skills are absent, as a share of those with them. Low for short
-prompts, where another skill of the library often does as well as the removed one."""
+REMOVED_SHORT, ABSENT_SHORT, GENERAL_SHORT, WITHOUT_LONG = 0.03, 0.1, 0.1, 0.35
+"""Weights of the cases without a right skill, as shares of those with one. Low for short prompts
+whose skills were removed from the large library, where another skill often does as well."""
 SHARE_LONG = 0.1
 """Weight of the long tasks as a share of all. With .25 tasks of middle length are judged by what
 nineteen long ones have in common."""
@@ -78,11 +83,19 @@ def weigh(cases: Sequence[Case]) -> Floats:
     weights = np.ones(len(cases))
     weights[[case.kind == NEAR and not case.judged for case in cases]] = UNKNOWN_WEIGHT
     long = np.array([case.long for case in cases])
-    without = np.array([case.kind in (REMOVED, ABSENT) for case in cases])
-    for mine, part in ((long, WITHOUT_LONG), (~long, WITHOUT_SHORT)):
-        if (mine & without).any():
-            share = part * weights[mine & ~without].sum()
-            weights[mine & without] *= share / weights[mine & without].sum()
+    kinds = np.array([case.kind for case in cases])
+    known = np.isin(kinds, (PRESENT, NEAR))
+    parts = [(long & ~known, long & known, WITHOUT_LONG)]
+    for kind, part in (
+        (REMOVED, REMOVED_SHORT),
+        (ABSENT, ABSENT_SHORT),
+        (GENERAL, GENERAL_SHORT),
+    ):
+        parts.append((~long & (kinds == kind), ~long & known, part))
+    for without, present, part in parts:
+        if without.any():
+            share = part * weights[present].sum()
+            weights[without] *= share / weights[without].sum()
     if long.any() and not long.all():
         share = SHARE_LONG / (1 - SHARE_LONG) * weights[~long].sum()
         weights[long] *= share / weights[long].sum()
@@ -199,7 +212,7 @@ def report_refusals(
     for long in (True, False):
         mine = {
             kind: np.array([c.kind == kind and c.long == long for c in cases])
-            for kind in (PRESENT, NEAR, REMOVED, ABSENT)
+            for kind in (PRESENT, NEAR, REMOVED, ABSENT, GENERAL)
         }
         with_them = np.sort(chance[mine[PRESENT]])
         if not len(with_them):
@@ -207,7 +220,7 @@ def report_refusals(
         threshold = with_them[int(REFUSED * len(with_them))]
         found = ", ".join(
             f"{kind} {np.mean(chance[mine[kind]] < threshold):.3f} of {mine[kind].sum()}"
-            for kind in (NEAR, REMOVED, ABSENT)
+            for kind in (NEAR, REMOVED, ABSENT, GENERAL)
             if mine[kind].any()
         )
         length = "long tasks" if long else "short prompts"
@@ -223,22 +236,21 @@ def report_thresholds(
         line = []
         for least in THRESHOLDS:
             shares = []
-            for kind in (PRESENT, NEAR, REMOVED, ABSENT):
+            for kind in (PRESENT, NEAR, REMOVED, ABSENT, GENERAL):
                 found = [
                     library < least
                     for case, (_, library) in zip(cases, predicted, strict=True)
-                    if case.kind == kind and case.collection == collection
+                    if case.kind == kind and (kind == GENERAL or case.collection == collection)
                 ]
                 shares.append(f"{np.mean(found):.2f}" if found else "-")
             line.append(f"{least:.2f}: {'/'.join(shares)}")
-        print(
-            f"  {name}: {collection}: refused below (present/near/removed/absent) {'  '.join(line)}"
-        )
+        kinds = "present/near/removed/absent/general"
+        print(f"  {name}: {collection}: refused below ({kinds}) {'  '.join(line)}")
 
 
 def report_further(cases: Sequence[Case], predicted: Sequence[tuple[Floats, float]]) -> None:
-    """Print what the least probability of further skills costs and saves."""
-    present = [n for n, case in enumerate(cases) if case.kind == PRESENT]
+    """Print what the least probability of further skills costs and saves in the large library."""
+    present = [n for n, case in enumerate(cases) if case.kind == PRESENT and not case.library]
     for least in (0.0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.1, 0.15, 0.2, 0.3):
         line = f"  further from {least:.2f}:"
         for long in (True, False):
@@ -274,7 +286,7 @@ def write_predictions(
             "group": owner,
         }
         for case, (skills, _), owner in zip(cases, predicted, owners, strict=True)
-        if case.prompt and case.judged and case.kind in (PRESENT, NEAR)
+        if case.prompt and case.judged and case.kind in (PRESENT, NEAR) and not case.library
     ]
     path.write_text(json.dumps(rows, indent=0) + "\n", encoding="utf-8")
 
@@ -285,13 +297,22 @@ def main(argv: list[str]) -> int:
     parser.add_argument("home", type=Path)
     parser.add_argument("labels", type=Path, nargs="+")
     parser.add_argument("--elsewhere", default="")
+    parser.add_argument("--libraries", type=Path)
+    parser.add_argument("--general", type=Path)
     parser.add_argument("--repositories", type=Path)
     parser.add_argument("--cases", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--origin", default="")
     parser.add_argument("--predictions", type=Path)
     options = parser.parse_args(argv)
-    cases = read_cases(options.home, options.labels, options.elsewhere, options.cases)
+    cases = read_cases(
+        options.home,
+        options.labels,
+        options.elsewhere,
+        options.cases,
+        options.libraries,
+        options.general,
+    )
     index = options.repositories.read_text(encoding="utf-8") if options.repositories else ""
     known = {row["id"]: row["repo"] for row in map(json.loads, index.splitlines())}
     owners = [known.get(case.skill_id) or find_repository(case.skill_id) for case in cases]
@@ -304,9 +325,14 @@ def main(argv: list[str]) -> int:
         ("repository left out", by_repository),
         ("collection left out", predict_left_out(cases, left_out)),
     ):
-        report_calibration(name, cases, predicted)
-        report_refusals(name, cases, predicted)
-        report_thresholds(name, cases, predicted)
+        for size, small in (("large library", False), ("small libraries", True)):
+            places = [place for place, case in enumerate(cases) if bool(case.library) is small]
+            if places:
+                some = [cases[place] for place in places]
+                found = [predicted[place] for place in places]
+                report_calibration(f"{name}: {size}", some, found)
+                report_refusals(f"{name}: {size}", some, found)
+                report_thresholds(f"{name}: {size}", some, found)
     report_further(cases, by_repository)
     if options.predictions:
         write_predictions(options.predictions, cases, by_repository, owners)

@@ -66,7 +66,7 @@ def test_the_threshold_comes_from_other_skills(cases: list[paging_cases.Case]) -
 
 def test_probabilities_of_judged_prompts(tmp_path: Path) -> None:
     none = np.zeros(1)
-    evidence = RankedEvidence(none, none, none, none, 1.0, 10, 0.0)
+    evidence = RankedEvidence(none, none, none, none, none, 1.0, 10, 0.0)
 
     def case(kind: str, prompt: str, right: bool, judged: bool = True) -> probability_cases.Case:
         return probability_cases.Case(kind, prompt, "s:a", "s/made", evidence, (right,), judged)

@@ -28,6 +28,7 @@ def evidence(*scores: float, t: float = 0.0, skills: int = 12_000) -> RankedEvid
         evidence=values / 4,
         nearness=values / 20,
         descriptions=values / 40,
+        matched=np.log1p(values * 3),
         mass=30.0,
         skills=skills,
         long_task_weight=t,
