@@ -244,9 +244,9 @@ def resend_open_work(services: Services) -> dict[str, object]:
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
-    for event_id in events:
-        with _in_trace_of(services, event_id):
-            send_plan(services, [event_id])
+    if events:  # one plan handles all open events
+        with _in_trace_of(services, events[0]):
+            send_plan(services, events[:1])
     queries = _list_lost_queries(services)
     for query_id in queries:
         with _in_trace_of(services, query_id):

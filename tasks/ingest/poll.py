@@ -47,7 +47,7 @@ def poll_sources(services: Services) -> int:
     ]
     if not due:
         return 0
-    requested = 0
+    requested: list[str] = []
     waiting = {event_id[:_PREFIX_DIGITS] for event_id in services.journal.list_open_jobs("event")}
     for source in due:
         prefix = _event_id_prefix(source.source_id)
@@ -58,9 +58,10 @@ def poll_sources(services: Services) -> int:
         event = new_event(SourceChanged(source_id=source.source_id), ORIGIN)
         event = event.model_copy(update={"id": prefix + event.id[_PREFIX_DIGITS:]})
         services.journal.add_job(event, "event")
-        send_fetch(services, [event.id])
-        requested += 1
-    return requested
+        requested.append(event.id)
+    if requested:  # one fetch handles all open events
+        send_fetch(services, requested[:1])
+    return len(requested)
 
 
 def _event_id_prefix(source_id: str) -> str:
