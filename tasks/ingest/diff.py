@@ -17,7 +17,7 @@ from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.history.keep import withdraw
-from tasks.ingest.held.pinned import read_pins
+from tasks.ingest.held.pinned import read_pinned
 from tasks.ingest.held.reviewed import keep_reviewed
 from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
@@ -237,12 +237,12 @@ def _record_refused(services: Services, source_id: str, found: SourceScan, seq: 
     if not refused:
         return
     entries = services.graph.get_entries(list(refused))
-    pins = read_pins(services, entries)
+    pinned = read_pinned(services, entries)
     staying = {
         entry.skill_id
         for entry in entries
         if entry.state is SkillState.PUBLISHED
-        and (entry.skill_id in pins.kept or keep_reviewed(services, entry) is not None)
+        and (entry.skill_id in pinned or keep_reviewed(services, entry) is not None)
     }
     failures = [
         (RevisionKey(skill_id, seq), source_id, path, found.refused[path])

@@ -19,9 +19,9 @@ from search.protocol import StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
-from tasks.query.process_state.throughput import (
+from tasks.query.process_state.time_budget import (
     Clock,
-    Throughput,
+    DurationEstimate,
     TimeBudget,
     TimeBudgetExceededError,
 )
@@ -172,7 +172,7 @@ def _cross_encoder(
     task = ranking.understanding
     if task.language not in reranker.languages:
         raise StepSkippedError(f"the reranker does not know the task's language, {task.language}")
-    budget = _make_budget(context, services.throughputs.rerank, settings.milliseconds, clock)
+    budget = _make_budget(context, services.rerank_duration, settings.milliseconds, clock)
     max_characters = _CHARACTERS_PER_TOKEN * settings.max_length
     revisions = services.index.get_revisions([hit.key for hit in head])
     vectors: dict[RevisionKey, Vector] = {}
@@ -216,6 +216,6 @@ def cross_encoder_text(
 
 
 def _make_budget(
-    context: QueryContext, throughput: Throughput, milliseconds: int, clock: Clock
+    context: QueryContext, estimate: DurationEstimate, milliseconds: int, clock: Clock
 ) -> TimeBudget:
-    return TimeBudget(throughput, min(milliseconds / 1000, context.deadline.remaining()), clock)
+    return TimeBudget(estimate, min(milliseconds / 1000, context.deadline.remaining()), clock)
