@@ -17,6 +17,7 @@ from search.packed_records import HashLists, PackedRecords
 from search.scoring.cosine_scale import DEFAULT_SCALE, CosineScale
 from search.scoring.field_matches import FieldMatches, find_matches
 from search.scoring.format_promotion import promote_format_owners
+from search.scoring.least_squares import predict_linearly
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.stated_uses import measure_exclusion, score_examples
 from search.scoring.weights import ScoringWeights
@@ -216,18 +217,5 @@ def _dense_scores(
     shares = np.array([weights.interpolate(part, t) for part in parts])
     scores[known] = ((cosines[known] - scale.mean) / scale.spread) @ shares
     if not known.all():
-        scores[~known] = _regress(lexical[known], scores[known], lexical[~known])
+        scores[~known] = predict_linearly(lexical[known], scores[known], lexical[~known])
     return scores
-
-
-def _regress(
-    lexical: _Floats,
-    dense: _Floats,
-    others: _Floats,
-) -> _Floats:
-    """Return the least-squares line of `dense` over `lexical`, at `others`."""
-    middle = dense.mean()
-    deviation = lexical - lexical.mean()
-    spread = float(deviation @ deviation)
-    slope = float(deviation @ (dense - middle)) / spread if spread > 1e-9 else 0.0
-    return np.asarray(middle + slope * (others - lexical.mean()), dtype=np.float64)

@@ -11,10 +11,9 @@ from config import tracing
 from config.errors import NotFoundError, PermanentError
 from skills.events import (
     EventData,
-    SkillRemoved,
     SkillUpserted,
     SourceChanged,
-    SourceRemoved,
+    get_source_id,
     get_trace_context,
 )
 from tasks.journal.protocol import Job, JobStore, trace_of
@@ -128,7 +127,7 @@ def coalesce_jobs(jobs: Sequence[Job]) -> tuple[list[EventBatch], list[tuple[str
                 continue
         batches.append(batch := EventBatch(content))
         batch.add(job, data)
-        if source_id := source_id_of(content):
+        if source_id := get_source_id(content):
             latest[source_id] = batch
     return batches, invalid
 
@@ -161,12 +160,3 @@ def _merge_changes(
         "pushed": content.pushed or other.pushed,
     }
     return other.model_copy(update={"paths": paths, **merged})
-
-
-def source_id_of(content: EventData) -> str:
-    """Return the source that an event is about, "" for none."""
-    if isinstance(content, SourceChanged | SourceRemoved):
-        return content.source_id
-    if isinstance(content, SkillRemoved | SkillUpserted):
-        return content.skill_id.partition(":")[0]
-    return ""

@@ -21,8 +21,14 @@ from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError, UsageError
 from graph.records import Source
-from skills.events import GATEWAY_SOURCE, SkillRemoved, SourceChanged, SourceRemoved
-from tasks.ingest.coalesce import EventBatch, collect_batches, source_id_of
+from skills.events import (
+    GATEWAY_SOURCE,
+    SkillRemoved,
+    SourceChanged,
+    SourceRemoved,
+    get_source_id,
+)
+from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import sync_source
 from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_plan
@@ -144,7 +150,7 @@ class _FetchRun:
         removals: dict[str, list[str]] = {}
         for batch in batches:
             self._seen.update(batch.event_ids)
-            source_id = source_id_of(batch.content)
+            source_id = get_source_id(batch.content)
             if needs_fetch(batch.content, lambda: sources):
                 self._waiting.append(batch)
                 self._removals[batch.event_ids[0]] = removals.get(source_id, [])

@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 from config import tracing
 from config.errors import PermanentError
 from graph.records import CatalogEntry, RevisionScan
-from search.batches import batches
+from skills.batches import batches
 from skills.events import get_trace_context
 from skills.record import ParsedSkill, RevisionKey
 from skills.review import collect_rule_ids

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import StoredRevision, Vector
+from search.scoring.least_squares import predict_linearly
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
@@ -113,12 +114,8 @@ def complete_section_cosines(
         return better
     known = np.array([better[key] for key in both])
     section = np.array([measured[key] for key in both])
-    deviation = known - known.mean()
-    spread = float(deviation @ deviation)
-    slope = float(deviation @ (section - section.mean())) / spread if spread > 1e-9 else 0.0
-    return dict(measured) | {
-        key: float(section.mean() + slope * (better[key] - known.mean())) for key in missing
-    }
+    predicted = predict_linearly(known, section, np.array([better[key] for key in missing]))
+    return dict(measured) | dict(zip(missing, predicted.tolist(), strict=True))
 
 
 def reorder_hits(

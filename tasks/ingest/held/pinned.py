@@ -36,9 +36,13 @@ def read_pinned(services: Services, entries: Sequence[CatalogEntry]) -> dict[str
 def _find(history: RevisionHistory, pin: Pin) -> KeptRevision | None:
     for one in history.list_revisions(pin.skill_id):
         if one.key.seq == pin.seq:
-            parsed = rescan(one.parsed)
-            return KeptRevision(one.key, one.content_hash, parsed, one.published)
+            return rescan_kept(one)
     return None
+
+
+def rescan_kept(one: KeptRevision) -> KeptRevision:
+    """Return a kept revision with the findings of the present scanner."""
+    return replace(one, parsed=rescan(one.parsed))
 
 
 def hold_back(
