@@ -22,7 +22,6 @@ from structlog.contextvars import bound_contextvars
 from config.errors import PermanentError, TransientError, UsageError
 from graph.records import Source
 from skills.events import (
-    GATEWAY_SOURCE,
     SkillRemoved,
     SourceChanged,
     SourceRemoved,
@@ -213,7 +212,10 @@ class _FetchRun:
         """Return the fetch for a batch; if it is not allowed, fail the batch's events and return
         None."""
         try:
-            _check_owners(self._services, batch)
+            if not batch.may_set_git:  # git options choose the repository and the credential file
+                raise UsageError(
+                    "git sources are added by `skillbus sources add` or POST /v1/sources"
+                )
             source = resolve_source(known, content)
         except PermanentError as error:
             self._fail(batch, str(error))
@@ -305,21 +307,6 @@ class _FetchRun:
 
 def _host(root: str) -> str:
     return urlsplit(root).hostname or ""
-
-
-def _check_owners(services: Services, batch: EventBatch) -> None:
-    """Raise UsageError if an event with git options comes from a token that is not an admin's.
-
-    Such options choose the repository and the credential file. Events of admins' tokens come from
-    the gateway, which has checked the scope.
-    """
-    for event_id in batch.event_ids:
-        event = services.journal.get_job(event_id).event
-        content = event.parse_data()
-        if event.source == GATEWAY_SOURCE or not event.owner:
-            continue
-        if isinstance(content, SourceChanged) and content.git is not None:
-            raise UsageError("git sources are added by `skillbus sources add` or POST /v1/sources")
 
 
 def _sync_fetched(
