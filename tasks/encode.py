@@ -1,4 +1,4 @@
-"""Encode texts to vectors, each text once (spec §4.4)."""
+"""Encode texts to vectors, each text once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coalesce events: many open events of one source become one batch of work (spec §4.1)."""
+"""Coalesce events: many open events of one source become one batch of work."""
 
 from __future__ import annotations
 

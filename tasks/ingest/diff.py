@@ -1,4 +1,4 @@
-"""Diff of a source and the catalog: which skills to ingest and which to remove (spec §4.1)."""
+"""Diff of a source and the catalog: which skills to ingest and which to remove."""
 
 from __future__ import annotations
 

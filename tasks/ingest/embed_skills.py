@@ -1,4 +1,4 @@
-"""Embed published skills: compute the two vectors of each for vector search (spec §4.4)."""
+"""Embed published skills: compute the two vectors of each for vector search."""
 
 from __future__ import annotations
 

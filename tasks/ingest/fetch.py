@@ -1,4 +1,4 @@
-"""Fetch git sources, and sync the catalog with their newest commits (spec §4.1).
+"""Fetch git sources, and sync the catalog with their newest commits.
 
 Remotes may be slow, faulty or unreachable: they are fetched concurrently, at most one fetch per
 host, each with its own time limit. A failed fetch removes no skills; its reason is stored with the

@@ -1,4 +1,4 @@
-"""Ingest: parse, classify, index and publish a batch of skills (spec §4.2–4.6).
+"""Ingest: parse, classify, index and publish a batch of skills.
 
 Searches find published skills by words; `embed_skills` adds their vectors.
 """

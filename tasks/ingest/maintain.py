@@ -1,4 +1,4 @@
-"""The reconciler: resends work that a crash lost, and deletes obsolete data (spec §4.6)."""
+"""The reconciler: resends work that a crash lost, and deletes obsolete data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carry out accepted events: find the skills to ingest, remove skills and sources (spec §4.1)."""
+"""Carry out accepted events: find the skills to ingest, remove skills and sources."""
 
 from __future__ import annotations
 

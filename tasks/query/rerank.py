@@ -1,4 +1,4 @@
-"""Rerank: reorder the best candidates by better scores (spec §5.3).
+"""Rerank: reorder the best candidates by better scores.
 
 Two steps, each for a number of candidates. Late interaction uses the cosine of the task with the
 nearest of a skill's sections; a cross-encoder reads the task together with name, description and

@@ -1,4 +1,4 @@
-"""Select passages: the passages of each chosen skill that the task needs (spec §5.6)."""
+"""Select passages: the passages of each chosen skill that the task needs."""
 
 from __future__ import annotations
 
