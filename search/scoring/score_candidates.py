@@ -17,7 +17,6 @@ from search.packed_records import HashLists, PackedRecords
 from search.scoring.cosine_scale import DEFAULT_SCALE, CosineScale
 from search.scoring.field_matches import FieldMatches, find_matches
 from search.scoring.format_promotion import promote_format_owners
-from search.scoring.least_squares import predict_linearly
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.stated_uses import measure_exclusion, score_examples
 from search.scoring.weights import ScoringWeights
@@ -219,3 +218,12 @@ def _dense_scores(
     if not known.all():
         scores[~known] = predict_linearly(lexical[known], scores[known], lexical[~known])
     return scores
+
+
+def predict_linearly(known: _Floats, values: _Floats, others: _Floats) -> _Floats:
+    """Return the least-squares line of `values` over `known`, both (n,), at `others`, (m,)."""
+    middle = values.mean()
+    deviation = known - known.mean()
+    spread = float(deviation @ deviation)
+    slope = float(deviation @ (values - middle)) / spread if spread > 1e-9 else 0.0
+    return np.asarray(middle + slope * (others - known.mean()), dtype=np.float64)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import StoredRevision, Vector
-from search.scoring.least_squares import predict_linearly
+from search.scoring.score_candidates import predict_linearly
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
