@@ -25,7 +25,7 @@ class SkillState(StrEnum):
 
 
 class LinkType(StrEnum):
-    """Types of links between skills (spec §1)."""
+    """Types of links between skills."""
 
     DEPENDENCY = "dependency"
     WORKFLOW = "workflow"

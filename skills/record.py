@@ -69,7 +69,7 @@ class ParseWarning:
 
 @dataclass(frozen=True, slots=True)
 class SafetyFinding:
-    """A finding of the scanner (spec §7). `level` 1 is minor, 2 suspicious, 3 dangerous.
+    """A finding of the scanner. `level` 1 is minor, 2 suspicious, 3 dangerous.
 
     `file` is the path of another file of the folder, "" for SKILL.md itself.
     """
@@ -167,7 +167,7 @@ def completion_origin(stage: str, version: int, model: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SkillRecord:
-    """The normalised record of a skill (spec §4.2; Graph of Skills table 5).
+    """The normalised record of a skill (Graph of Skills table 5).
 
     scanner: version of the scanner that made the findings (`SCANNER_VERSION`). completions: texts
     that a language model added, at most one completion per stage.

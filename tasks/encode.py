@@ -1,15 +1,15 @@
-"""Encode texts to vectors, each text once (spec §4.4)."""
+"""Encode texts to vectors, each text once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from config.tracing import Attributes, span
-from search.protocol import Encoder, Vector
-from search.skill_analysis import text_hash
-from skills.record import ParsedSkill
+from search.protocol import Encoder, StoredRevision, Vector
+from search.skill_analysis import skill_texts, text_hash
+from skills.record import ParsedSkill, RevisionKey
 from tasks.services import Services
 
 
@@ -17,6 +17,21 @@ def supports_language(encoder: Encoder, skill: ParsedSkill) -> bool:
     """Return whether the encoder was trained on the skill's language; otherwise vectors mean
     nothing."""
     return skill.record.language in encoder.languages
+
+
+def encode_skills(
+    encoder: Encoder, revisions: Sequence[StoredRevision], encode: Callable[[list[str]], Vector]
+) -> dict[RevisionKey, Vector]:
+    """Return skill vectors (2, dimension); zero for languages that the encoder does not support.
+
+    encode: encodes texts with the encoder.
+    """
+    vectors = np.zeros((len(revisions), 2, encoder.dimension), np.float32)
+    known = [row for row, one in enumerate(revisions) if supports_language(encoder, one.parsed)]
+    if known:
+        texts = [text for row in known for text in skill_texts(revisions[row].parsed)]
+        vectors[known] = encode(texts).reshape(len(known), 2, encoder.dimension)
+    return {one.key: pair for one, pair in zip(revisions, vectors, strict=True)}
 
 
 def encode_cached(services: Services, texts: Sequence[str], in_bulk: bool = True) -> Vector:

@@ -34,7 +34,7 @@ from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.query.process_state.revision_facts import RevisionFactCache
 from tasks.query.process_state.stage_durations import StageDurations
-from tasks.query.process_state.throughput import Throughput
+from tasks.query.process_state.time_budget import DurationEstimate
 from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.refined_subjects import RefinedSubjects
 
@@ -69,16 +69,6 @@ class Lazy(Generic[T]):
         return self._value
 
 
-@dataclass(frozen=True, slots=True)
-class Throughputs:
-    """Measured speed of reranking in this process.
-
-    rerank: seconds per character, of the reranker.
-    """
-
-    rerank: Throughput = field(default_factory=Throughput)
-
-
 @dataclass(slots=True)
 class Services:
     """The stores, models and task sender of one process.
@@ -89,8 +79,9 @@ class Services:
     kept. review_store, reviews: people's decisions about skills, and the cache of those that policy
     reads. learned_links: None if links do not learn from outcomes. sends_refine: whether published
     skills are sent to be refined automatically. writable: False in a process that only answers
-    queries. circuit_breakers: None if the stores are files; with servers, queries are answered
-    without a server that is down. stopping: set once the process stops.
+    queries. rerank_duration: of the reranker in this process, by characters. circuit_breakers: None
+    if the stores are files; with servers, queries are answered without a server that is down.
+    stopping: set once the process stops.
     """
 
     settings: Settings
@@ -118,7 +109,7 @@ class Services:
     coordinator: Coordinator = field(default_factory=LocalCoordinator)
     preparer: Preparer = field(default_factory=LocalPreparer)
     metrics: MetricsRecorder = field(default_factory=NullMetrics)
-    throughputs: Throughputs = field(default_factory=Throughputs)
+    rerank_duration: DurationEstimate = field(default_factory=DurationEstimate)
     stage_durations: StageDurations = field(default_factory=StageDurations)
     circuit_breakers: CircuitBreakers | None = None
     fact_cache: RevisionFactCache = field(default_factory=RevisionFactCache)

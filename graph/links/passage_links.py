@@ -23,7 +23,7 @@ Vectors = npt.NDArray[np.float32]
 
 
 class PassageLinkType(StrEnum):
-    """Types of links between passages (spec §1)."""
+    """Types of links between passages."""
 
     SEQUENCE = "sequence"
     SEMANTIC = "semantic"

@@ -24,6 +24,7 @@ from graph.links.similarity_block import MAX_ROWS, Block, ListKey, Member, Rows,
 from graph.protocol import LinkStore, SkillGraph
 from graph.records import LinkFeatures, LinkType
 from graph.skill_names import may_be_same_skill
+from skills.batches import batches
 
 _READ_AT_ONCE = 250
 """Skills in a batch, which takes about 20 ms; larger batches are hardly faster."""
@@ -63,7 +64,7 @@ class SimilarityIndex:
             (self._unread_lists, self._read_entry_weights),
             (self._unread_skills, self._read_members),
         ):
-            for some in _batches(sorted(unread)):
+            for some in batches(sorted(unread), _READ_AT_ONCE):
                 before_batch()
                 read(graph, some)
                 unread.difference_update(some)
@@ -165,11 +166,6 @@ class SimilarityIndex:
                 if len(weights) >= limits[key[0]]:
                     found.setdefault(key, {})[owner] = min(weights)
         return found
-
-
-def _batches(skill_ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    for start in range(0, len(skill_ids), _READ_AT_ONCE):
-        yield skill_ids[start : start + _READ_AT_ONCE]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from graph.neo4j.rows import (
     is_complete,
     source_from_row,
 )
-from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner, batches
+from graph.neo4j.statements import READ_BATCH, WRITE_BATCH, StatementRunner
 from graph.protocol import Catalog
 from graph.records import (
     CatalogChanges,
@@ -34,6 +34,7 @@ from graph.records import (
     SourceAccess,
     complete_counts,
 )
+from skills.batches import batches
 from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
 
@@ -114,7 +115,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
     # -- the catalog
     @override
     def request_ingest(self, skills: Sequence[tuple[str, str, str]], seq: int) -> None:
-        for rows in batches(sorted(set(skills))):
+        for rows in batches(sorted(set(skills)), WRITE_BATCH):
             self._write("request_ingest", rows=[list(row) for row in rows], seq=seq)
 
     @override
@@ -178,7 +179,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
         """Publishes at most WRITE_BATCH skills per transaction."""
         newest = select_latest_revisions(publications)
         moved: list[RevisionKey] = []
-        for given in batches([newest[skill_id] for skill_id in sorted(newest)]):
+        for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
             moved += self._transact_with_locks(partial(publish.publish, given=given))
         return moved
 
@@ -188,7 +189,9 @@ class Neo4jCatalog(StatementRunner, Catalog):
     ) -> None:
         seen: Sequence[str | None] = [None] * len(keys) if hashes is None else hashes
         pairs = zip(keys, seen, strict=True)
-        for rows in batches(sorted(([*key, seen] for key, seen in pairs), key=lambda row: row[:2])):
+        for rows in batches(
+            sorted(([*key, seen] for key, seen in pairs), key=lambda row: row[:2]), WRITE_BATCH
+        ):
             self._write("mark_unchanged", rows=list(rows))
 
     @override
@@ -218,7 +221,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def mark_vectors_stored(self, keys: Sequence[RevisionKey]) -> None:
-        for rows in batches(sorted(keys)):
+        for rows in batches(sorted(keys), WRITE_BATCH):
             self._write("mark_vectors_stored", rows=[list(key) for key in rows])
 
     @override
@@ -228,7 +231,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def mark_embedded(self, keys: Sequence[RevisionKey]) -> None:
-        for rows in batches(sorted(keys)):
+        for rows in batches(sorted(keys), WRITE_BATCH):
             self._write("mark_embedded", rows=[list(key) for key in rows])
 
     @override
@@ -238,7 +241,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def save_scans(self, scans: Mapping[RevisionKey, RevisionScan], scanner_version: int) -> None:
-        for given in batches(sorted(scans.items())):
+        for given in batches(sorted(scans.items()), WRITE_BATCH):
             self._transact(
                 partial(publish.save_scans, scans=given, scanner_version=scanner_version)
             )
@@ -255,13 +258,13 @@ class Neo4jCatalog(StatementRunner, Catalog):
     def save_judgements(
         self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
     ) -> None:
-        for given in batches([(key, *judgements[key]) for key in sorted(judgements)]):
+        for given in batches([(key, *judgements[key]) for key in sorted(judgements)], WRITE_BATCH):
             self._transact_with_locks(partial(publish.save_judgements, model=model, given=given))
 
     @override
     def increment_uses(self, skill_ids: Sequence[str]) -> None:
         times = Counter(skill_ids)
-        for ids in batches(sorted(times)):
+        for ids in batches(sorted(times), WRITE_BATCH):
             self._write("increment_uses", rows=[[skill_id, times[skill_id]] for skill_id in ids])
 
     @override
@@ -329,7 +332,7 @@ class Neo4jCatalog(StatementRunner, Catalog):
     def _withdraw(self, withdrawals: Sequence[Withdrawal]) -> list[str]:
         newest = select_latest_revisions(withdrawals)
         withdrawn: list[str] = []
-        for given in batches([newest[skill_id] for skill_id in sorted(newest)]):
+        for given in batches([newest[skill_id] for skill_id in sorted(newest)], WRITE_BATCH):
             gone, touched = self._transact_with_locks(partial(publish.withdraw, given=given))
             self._adjacency_cache.evict(touched)
             withdrawn += gone

@@ -12,7 +12,7 @@ from config.server_settings import ServerSettings
 from graph.named_statements import load_statements
 from graph.neo4j import migrations
 from graph.neo4j.client import Neo4jClient, Run
-from graph.neo4j.statements import batches
+from skills.batches import batches
 
 NODE_KEYS = {
     "Meta": ("key",),

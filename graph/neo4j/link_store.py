@@ -17,7 +17,7 @@ from graph.neo4j.rows import (
     is_complete,
     links_from_rows,
 )
-from graph.neo4j.statements import READ_BATCH, StatementRunner, batches
+from graph.neo4j.statements import READ_BATCH, StatementRunner
 from graph.protocol import LinkStore
 from graph.records import (
     Adjacency,
@@ -29,6 +29,7 @@ from graph.records import (
     place_of,
 )
 from graph.skill_names import normalise_name
+from skills.batches import batches
 
 _SKILLS_PER_READ = 1_000
 _MARKS_PER_WRITE = 1_000

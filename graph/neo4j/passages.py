@@ -12,8 +12,9 @@ from typing import Any
 from typing_extensions import override
 
 from graph.links.passage_links import PassageLink
-from graph.neo4j.statements import WRITE_BATCH, StatementRunner, batches
+from graph.neo4j.statements import WRITE_BATCH, StatementRunner
 from graph.protocol import PassageProjector
+from skills.batches import batches
 from skills.record import ParsedSkill, RevisionKey
 
 _PASSAGES_AT_ONCE = 500
@@ -43,7 +44,7 @@ class Neo4jPassages(StatementRunner, PassageProjector):
 
     def delete_passages(self, skill_ids: Sequence[str]) -> None:
         """Delete the passages of these skills."""
-        for ids in batches(sorted(skill_ids)):
+        for ids in batches(sorted(skill_ids), WRITE_BATCH):
             while self._write("delete_passages", ids=list(ids), limit=_PASSAGES_AT_ONCE)[0][0]:
                 pass
 

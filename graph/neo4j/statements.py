@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -115,12 +115,6 @@ class StatementRunner:
             with self._lock:
                 check(self._server)
                 self._checked = True
-
-
-def batches(items: Sequence[T], size: int = WRITE_BATCH) -> Iterator[Sequence[T]]:
-    """Yield the items in order, `size` at a time."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def _load(file: str) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.batches import batches
 from search.elastic.document_codec import (
     EMPTY_FIELD_TERM,
     VECTOR_FIELDS,
@@ -33,6 +32,7 @@ from search.protocol import (
     VectorSearch,
 )
 from search.scoring.weights import FIELD_BOOSTS
+from skills.batches import batches
 from skills.record import RevisionKey
 
 _CANDIDATES_PER_HIT = 1.5

@@ -206,17 +206,13 @@ def quantise_rows(vectors: Vector) -> npt.NDArray[np.int8]:
     return np.rint(vectors / scale).astype(np.int8)
 
 
-def pack_sections(hashes: Sequence[bytes], vectors: Vector) -> bytes:
-    """Pack the number of sections, their hashes, and the vectors as int8 scaled to 127."""
-    return _pack_sections(hashes, quantise_rows(vectors))
-
-
 def _pack_sections(hashes: Sequence[bytes], quantised: npt.NDArray[np.int8]) -> bytes:
+    """Pack the number of sections, their hashes, and the vectors as int8 scaled to 127."""
     return len(hashes).to_bytes(4, "little") + pack_hashes(hashes) + quantised.tobytes()
 
 
 def unpack_sections(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
-    """Unpack `pack_sections`: hashes and unit vectors (sections, dimension)."""
+    """Unpack the `vectors` of `sections_record`: hashes and unit vectors (sections, dimension)."""
     count = int.from_bytes(blob[:4], "little")
     start = 4 + count * HASH_BYTES
     if len(blob) < start or (count and (len(blob) - start) % count):

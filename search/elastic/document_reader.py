@@ -9,9 +9,9 @@ from contextvars import copy_context
 from typing import Any
 
 from config.errors import SkillbusError
-from search.batches import batches
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.document_codec import decode_key, document_id
+from skills.batches import batches
 from skills.record import RevisionKey
 
 MAX_HITS = 10_000

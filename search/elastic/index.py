@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from config.errors import PermanentError, SkillbusError
 from config.server_settings import ServerSettings
-from search.batches import batches
 from search.blob_codec import unpack_filters
 from search.elastic.caches import LRUCache, VectorCache
 from search.elastic.candidate_search import search_candidates, search_section_cosines
@@ -52,6 +51,7 @@ from search.protocol import (
     VectorSearch,
 )
 from search.skill_analysis import skill_text_hashes
+from skills.batches import batches
 from skills.record import RevisionKey
 
 VECTOR_CACHE_BYTES = 1024 * 1024 * 1024

@@ -21,11 +21,11 @@ from typing_extensions import override
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from config.server_settings import ServerSettings
-from search.batches import batches
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.merging import merge_away_deleted
 from search.elastic.revision_history import skill_document_id
 from search.review_store import ReviewStore
+from skills.batches import batches
 from skills.review import POLICY_KINDS, ReviewKind, ReviewRecord, Reviews, ReviewSlot
 
 _VERSION_ID = "version"

@@ -21,7 +21,6 @@ from typing_extensions import override
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from config.server_settings import ServerSettings
-from search.batches import batches
 from search.elastic.connection import ElasticsearchConnection
 from search.elastic.document_codec import decode_blob, encode_blob
 from search.elastic.merging import merge_away_deleted
@@ -34,6 +33,7 @@ from search.revision_history import (
     select_kept,
 )
 from skills import record_codec
+from skills.batches import batches
 from skills.record import RevisionKey
 
 _BATCH = 64

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search.batches import batches
 from search.elastic.document_codec import (
     decode_blob,
     decode_key,
@@ -17,6 +16,7 @@ from search.elastic.document_codec import (
 from search.elastic.document_reader import READ_BATCH, DocumentReader
 from search.elastic.index_sets import IndexSet
 from search.protocol import Vector
+from skills.batches import batches
 from skills.record import RevisionKey
 
 _BATCHES_PER_REQUEST = 4

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from search.batches import batches
 from search.blob_codec import unpack_filters
 from search.local.revision_store import SQL_BATCH, RevisionStore
 from search.local.tantivy_engine import COMPLETED_BOOSTS, EngineDocument, TantivyEngine
 from search.protocol import Filters, SkillDocument
 from search.skill_analysis import analyse_skill
 from skills import record_codec
+from skills.batches import batches
 from skills.record import RevisionKey
 
 

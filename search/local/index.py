@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 from typing_extensions import override
 
-from search.batches import batches
 from search.blob_codec import (
     unpack_filters,
     unpack_forward,
@@ -50,6 +49,7 @@ from search.protocol import (
 )
 from search.skill_analysis import ANALYSIS_VERSION, analyse_skill
 from skills import record_codec
+from skills.batches import batches
 from skills.record import RevisionKey
 
 STORAGE_VERSION = 1

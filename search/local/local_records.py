@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from search.batches import batches
 from search.blob_codec import unpack_forward
 from search.local.packs.column_pack import PackRecord, map_pack, read_record
 from search.local.packs.forward_pack import ForwardPack, forward_format
@@ -19,6 +18,7 @@ from search.local.store_follower import StoreFollower
 from search.packed_records import PackedRecords, join_records
 from search.scoring.kept_records import KeptRecords
 from search.scoring.record_source import BATCH_RECORDS, RecordSource, pack_completed
+from skills.batches import batches
 from skills.record import RevisionKey
 
 

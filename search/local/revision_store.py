@@ -11,7 +11,6 @@ from importlib.resources import files
 from pathlib import Path
 
 from config.errors import PermanentError, TransientError
-from search.batches import batches
 from search.blob_codec import (
     dequantise,
     pack_filters,
@@ -24,6 +23,7 @@ from search.blob_codec import (
 from search.protocol import SkillDocument, Vector
 from search.skill_analysis import skill_text_hashes
 from skills import record_codec
+from skills.batches import batches
 from skills.record import RevisionKey
 
 BUSY_SECONDS = 20.0

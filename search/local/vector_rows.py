@@ -9,10 +9,10 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from search.batches import batches
 from search.blob_codec import dequantise, quantise, unpack_filters, unpack_hashes
 from search.local.revision_store import SQL_BATCH, select_vectors
 from search.protocol import Filters, Vector
+from skills.batches import batches
 from skills.record import RevisionKey
 
 Table = Literal["with_vectors", "embedded"]

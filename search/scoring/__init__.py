@@ -1,1 +1,2 @@
-"""Exact scores of candidates, the evidence floor, and the statistics and weights behind them."""
+"""Exact scores of candidates, the probability that a skill is right, and the statistics and weights
+behind them."""

@@ -7,7 +7,8 @@ much in their spread. Standardised by both, they count alike with any encoder.
 from __future__ import annotations
 
 import threading
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -57,15 +58,11 @@ class TaskScale(NamedTuple):
 DEFAULT_TASK_SCALE = TaskScale(CosineScale(0.111, 0.083), None)
 """Task scale of the default encoder, whose vectors of unrelated tasks point in all directions."""
 
+_Scale = TypeVar("_Scale")
 _DEFAULT_MODEL = "multilingual-e5-small-skills:"
-_measured: dict[str, CosineScale] = {}
-_measured_tasks: dict[str, TaskScale] = {}
+_scales: dict[str, CosineScale] = {}
+_task_scales: dict[str, TaskScale] = {}
 _lock = threading.Lock()
-
-
-def measure_cosine_scale(encoder: Encoder) -> CosineScale:
-    """Return the scale of an encoder; measured once per model and process, in under a second."""
-    return DEFAULT_SCALE if is_default_model(encoder.model) else _measure_once(encoder)
 
 
 def is_default_model(model: str) -> bool:
@@ -73,28 +70,40 @@ def is_default_model(model: str) -> bool:
     return model.startswith(_DEFAULT_MODEL)
 
 
+def measure_cosine_scale(encoder: Encoder) -> CosineScale:
+    """Return the scale of an encoder; measured once per model and process, in under a second."""
+    if is_default_model(encoder.model):
+        return DEFAULT_SCALE
+    return _measure_once(encoder, _measure_scale, _scales)
+
+
 def measure_task_scale(encoder: Encoder) -> TaskScale:
     """Return the scale between tasks; measured once per model and process, in under a second."""
-    if encoder.model.startswith(_DEFAULT_MODEL):
+    if is_default_model(encoder.model):
         return DEFAULT_TASK_SCALE
-    with _lock:
-        known = _measured_tasks.get(encoder.model)
-        if known is None:
-            prompts = encoder.encode_queries([prompt for prompt, _ in PROBES])
-            cosines = (prompts @ prompts.T)[~np.eye(len(PROBES), dtype=np.bool_)]
-            scale = CosineScale(float(cosines.mean()), max(float(cosines.std()), 1e-6))
-            known = TaskScale(scale, prompts.mean(axis=0))
-            _measured_tasks[encoder.model] = known
-        return known
+    return _measure_once(encoder, _measure_task_scale, _task_scales)
 
 
-def _measure_once(encoder: Encoder) -> CosineScale:
+def _measure_once(
+    encoder: Encoder, measure: Callable[[Encoder], _Scale], measured: dict[str, _Scale]
+) -> _Scale:
     with _lock:
-        known = _measured.get(encoder.model)
-        if known is None:
-            prompts = encoder.encode_queries([prompt for prompt, _ in PROBES])
-            texts = encoder.encode_texts([text for _, text in PROBES])
-            cosines = (prompts @ texts.T)[~np.eye(len(PROBES), dtype=np.bool_)]
-            known = CosineScale(float(cosines.mean()), max(float(cosines.std()), 1e-6))
-            _measured[encoder.model] = known
-        return known
+        if encoder.model not in measured:
+            measured[encoder.model] = measure(encoder)
+        return measured[encoder.model]
+
+
+def _measure_scale(encoder: Encoder) -> CosineScale:
+    prompts = encoder.encode_queries([prompt for prompt, _ in PROBES])
+    texts = encoder.encode_texts([text for _, text in PROBES])
+    return _describe_unrelated(prompts @ texts.T)
+
+
+def _measure_task_scale(encoder: Encoder) -> TaskScale:
+    prompts = encoder.encode_queries([prompt for prompt, _ in PROBES])
+    return TaskScale(_describe_unrelated(prompts @ prompts.T), prompts.mean(axis=0))
+
+
+def _describe_unrelated(cosines: Vector) -> CosineScale:
+    unrelated = cosines[~np.eye(len(PROBES), dtype=np.bool_)]
+    return CosineScale(float(unrelated.mean()), max(float(unrelated.std()), 1e-6))

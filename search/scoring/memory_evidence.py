@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -197,20 +198,25 @@ class SkillEvidence:
 
 
 def weigh_evidence(
-    near: Iterable[NearTask], newest_day: int, rules: OwnerRules, weights: MemoryWeights
+    near: Iterable[NearTask],
+    find_newest_day: Callable[[], int],
+    rules: OwnerRules,
+    weights: MemoryWeights,
 ) -> dict[str, SkillEvidence]:
     """Return the evidence by skill.
 
-    near: in a canonical order, nearest first; sums run in it. newest_day: decay is relative to it,
-    so that the passing of time alone changes nothing.
+    near: in a canonical order, nearest first; sums run in it. find_newest_day: returns the day that
+    decay is relative to, so that the passing of time alone changes nothing; called only if a label
+    counts, since it may read all past tasks.
     """
+    newest_day = cache(find_newest_day)
     seen: Counter[tuple[str, int | None]] = Counter()
     by_skill: defaultdict[str, list[Contribution]] = defaultdict(list)
     counted = 0
     for task_id, nearness, all_labels in near:
         labels = _count_labels(all_labels, seen, rules, int(_OWNER_SHARE * weights.tasks))
         for skill_id, owner, day, helped, rejected in labels:
-            weight = nearness * 0.5 ** (max(newest_day - day, 0) / weights.half_life)
+            weight = nearness * 0.5 ** (max(newest_day() - day, 0) / weights.half_life)
             one = Contribution(task_id, owner, nearness, weight * helped, weight * rejected)
             by_skill[skill_id].append(one)
         counted += bool(labels)

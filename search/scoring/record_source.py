@@ -8,7 +8,6 @@ from typing import Protocol
 
 from typing_extensions import override
 
-from search.batches import batches
 from search.completed_terms import use_completed
 from search.packed_records import PackedRecords, pack_records
 from search.protocol import ForwardRecord, SearchIndex
@@ -16,6 +15,7 @@ from search.scoring.hubness import compute_hubness
 from search.scoring.kept_records import KeptRecords
 from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import load_background
+from skills.batches import batches
 from skills.record import RevisionKey
 
 BATCH_RECORDS = 2_000

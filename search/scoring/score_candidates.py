@@ -216,18 +216,14 @@ def _dense_scores(
     shares = np.array([weights.interpolate(part, t) for part in parts])
     scores[known] = ((cosines[known] - scale.mean) / scale.spread) @ shares
     if not known.all():
-        scores[~known] = _regress(lexical[known], scores[known], lexical[~known])
+        scores[~known] = predict_linearly(lexical[known], scores[known], lexical[~known])
     return scores
 
 
-def _regress(
-    lexical: _Floats,
-    dense: _Floats,
-    others: _Floats,
-) -> _Floats:
-    """Return the least-squares line of `dense` over `lexical`, at `others`."""
-    middle = dense.mean()
-    deviation = lexical - lexical.mean()
+def predict_linearly(known: _Floats, values: _Floats, others: _Floats) -> _Floats:
+    """Return the least-squares line of `values` over `known`, both (n,), at `others`, (m,)."""
+    middle = values.mean()
+    deviation = known - known.mean()
     spread = float(deviation @ deviation)
-    slope = float(deviation @ (dense - middle)) / spread if spread > 1e-9 else 0.0
-    return np.asarray(middle + slope * (others - lexical.mean()), dtype=np.float64)
+    slope = float(deviation @ (values - middle)) / spread if spread > 1e-9 else 0.0
+    return np.asarray(middle + slope * (others - known.mean()), dtype=np.float64)

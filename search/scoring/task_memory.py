@@ -134,7 +134,7 @@ class TaskMemory:
         if not self._places:
             return NOTHING_REMEMBERED
         near = self._iterate_near(words, None if vector is None else to_int8(vector))
-        return weigh_evidence(near, self._find_newest_day(rules), rules, self._weights)
+        return weigh_evidence(near, lambda: self._find_newest_day(rules), rules, self._weights)
 
     def _find_newest_day(self, rules: OwnerRules) -> int:
         """Return the day of the newest task with a label of the sources that count."""

@@ -55,9 +55,7 @@ def understand(task: str) -> Understanding:
     Deterministic. Function words are no terms. Of a very long task only the first FIRST_CHARACTERS
     and the last LAST_CHARACTERS are used, which bounds the time (about 30 ms).
     """
-    text = _truncate(task.replace("\0", " ").strip())
-    if not text:
-        raise UsageError("the task is empty: say in words what is to be done")
+    text = clean_text(task)
     stream = _drop_function_words(tokenize(text), text)
     terms, weights = _weigh_terms(stream)
     pairs, places = _find_pairs(stream, terms)
@@ -71,6 +69,14 @@ def understand(task: str) -> Understanding:
         formats=find_formats(text),
         language=detect_language(text),
     )
+
+
+def clean_text(task: str) -> str:
+    """Return the part of a task that is analysed; raises UsageError if it is empty."""
+    text = _truncate(task.replace("\0", " ").strip())
+    if not text:
+        raise UsageError("the task is empty: say in words what is to be done")
+    return text
 
 
 def _drop_function_words(stream: Sequence[str], text: str) -> Sequence[str]:

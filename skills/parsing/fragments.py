@@ -1,4 +1,4 @@
-"""Splits a skill's body into sections and passages (SkillPager §3.1, spec §4.2).
+"""Splits a skill's body into sections and passages (SkillPager §3.1).
 
 A section reaches from a heading to the next. Its passages are its paragraphs, top-level list
 items with their nested content, whole tables, and code blocks (long blocks in chunks). Passages and

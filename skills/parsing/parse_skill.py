@@ -1,4 +1,4 @@
-"""Parses the bytes of a SKILL.md into a ParsedSkill (spec §4.2; SkillPager §3.1).
+"""Parses the bytes of a SKILL.md into a ParsedSkill (SkillPager §3.1).
 
 Defects become warnings; an unreadable file raises ParseError.
 """

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from graph.records import CatalogEntry
-from search.batches import batches
 from search.revision_history import KeptRevision
+from skills.batches import batches
 from skills.record import RevisionKey
 from tasks.services import Services
 

@@ -1,4 +1,4 @@
-"""Coalesce events: many open events of one source become one batch of work (spec §4.1)."""
+"""Coalesce events: many open events of one source become one batch of work."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from config import tracing
 from config.errors import NotFoundError, PermanentError
 from skills.events import (
+    GATEWAY_SOURCE,
     EventData,
-    SkillRemoved,
     SkillUpserted,
     SourceChanged,
-    SourceRemoved,
+    get_source_id,
     get_trace_context,
 )
 from tasks.journal.protocol import Job, JobStore, trace_of
@@ -32,7 +32,8 @@ class EventBatch:
 
     trace_ids, contexts: one per event, in the order of `event_ids`. accepted: when the first event
     was accepted, in seconds since the epoch. expected_skills: event id -> the skill that the event
-    named, which must exist afterwards.
+    named, which must exist afterwards. may_set_git: False if an event with git options comes from a
+    token that is not an admin's.
     """
 
     content: EventData
@@ -41,6 +42,7 @@ class EventBatch:
     contexts: list[tracing.TraceContext] = field(default_factory=list)
     expected_skills: dict[str, str] = field(default_factory=dict)
     accepted: float = math.inf
+    may_set_git: bool = True
 
     def add(self, job: Job, data: EventData) -> None:
         """Add an event with its data as it was accepted."""
@@ -50,6 +52,10 @@ class EventBatch:
         self.accepted = min(self.accepted, job.accepted)
         if isinstance(data, SkillUpserted):
             self.expected_skills[job.id] = data.skill_id
+        elif isinstance(data, SourceChanged) and data.git is not None:
+            # The gateway has checked the scope of the token.
+            is_allowed = job.event.source == GATEWAY_SOURCE or not job.event.owner
+            self.may_set_git = self.may_set_git and is_allowed
 
     def start_span(self, name: str) -> tracing.OpenSpan:
         """Start a span for all events: in the trace of the first, linked to the traces of the
@@ -128,7 +134,7 @@ def coalesce_jobs(jobs: Sequence[Job]) -> tuple[list[EventBatch], list[tuple[str
                 continue
         batches.append(batch := EventBatch(content))
         batch.add(job, data)
-        if source_id := source_id_of(content):
+        if source_id := get_source_id(content):
             latest[source_id] = batch
     return batches, invalid
 
@@ -161,12 +167,3 @@ def _merge_changes(
         "pushed": content.pushed or other.pushed,
     }
     return other.model_copy(update={"paths": paths, **merged})
-
-
-def source_id_of(content: EventData) -> str:
-    """Return the source that an event is about, "" for none."""
-    if isinstance(content, SourceChanged | SourceRemoved):
-        return content.source_id
-    if isinstance(content, SkillRemoved | SkillUpserted):
-        return content.skill_id.partition(":")[0]
-    return ""

@@ -1,4 +1,4 @@
-"""Diff of a source and the catalog: which skills to ingest and which to remove (spec §4.1)."""
+"""Diff of a source and the catalog: which skills to ingest and which to remove."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from skills.events import SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.history.keep import withdraw
+from tasks.ingest.held.pinned import read_pinned
+from tasks.ingest.held.reviewed import keep_reviewed
 from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
 from tasks.services import Services
@@ -230,9 +232,22 @@ def _is_unchanged(reader: SourceReader, entry: CatalogEntry, limits: LimitSettin
 
 
 def _record_refused(services: Services, source_id: str, found: SourceScan, seq: int) -> None:
+    """Record as failed the skills that may not be read, except those that stay at a revision."""
+    refused = {make_skill_id(source_id, path): path for path in found.refused}
+    if not refused:
+        return
+    entries = services.graph.get_entries(list(refused))
+    pinned = read_pinned(services, entries)
+    staying = {
+        entry.skill_id
+        for entry in entries
+        if entry.state is SkillState.PUBLISHED
+        and (entry.skill_id in pinned or keep_reviewed(services, entry) is not None)
+    }
     failures = [
-        (RevisionKey(make_skill_id(source_id, path), seq), source_id, path, reason)
-        for path, reason in found.refused.items()
+        (RevisionKey(skill_id, seq), source_id, path, found.refused[path])
+        for skill_id, path in refused.items()
+        if skill_id not in staying
     ]
     if failures:
         services.graph.record_failures(failures)

@@ -1,4 +1,4 @@
-"""Embed the sections of published skills (spec §4.4, second stage)."""
+"""Embed the sections of published skills, after their skill vectors."""
 
 from __future__ import annotations
 

@@ -1,17 +1,14 @@
-"""Embed published skills: compute the two vectors of each for vector search (spec §4.4)."""
+"""Embed published skills: compute the two vectors of each for vector search."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
+from functools import partial
 
 from config.errors import TransientError
 from graph.records import SkillState
-from search.protocol import StoredRevision, Vector
-from search.skill_analysis import skill_texts
 from skills.record import RevisionKey
-from tasks.encode import encode_cached, supports_language
+from tasks.encode import encode_cached, encode_skills
 from tasks.ingest.embed_sections import lower_thread_priority, yield_to_tasks
 from tasks.ingest.next_tasks import send_embed_skills, send_unembedded
 from tasks.metrics_recorder import time_stage
@@ -38,7 +35,9 @@ def embed_skills(
         revisions = list(services.index.get_revisions(keys).values())
         if revisions:
             with time_stage(services.metrics, EMBED_SKILLS.name, "embed"):
-                vectors = _encode(services, revisions)
+                vectors = encode_skills(
+                    services.encoder.get(), revisions, partial(encode_cached, services)
+                )
             deadline.check("embed skills")
             with time_stage(services.metrics, EMBED_SKILLS.name, "index"):
                 services.index.save_skill_vectors(vectors)
@@ -49,17 +48,6 @@ def embed_skills(
     if not left and not services.coordinator.count_pending(INGEST.name):
         send_unembedded(services)
     return {"embedded": len(done)}
-
-
-def _encode(services: Services, revisions: Sequence[StoredRevision]) -> dict[RevisionKey, Vector]:
-    """Return skill vectors (2, dimension); zero for languages that the encoder does not support."""
-    encoder = services.encoder.get()
-    vectors = np.zeros((len(revisions), 2, encoder.dimension), np.float32)
-    known = [row for row, one in enumerate(revisions) if supports_language(encoder, one.parsed)]
-    if known:
-        texts = [text for row in known for text in skill_texts(revisions[row].parsed)]
-        vectors[known] = encode_cached(services, texts).reshape(len(known), 2, encoder.dimension)
-    return {one.key: pair for one, pair in zip(revisions, vectors, strict=True)}
 
 
 def split_embed_skills_batch(

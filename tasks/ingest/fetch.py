@@ -1,4 +1,4 @@
-"""Fetch git sources, and sync the catalog with their newest commits (spec §4.1).
+"""Fetch git sources, and sync the catalog with their newest commits.
 
 Remotes may be slow, faulty or unreachable: they are fetched concurrently, at most one fetch per
 host, each with its own time limit. A failed fetch removes no skills; its reason is stored with the
@@ -21,8 +21,13 @@ from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError, UsageError
 from graph.records import Source
-from skills.events import GATEWAY_SOURCE, SkillRemoved, SourceChanged, SourceRemoved
-from tasks.ingest.coalesce import EventBatch, collect_batches, source_id_of
+from skills.events import (
+    SkillRemoved,
+    SourceChanged,
+    SourceRemoved,
+    get_source_id,
+)
+from tasks.ingest.coalesce import EventBatch, collect_batches
 from tasks.ingest.diff import sync_source
 from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_plan
@@ -144,7 +149,7 @@ class _FetchRun:
         removals: dict[str, list[str]] = {}
         for batch in batches:
             self._seen.update(batch.event_ids)
-            source_id = source_id_of(batch.content)
+            source_id = get_source_id(batch.content)
             if needs_fetch(batch.content, lambda: sources):
                 self._waiting.append(batch)
                 self._removals[batch.event_ids[0]] = removals.get(source_id, [])
@@ -207,7 +212,10 @@ class _FetchRun:
         """Return the fetch for a batch; if it is not allowed, fail the batch's events and return
         None."""
         try:
-            _check_owners(self._services, batch)
+            if not batch.may_set_git:  # git options choose the repository and the credential file
+                raise UsageError(
+                    "git sources are added by `skillbus sources add` or POST /v1/sources"
+                )
             source = resolve_source(known, content)
         except PermanentError as error:
             self._fail(batch, str(error))
@@ -299,21 +307,6 @@ class _FetchRun:
 
 def _host(root: str) -> str:
     return urlsplit(root).hostname or ""
-
-
-def _check_owners(services: Services, batch: EventBatch) -> None:
-    """Raise UsageError if an event with git options comes from a token that is not an admin's.
-
-    Such options choose the repository and the credential file. Events of admins' tokens come from
-    the gateway, which has checked the scope.
-    """
-    for event_id in batch.event_ids:
-        event = services.journal.get_job(event_id).event
-        content = event.parse_data()
-        if event.source == GATEWAY_SOURCE or not event.owner:
-            continue
-        if isinstance(content, SourceChanged) and content.git is not None:
-            raise UsageError("git sources are added by `skillbus sources add` or POST /v1/sources")
 
 
 def _sync_fetched(

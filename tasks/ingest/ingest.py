@@ -1,4 +1,4 @@
-"""Ingest: parse, classify, index and publish a batch of skills (spec §4.2–4.6).
+"""Ingest: parse, classify, index and publish a batch of skills.
 
 Searches find published skills by words; `embed_skills` adds their vectors.
 """
@@ -20,7 +20,7 @@ from skills import licences
 from skills.record import ParsedSkill, RevisionKey
 from skills.review import collect_rule_ids
 from tasks.history.keep import keep_superseded, withdraw
-from tasks.ingest.held.pinned import Pins, hold_back, read_pins
+from tasks.ingest.held.pinned import hold_back, read_pinned
 from tasks.ingest.held.reviewed import HELD_REASON, hold_for_review, keep_reviewed
 from tasks.ingest.next_tasks import (
     send_after_ingest,
@@ -47,6 +47,10 @@ _Place = tuple[RevisionKey, CatalogEntry]
 """A skill with the key of its next revision."""
 
 _Failure = tuple[RevisionKey, str, str, str]
+
+_Staying = Mapping[str, KeptRevision]
+"""Revisions at which skills stay, by skill_id: of pinned skills, and of skills whose updates wait
+for review."""
 
 _Published = tuple[RevisionKey, bool]
 """A published revision, with True if its skill vectors are stored."""
@@ -107,21 +111,21 @@ def _read(
     """Read and parse the skills that have to be published; record the others in the catalog."""
     graph = services.graph
     folders, gone, failures = _read_folders(services, entries, deadline)
-    pins = read_pins(services, entries)
-    folders = _replace_held(services, folders, pins)
-    pins, held, unreadable = _hold_unreviewed(services, folders, pins)
+    staying: _Staying = read_pinned(services, entries)
+    folders = _replace_held(services, folders, staying)
+    staying, held, unreadable = _hold_unreviewed(services, folders, staying)
     by_id = {entry.skill_id: entry for entry in entries}
     for key, *_ in failures:
-        kept = pins.kept.get(key.skill_id) or keep_reviewed(services, by_id[key.skill_id])
+        kept = staying.get(key.skill_id) or keep_reviewed(services, by_id[key.skill_id])
         if kept is not None:
-            pins = pins.with_kept({key.skill_id: kept})
+            staying = {**staying, key.skill_id: kept}
             folders[key, by_id[key.skill_id]] = _stand_in(kept)
-    failures = [one for one in failures if one[0].skill_id not in pins.kept] + unreadable
+    failures = [one for one in failures if one[0].skill_id not in staying] + unreadable
     unchanged = _find_unchanged(services, folders)
     changed = {place: folder for place, folder in folders.items() if place[0] not in unchanged}
     skills = []
     with span("ingest prepare", {"skillbus.skills": len(changed)}):
-        for (key, entry), outcome in _prepare(services, changed, pins, deadline):
+        for (key, entry), outcome in _prepare(services, changed, staying, deadline):
             if isinstance(outcome, UnreadableSkill):
                 failures.append((key, entry.source_id, entry.path, outcome.reason))
             else:
@@ -139,28 +143,29 @@ def _read(
 
 
 def _replace_held(
-    services: Services, folders: Mapping[_Place, SkillFolder], pins: Pins
+    services: Services, folders: Mapping[_Place, SkillFolder], pinned: _Staying
 ) -> dict[_Place, SkillFolder]:
     """Return the folders. A folder whose content differs from its skill's pin is held back and
     replaced by an empty folder with the content hash of the pin."""
     settings, replaced = _preparation_settings(services), {}
     for (key, entry), folder in folders.items():
         replaced[key, entry] = folder
-        if pins.holds(entry.skill_id, folder.content_hash):
+        kept = pinned.get(entry.skill_id)
+        if kept is not None and kept.content_hash != folder.content_hash:
             hold_back(services, entry, folder, settings)
-            replaced[key, entry] = _stand_in(pins.kept[entry.skill_id])
+            replaced[key, entry] = _stand_in(kept)
     return replaced
 
 
 def _hold_unreviewed(
-    services: Services, folders: dict[_Place, SkillFolder], pins: Pins
-) -> tuple[Pins, list[_Failure], list[_Failure]]:
+    services: Services, folders: dict[_Place, SkillFolder], pinned: _Staying
+) -> tuple[_Staying, list[_Failure], list[_Failure]]:
     """Hold back content that waits for review: replace its folders, or remove those of new skills.
 
-    Returns the pins with the skills that stay unchanged, the new skills that are held, and the new
-    skills that cannot be read.
+    Returns the skills that stay at a revision, the pinned ones included, the new skills that are
+    held, and the new skills that cannot be read.
     """
-    found = hold_for_review(services, folders, pins.kept, _preparation_settings(services))
+    found = hold_for_review(services, folders, pinned, _preparation_settings(services))
     for place in folders:
         if (kept := found.kept.get(place[1].skill_id)) is not None:
             folders[place] = _stand_in(kept)
@@ -172,7 +177,7 @@ def _hold_unreviewed(
     for place in rows:
         del folders[place]
     held = [rows[place] for place in found.new]
-    return pins.with_kept(found.kept), held, [rows[place] for place in found.unreadable]
+    return {**pinned, **found.kept}, held, [rows[place] for place in found.unreadable]
 
 
 def _stand_in(pinned: KeptRevision) -> SkillFolder:
@@ -187,12 +192,14 @@ def _preparation_settings(services: Services) -> PreparationSettings:
 
 
 def _prepare(
-    services: Services, folders: Mapping[_Place, SkillFolder], pins: Pins, deadline: Deadline
+    services: Services,
+    folders: Mapping[_Place, SkillFolder],
+    staying: _Staying,
+    deadline: Deadline,
 ) -> Iterator[tuple[_Place, PreparedSkill | UnreadableSkill]]:
-    """Yield the outcome of each folder; for a pinned skill, its pinned revision."""
+    """Yield the outcome of each folder; for a skill that stays at a revision, that revision."""
     completions = read_completions(services, [one.content_hash for one in folders.values()])
-    pinned = {place for place in folders if place[1].skill_id in pins.kept}
-    read = {place: folder for place, folder in folders.items() if place not in pinned}
+    read = {place: folder for place, folder in folders.items() if place[1].skill_id not in staying}
     requests = [
         PreparationRequest(entry.path, folder, completions.get(folder.content_hash, ()))
         for (_, entry), folder in read.items()
@@ -202,8 +209,7 @@ def _prepare(
         services.coordinator.yield_to_queries()
         yield place, outcome
     for place in folders:
-        if place in pinned:
-            kept = pins.kept[place[1].skill_id]
+        if (kept := staying.get(place[1].skill_id)) is not None:
             stored = completions.get(kept.content_hash, ())
             yield place, prepare_parsed(kept.parsed.with_completions(stored))
 

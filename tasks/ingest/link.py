@@ -1,4 +1,4 @@
-"""Link skills whose neighbourhood may have changed (spec §4.7)."""
+"""Link skills whose neighbourhood may have changed."""
 
 from __future__ import annotations
 

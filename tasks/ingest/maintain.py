@@ -1,4 +1,4 @@
-"""The reconciler: resends work that a crash lost, and deletes obsolete data (spec §4.6)."""
+"""The reconciler: resends work that a crash lost, and deletes obsolete data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 from config import tracing
 from config.errors import PermanentError
 from graph.records import CatalogEntry, RevisionScan
-from search.batches import batches
+from skills.batches import batches
 from skills.events import get_trace_context
 from skills.record import ParsedSkill, RevisionKey
 from skills.review import collect_rule_ids
@@ -244,9 +244,9 @@ def resend_open_work(services: Services) -> dict[str, object]:
     """
     services.coordinator.task_error = ""
     events = services.journal.list_open_jobs("event")
-    for event_id in events:
-        with _in_trace_of(services, event_id):
-            send_plan(services, [event_id])
+    if events:  # one plan handles all open events
+        with _in_trace_of(services, events[0]):
+            send_plan(services, events[:1])
     queries = _list_lost_queries(services)
     for query_id in queries:
         with _in_trace_of(services, query_id):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from graph.records import Source
-from search.batches import batches
+from skills.batches import batches
 from skills.events import EventData, OutcomesReported, SourceChanged
 from skills.record import RevisionKey
 from tasks.coordination.protocol import Coordinator

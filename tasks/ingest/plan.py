@@ -1,4 +1,4 @@
-"""Carry out accepted events: find the skills to ingest, remove skills and sources (spec §4.1)."""
+"""Carry out accepted events: find the skills to ingest, remove skills and sources."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
             batches, invalid = collect_batches(services, deadline, waiting)
             for event_id, reason in invalid:
                 fail_events_with_reason(services, [event_id], reason)
-            errors = [_process_with_trace(services, deadline, batch) for batch in batches]
+            git: list[EventBatch] = []
+            errors = [_process_with_trace(services, deadline, batch, git) for batch in batches]
             done += sum(len(batch.event_ids) for batch in batches)
         for error in errors:
             if error is not None:
@@ -73,24 +74,29 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
 
 
 def _process_with_trace(
-    services: Services, deadline: Deadline, batch: EventBatch
+    services: Services, deadline: Deadline, batch: EventBatch, git: list[EventBatch]
 ) -> TransientError | None:
     """Call `_process_batch`, logged and traced under the trace id of the batch's first event."""
     started = time.time()
     with bound_contextvars(trace_id=batch.trace_ids[0]), batch.start_span("plan events"):
-        outcome, error = _process_batch(services, deadline, batch)
+        outcome, error = _process_batch(services, deadline, batch, git)
         record_batch(services, PLAN, batch, started, outcome, error)
     return error if isinstance(error, TransientError) else None
 
 
 def _process_batch(
-    services: Services, deadline: Deadline, batch: EventBatch
+    services: Services, deadline: Deadline, batch: EventBatch, git: list[EventBatch]
 ) -> tuple[TaskOutcome, Exception | None]:
-    """Carry out a batch and record its events; returns the outcome, and the error if any."""
+    """Carry out a batch and record its events; returns the outcome, and the error if any.
+
+    git: earlier batches of git sources; a batch of a git source is added.
+    """
     content = batch.content
     try:
         if needs_fetch(content, services.graph.list_sources):
-            send_fetch(services, batch.event_ids)  # in a task of its own, since hosts are slow
+            if not git:  # one fetch handles all open events; in another task, since hosts are slow
+                send_fetch(services, batch.event_ids)
+            git.append(batch)
             return "passing", None
         if isinstance(content, SourceChanged):
             outcome = _apply_source_change(services, deadline, content, batch)

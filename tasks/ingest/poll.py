@@ -14,6 +14,7 @@ from tasks.services import Services
 ORIGIN = "skillbus/poll"
 _MIN_INTERVAL_SECONDS = 15.0
 _JITTER = 0.1
+_PREFIX_DIGITS = 16
 
 
 def next_fetch_time(source: Source, settings: Settings) -> float:
@@ -33,14 +34,36 @@ def next_fetch_time(source: Source, settings: Settings) -> float:
 
 
 def poll_sources(services: Services) -> int:
-    """Request fetches of all git sources that are due; returns how many."""
-    now, requested = time.time(), 0
-    for source in services.graph.list_sources():
-        if source.kind != "git" or next_fetch_time(source, services.settings) > now:
+    """Request fetches of all git sources that are due; returns how many.
+
+    A source whose last requested fetch has not ended yet is skipped, so that requests do not pile
+    up while fetches are slow or no worker fetches.
+    """
+    now = time.time()
+    due = [
+        source
+        for source in services.graph.list_sources()
+        if source.kind == "git" and next_fetch_time(source, services.settings) <= now
+    ]
+    if not due:
+        return 0
+    requested: list[str] = []
+    waiting = {event_id[:_PREFIX_DIGITS] for event_id in services.journal.list_open_jobs("event")}
+    for source in due:
+        prefix = _event_id_prefix(source.source_id)
+        if prefix in waiting or not services.coordinator.claim_if_due(
+            f"fetch {source.source_id}", _MIN_INTERVAL_SECONDS
+        ):
             continue
-        if services.coordinator.claim_if_due(f"fetch {source.source_id}", _MIN_INTERVAL_SECONDS):
-            event = new_event(SourceChanged(source_id=source.source_id), ORIGIN)
-            services.journal.add_job(event, "event")
-            send_fetch(services, [event.id])
-            requested += 1
-    return requested
+        event = new_event(SourceChanged(source_id=source.source_id), ORIGIN)
+        event = event.model_copy(update={"id": prefix + event.id[_PREFIX_DIGITS:]})
+        services.journal.add_job(event, "event")
+        requested.append(event.id)
+    if requested:  # one fetch handles all open events
+        send_fetch(services, requested[:1])
+    return len(requested)
+
+
+def _event_id_prefix(source_id: str) -> str:
+    """Return the digits with which the ids of the source's requested fetches begin."""
+    return hashlib.blake2b(source_id.encode(), digest_size=_PREFIX_DIGITS // 2).hexdigest()

@@ -15,10 +15,10 @@ from typing import Protocol
 import numpy as np
 
 from search.protocol import Encoder, SearchIndex, SkillDocument, StoredRevision, Vector
-from search.skill_analysis import analyse_skill, section_text_hashes, skill_texts
+from search.skill_analysis import analyse_skill, section_text_hashes
 from skills.passages import section_texts
 from skills.record import RevisionKey
-from tasks.encode import supports_language
+from tasks.encode import encode_skills, supports_language
 
 QUIET_SECONDS = 2.0
 """Seconds without publications, after writes were blocked, before the switch: a task that wrote its
@@ -82,16 +82,7 @@ class IndexCopier:
         """Return vectors by key; revisions without vectors in the source may be missing."""
         if self.encoder is None:
             return self.source.get_skill_vectors([one.key for one in revisions])
-        vectors = np.zeros((len(revisions), 2, self.encoder.dimension), np.float32)
-        known = [
-            n for n, one in enumerate(revisions) if supports_language(self.encoder, one.parsed)
-        ]
-        if known:
-            texts = [text for n in known for text in skill_texts(revisions[n].parsed)]
-            vectors[known] = self.encoder.encode_texts(texts).reshape(
-                len(known), *vectors.shape[1:]
-            )
-        return {one.key: pair for one, pair in zip(revisions, vectors, strict=True)}
+        return encode_skills(self.encoder, revisions, self.encoder.encode_texts)
 
     def _copy_sections(
         self, revisions: Sequence[StoredRevision], embedded: Mapping[RevisionKey, Vector]

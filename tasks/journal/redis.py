@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from config.errors import NotFoundError
 from config.server_settings import ServerSettings
-from search.batches import batches
+from skills.batches import batches
 from skills.events import SKILL_UPSERTED, Event, parse_event
 from tasks.broker.redis_connection import PREFIX, rewrite_log
 from tasks.journal.protocol import (

@@ -182,9 +182,10 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
     def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
         with self._database.reading() as connection:
             until = time.time()
+            # SQLite uses the index of ended jobs only for the condition that defines it.
             rows = connection.execute(
-                "SELECT id FROM jobs WHERE kind = ? AND state = 'done' AND finished >= ? "
-                "ORDER BY finished",
+                "SELECT id FROM jobs WHERE kind = ? AND state != 'accepted' AND finished >= ? "
+                "AND state = 'done' ORDER BY finished",
                 (kind, since),
             ).fetchall()
         return EndedJobs(tuple(row[0] for row in rows), until)

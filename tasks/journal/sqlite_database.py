@@ -72,6 +72,7 @@ CREATE TABLE IF NOT EXISTS letters (
 
 _LATER_INDEXES = (
     "CREATE INDEX IF NOT EXISTS jobs_owed ON jobs (finished) WHERE owed AND state != 'accepted'",
+    "CREATE INDEX IF NOT EXISTS jobs_ended ON jobs (kind, finished) WHERE state != 'accepted'",
     "CREATE INDEX IF NOT EXISTS jobs_failed ON jobs (number) WHERE state = 'failed'",
     "CREATE INDEX IF NOT EXISTS jobs_asked ON jobs "
     "(coalesce(json_extract(payload, '$.owner'), ''), number) WHERE kind = 'query'",
@@ -89,6 +90,7 @@ def _migration(version: int) -> tuple[str, ...]:
         "DROP INDEX IF EXISTS jobs_open",
         "DROP INDEX IF EXISTS jobs_id",
         "DROP INDEX IF EXISTS jobs_owed",
+        "DROP INDEX IF EXISTS jobs_ended",
         "DROP INDEX IF EXISTS jobs_failed",
         "DROP INDEX IF EXISTS jobs_asked",
         "ALTER TABLE jobs RENAME TO jobs_before",

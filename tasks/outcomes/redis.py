@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from config.errors import NotFoundError, PermanentError
 from config.server_settings import ServerSettings
-from search.batches import batches
+from skills.batches import batches
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.broker.redis_connection import translate_errors

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from search.batches import batches
+from skills.batches import batches
 from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS
 from tasks.outcomes.sqlite_days import list_reported, mark_changed_days, mark_changed_queries
 from tasks.sqlite_file import SqliteFile

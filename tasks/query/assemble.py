@@ -1,4 +1,4 @@
-"""Assemble: the bundle of the selected passages, within the token budget (spec §5.7)."""
+"""Assemble: the bundle of the selected passages, within the token budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diffuse: spread relevance along typed links (spec §5.4, Graph of Skills eqs 2–4)."""
+"""Diffuse: spread relevance along typed links (Graph of Skills eqs 2–4)."""
 
 from __future__ import annotations
 

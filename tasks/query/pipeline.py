@@ -1,4 +1,4 @@
-"""A query from the task to the bundle: all stages in their order (spec §5)."""
+"""A query from the task to the bundle: all stages in their order."""
 
 from __future__ import annotations
 

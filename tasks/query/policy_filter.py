@@ -20,7 +20,7 @@ from skills.review import NO_REVIEWS, Reviews
 from skills.scanner import SCANNER_VERSION, rescan
 from skills.skill_policy import PolicyViolation, SkillPolicy, check_rule_ids, get_source_id
 from tasks.query.process_state.revision_facts import RevisionFactCache
-from tasks.query.ranking import Ranking, WithheldHit
+from tasks.query.ranking import RankedSkill, Ranking, WithheldHit
 
 _LOAD_ATTEMPTS = 3
 _MAX_RESCANNED = 4_096
@@ -159,15 +159,16 @@ class PolicyFilter:
             return ranking
         known = {hit.skill_id for hit in ranking.withheld}
         best = max(hit.score for hit in ranking.hits)
-        linked = tuple(
-            WithheldHit(
-                hit.key.skill_id, violations[hit.key.skill_id], place, hit.score / best, hit
-            )
-            for place, hit in enumerate(ranking.hits)
-            if hit.key.skill_id in violations and hit.key.skill_id not in known and best > 0
-        )
-        kept = tuple(hit for hit in ranking.hits if hit.key.skill_id not in violations)
-        return replace(ranking, hits=kept, withheld=(*ranking.withheld, *linked))
+        kept: list[RankedSkill] = []
+        linked: list[WithheldHit] = []
+        for hit in ranking.hits:
+            violation = violations.get(hit.key.skill_id)
+            if violation is None:
+                kept.append(hit)
+            elif hit.key.skill_id not in known and best > 0:
+                relative = hit.score / best
+                linked.append(WithheldHit(hit.key.skill_id, violation, len(kept), relative, hit))
+        return replace(ranking, hits=tuple(kept), withheld=(*ranking.withheld, *linked))
 
     def load_judgements(self, keys: Sequence[RevisionKey]) -> None:
         """Load the judgements of these revisions into the cache, if the policy uses any."""
@@ -215,8 +216,11 @@ class PolicyFilter:
         expanded = [filters]
         policy = self._policy
         if policy.withheld_sources and not filters.source:
-            sources = {get_source_id(skill_id) for skill_id in skill_ids} - policy.withheld_sources
-            expanded.append(replace(filters, source=tuple(sorted(sources))))
+            sources = {one.source_id for one in self.sources}
+            # Sources are not known while the catalog is away.
+            sources = sources or {get_source_id(skill_id) for skill_id in skill_ids}
+            sent = sorted(sources - policy.withheld_sources)
+            expanded.append(replace(filters, source=tuple(sent)))
         if self._licences and not filters.licence:
             wanted = dict.fromkeys(
                 name for one in self._licences for name in licences.licence_names(one)

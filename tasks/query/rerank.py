@@ -1,4 +1,4 @@
-"""Rerank: reorder the best candidates by better scores (spec §5.3).
+"""Rerank: reorder the best candidates by better scores.
 
 Two steps, each for a number of candidates. Late interaction uses the cosine of the task with the
 nearest of a skill's sections; a cross-encoder reads the task together with name, description and
@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from search.protocol import StoredRevision, Vector
+from search.scoring.score_candidates import predict_linearly
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
-from tasks.query.process_state.throughput import (
+from tasks.query.process_state.time_budget import (
     Clock,
-    Throughput,
+    DurationEstimate,
     TimeBudget,
     TimeBudgetExceededError,
 )
@@ -113,12 +114,8 @@ def complete_section_cosines(
         return better
     known = np.array([better[key] for key in both])
     section = np.array([measured[key] for key in both])
-    deviation = known - known.mean()
-    spread = float(deviation @ deviation)
-    slope = float(deviation @ (section - section.mean())) / spread if spread > 1e-9 else 0.0
-    return dict(measured) | {
-        key: float(section.mean() + slope * (better[key] - known.mean())) for key in missing
-    }
+    predicted = predict_linearly(known, section, np.array([better[key] for key in missing]))
+    return dict(measured) | dict(zip(missing, predicted.tolist(), strict=True))
 
 
 def reorder_hits(
@@ -172,7 +169,7 @@ def _cross_encoder(
     task = ranking.understanding
     if task.language not in reranker.languages:
         raise StepSkippedError(f"the reranker does not know the task's language, {task.language}")
-    budget = _make_budget(context, services.throughputs.rerank, settings.milliseconds, clock)
+    budget = _make_budget(context, services.rerank_duration, settings.milliseconds, clock)
     max_characters = _CHARACTERS_PER_TOKEN * settings.max_length
     revisions = services.index.get_revisions([hit.key for hit in head])
     vectors: dict[RevisionKey, Vector] = {}
@@ -216,6 +213,6 @@ def cross_encoder_text(
 
 
 def _make_budget(
-    context: QueryContext, throughput: Throughput, milliseconds: int, clock: Clock
+    context: QueryContext, estimate: DurationEstimate, milliseconds: int, clock: Clock
 ) -> TimeBudget:
-    return TimeBudget(throughput, min(milliseconds / 1000, context.deadline.remaining()), clock)
+    return TimeBudget(estimate, min(milliseconds / 1000, context.deadline.remaining()), clock)

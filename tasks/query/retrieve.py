@@ -1,4 +1,4 @@
-"""Retrieve and score: the candidates for a task, with exact scores (spec §5.2)."""
+"""Retrieve and score: the candidates for a task, with exact scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Select passages: the passages of each chosen skill that the task needs (spec §5.6)."""
+"""Select passages: the passages of each chosen skill that the task needs."""
 
 from __future__ import annotations
 
@@ -90,11 +90,12 @@ def select_passages(context: QueryContext, chosen: ChosenRevisions) -> list[Skil
     vector = None
     if context.is_on("paging"):
         vector = chosen.ranking.vector
+    if vector is not None:
         keys = [revision.key for revision in chosen.revisions.values()]
         vectors = context.services.index.get_section_vectors(keys)
-        if vector is not None and settings.method == "mmr":
+        if settings.method == "mmr":
             passage_vectors = _embed_passages(context, chosen)
-        elif vector is not None:
+        else:
             vectors |= _embed_missing_sections(context, chosen, vectors)
     query = make_passage_query(chosen.ranking.understanding, vector)
     whole = _list_whole(context, chosen)

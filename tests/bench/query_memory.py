@@ -26,8 +26,8 @@ import numpy as np
 
 from config.load_settings import load_settings
 from config.settings import Settings
-from search.batches import batches
 from search.protocol import Vector
+from skills.batches import batches
 from skills.events import QueryAsked
 from skills.outcomes.model import (
     SECONDS_PER_DAY,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from config.server_settings import ServerSettings
-from search.batches import batches
+from skills.batches import batches
 from skills.bundle.rejection import RejectionReason
 from skills.outcomes.model import (
     SECONDS_PER_DAY,

@@ -238,7 +238,7 @@ def test_the_adapter_of_skills_is_added_to_the_plain_model(encoder: Encoder) -> 
 
 
 def test_the_known_scale_of_the_default_is_what_the_probes_give(encoder: Encoder) -> None:
-    measured = cosine_scale._measure_once(encoder)
+    measured = cosine_scale._measure_scale(encoder)
     assert measured == pytest.approx(cosine_scale.DEFAULT_SCALE, abs=0.004)
 
 

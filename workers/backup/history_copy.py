@@ -9,9 +9,9 @@ from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
-from search.batches import batches
 from search.review_store import ReviewStore
 from search.revision_history import HistoryLimits, RevisionHistory
+from skills.batches import batches
 from tasks.history.sqlite import SqliteRevisionHistory
 from tasks.history.sqlite_reviews import SqliteReviewStore
 from workers.backup.index_copy import leave_one_file

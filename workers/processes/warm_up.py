@@ -9,9 +9,9 @@ import structlog
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from graph.entry_filter import EntryFilter
 from graph.records import SkillState
-from search.batches import batches
 from search.protocol import Filters, SectionSearch, VectorSearch
 from search.scoring.cosine_scale import measure_cosine_scale
+from skills.batches import batches
 from skills.events import QueryAsked
 from tasks.policies import EMBED_SECTIONS_QUEUE, EMBED_SKILLS_QUEUE, QUERY_QUEUE
 from tasks.query.context import QueryContext

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from search.batches import batches
+from skills.batches import batches
 from skills.outcomes.labels import SkillLabel, settle_labels
 from skills.outcomes.model import AnsweredQuery, Outcome
 from tasks.outcomes.protocol import OutcomeStore

@@ -10,7 +10,6 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from search.batches import batches
 from search.blob_codec import unpack_forward
 from search.local.packs.column_pack import NewRows, PackFormat
 from search.local.packs.key_index import KEY_COLUMNS, KeyIndex, key_block
@@ -20,6 +19,7 @@ from search.protocol import TEXT_FIELDS, ForwardRecord
 from search.scoring.hubness import BACKGROUND_MEAN_LENGTHS, compute_hubness
 from search.scoring.weights import ScoringWeights
 from search.text.background_frequencies import load_background
+from skills.batches import batches
 from skills.record import RevisionKey
 
 _FORMAT = 2

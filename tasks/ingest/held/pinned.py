@@ -7,8 +7,8 @@ a pin that was set during an ingest of its skill takes effect.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from graph.records import CatalogEntry
 from search.revision_history import KeptRevision, Pin, RevisionHistory
@@ -24,38 +24,25 @@ from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
 
 
-@dataclass(frozen=True, slots=True)
-class Pins:
-    """Revisions at which skills of a batch stay, by skill_id: of pinned skills, and of skills whose
-    updates wait for review."""
-
-    kept: Mapping[str, KeptRevision] = field(default_factory=dict)
-
-    def with_kept(self, kept: Mapping[str, KeptRevision]) -> Pins:
-        """Return these pins and further ones."""
-        return Pins({**self.kept, **kept})
-
-    def holds(self, skill_id: str, content_hash: str) -> bool:
-        """Return whether a skill is pinned to another content."""
-        kept = self.kept.get(skill_id)
-        return kept is not None and kept.content_hash != content_hash
-
-
-def read_pins(services: Services, entries: Sequence[CatalogEntry]) -> Pins:
-    """Return the pins of these skills. A pin whose revision is gone has no effect."""
+def read_pinned(services: Services, entries: Sequence[CatalogEntry]) -> dict[str, KeptRevision]:
+    """Return the pinned revisions of these skills. A pin whose revision is gone has no effect."""
     if services.history is None:
-        return Pins()
+        return {}
     pins = services.history.get_pins([entry.skill_id for entry in entries])
     found = {skill_id: _find(services.history, pin) for skill_id, pin in pins.items()}
-    return Pins({skill_id: kept for skill_id, kept in found.items() if kept is not None})
+    return {skill_id: kept for skill_id, kept in found.items() if kept is not None}
 
 
 def _find(history: RevisionHistory, pin: Pin) -> KeptRevision | None:
     for one in history.list_revisions(pin.skill_id):
         if one.key.seq == pin.seq:
-            parsed = rescan(one.parsed)
-            return KeptRevision(one.key, one.content_hash, parsed, one.published)
+            return rescan_kept(one)
     return None
+
+
+def rescan_kept(one: KeptRevision) -> KeptRevision:
+    """Return a kept revision with the findings of the present scanner."""
+    return replace(one, parsed=rescan(one.parsed))
 
 
 def hold_back(

@@ -15,9 +15,8 @@ from graph.records import CatalogEntry, SkillState
 from search.revision_history import KeptRevision
 from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord, Reviews
-from skills.scanner import rescan
 from skills.skill_policy import is_reviewed_source
-from tasks.ingest.held.pinned import hold_back
+from tasks.ingest.held.pinned import hold_back, rescan_kept
 from tasks.ingest.preparation.prepare import PreparationSettings
 from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
@@ -163,16 +162,12 @@ def _find_kept(services: Services, entry: CatalogEntry, reviews: Reviews) -> Kep
     for one in history:
         approval = reviews.find(entry.skill_id, one.content_hash, ReviewKind.APPROVAL)
         if one.key.seq > entry.seq and approval is not None:
-            return _rescan(one)
+            return rescan_kept(one)
     if not entry.seq:
         return None
     key = RevisionKey(entry.skill_id, entry.seq)
     stored = services.index.get_revisions([key]).get(key)
     if stored is not None:
-        return _rescan(KeptRevision(key, stored.content_hash, stored.parsed, entry.updated))
+        return rescan_kept(KeptRevision(key, stored.content_hash, stored.parsed, entry.updated))
     same = (one for one in history if one.content_hash == entry.content_hash)
-    return next(map(_rescan, same), None)
-
-
-def _rescan(one: KeptRevision) -> KeptRevision:
-    return KeptRevision(one.key, one.content_hash, rescan(one.parsed), one.published)
+    return next(map(rescan_kept, same), None)

@@ -113,21 +113,17 @@ class SkillPairStore(Protocol):
         rejections: Sequence[tuple[str, RejectionReason]],
         compared: Sequence[ComparedPair] = (),
     ) -> None:
-        """Store the candidates that a query left out, with reasons, and the pairs that it compared.
+        """Store the pairs that a query compared.
 
-        query_key: identifies a query, so that a repeated query counts once. A skill counts once,
-        for its first reason. Skills that are rejected together for one of PAIR_REASONS are a pair
-        too.
+        query_key: identifies a query, so that a repeated query counts once. rejections: the
+        candidates that it left out, each counted for its first reason; those that are rejected
+        together for one of PAIR_REASONS are a pair too.
         """
         ...
 
     def list_rejected_pairs(self, min_queries: int, limit: int) -> list[RejectedPair]:
         """Return pairs that at least `min_queries` different queries compared for one reason, the
         most frequent first, ties by skill_ids and reason."""
-        ...
-
-    def count_rejections(self) -> Mapping[str, int]:
-        """Return how often each reason was given."""
         ...
 
     def forget(self, hashes: Sequence[str]) -> int:

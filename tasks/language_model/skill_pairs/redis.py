@@ -8,7 +8,7 @@ additions of each query are stored with it, so that deleting the query takes the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -39,11 +39,10 @@ _LINKED = PREFIX + "pairs-linked:"
 _QUERIES = PREFIX + "rejecting-queries"
 """Keys of queries by their number."""
 _QUERY = PREFIX + "rejecting-query:"
-"""A hash per query: the reason of each rejected skill, and its compared pairs."""
+"""The compared pairs of each query, in JSON."""
 _NUMBER = PREFIX + "rejecting-number"
 _PAIRS = PREFIX + "compared-pairs"
 """Compared pairs by the number of their queries."""
-_REASONS = PREFIX + "rejection-reasons"
 
 _SCAN_COUNT = 1_000
 
@@ -53,11 +52,6 @@ redis.call('ZADD', KEYS[1], redis.call('INCR', KEYS[3]), ARGV[1])
 redis.call('SET', KEYS[2] .. ARGV[1], ARGV[2])
 local function count(text, by)
     local values = cjson.decode(text)
-    for _, reason in ipairs(values.reasons) do
-        if redis.call('HINCRBY', KEYS[5], reason, by) <= 0 then
-            redis.call('HDEL', KEYS[5], reason)
-        end
-    end
     for _, pair in ipairs(values.pairs) do
         if tonumber(redis.call('ZINCRBY', KEYS[4], by, pair)) <= 0 then
             redis.call('ZREM', KEYS[4], pair)
@@ -180,14 +174,9 @@ class RedisSkillPairs(SkillPairStore):
         rejections: Sequence[tuple[str, RejectionReason]],
         compared: Sequence[ComparedPair] = (),
     ) -> None:
-        reasons = first_reasons(rejections)
-        pairs = sorted(find_compared_pairs(reasons, compared))
-        values = {
-            "reasons": [reason.value for reason in reasons.values()],
-            "skill_ids": list(reasons),
-            "pairs": [json.dumps([one, other, reason.value]) for one, other, reason in pairs],
-        }
-        keys = [_QUERIES, _QUERY, _NUMBER, _PAIRS, _REASONS]
+        pairs = sorted(find_compared_pairs(first_reasons(rejections), compared))
+        values = {"pairs": [json.dumps([one, other, reason.value]) for one, other, reason in pairs]}
+        keys = [_QUERIES, _QUERY, _NUMBER, _PAIRS]
         with self._connected():
             self._record(keys=keys, args=[query_key, json.dumps(values), protocol.MAX_QUERIES])
 
@@ -204,12 +193,6 @@ class RedisSkillPairs(SkillPairStore):
             found.append(RejectedPair((one, other), RejectionReason(reason), int(queries)))
         found.sort(key=lambda pair: (-pair.queries, pair.skill_ids, pair.reason))
         return found[:limit]
-
-    @override
-    def count_rejections(self) -> Mapping[str, int]:
-        with self._connected() as client:
-            counts = client.hgetall(_REASONS)
-        return {reason: int(count) for reason, count in sorted(counts.items())}
 
     @override
     def forget(self, hashes: Sequence[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -46,12 +46,7 @@ CREATE TABLE IF NOT EXISTS rejecting_queries (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     query_key TEXT NOT NULL UNIQUE
 );
-CREATE TABLE IF NOT EXISTS rejections (
-    number INTEGER NOT NULL,
-    skill_id TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    PRIMARY KEY (number, skill_id)
-) WITHOUT ROWID;
+DROP TABLE IF EXISTS rejections;
 CREATE TABLE IF NOT EXISTS compared_pairs (
     one TEXT NOT NULL,
     other TEXT NOT NULL,
@@ -162,8 +157,7 @@ class SqliteSkillPairs(SkillPairStore):
         rejections: Sequence[tuple[str, RejectionReason]],
         compared: Sequence[ComparedPair] = (),
     ) -> None:
-        reasons = first_reasons(rejections)
-        pairs = find_compared_pairs(reasons, compared)
+        pairs = find_compared_pairs(first_reasons(rejections), compared)
         with self._file.transaction() as connection:
             row = connection.execute(
                 "INSERT OR IGNORE INTO rejecting_queries (query_key) VALUES (?) RETURNING number",
@@ -173,16 +167,11 @@ class SqliteSkillPairs(SkillPairStore):
                 return
             (number,) = row
             connection.executemany(
-                "INSERT INTO rejections VALUES (?, ?, ?)",
-                [(number, skill_id, reason.value) for skill_id, reason in reasons.items()],
-            )
-            connection.executemany(
                 "INSERT INTO compared_pairs VALUES (?, ?, ?, ?)",
                 [(one, other, reason.value, number) for one, other, reason in sorted(pairs)],
             )
             oldest = (number - protocol.MAX_QUERIES,)
             connection.execute("DELETE FROM compared_pairs WHERE number <= ?", oldest)
-            connection.execute("DELETE FROM rejections WHERE number <= ?", oldest)
             connection.execute("DELETE FROM rejecting_queries WHERE number <= ?", oldest)
 
     @override
@@ -198,14 +187,6 @@ class SqliteSkillPairs(SkillPairStore):
             RejectedPair((one, other), RejectionReason(reason), queries)
             for one, other, reason, queries in rows
         ]
-
-    @override
-    def count_rejections(self) -> Mapping[str, int]:
-        with self._file.reading() as connection:
-            rows = connection.execute(
-                "SELECT reason, count(*) FROM rejections GROUP BY reason ORDER BY reason"
-            ).fetchall()
-        return dict(rows)
 
     @override
     def forget(self, hashes: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from graph.links.dismissed_links import DismissedLinks
 from graph.links.learned_links import LearnedLinks, get_note, is_learned, without_note
 from graph.protocol import SkillGraph
 from graph.records import Link
-from search.batches import batches
+from skills.batches import batches
 from tasks.services import Services
 
 log = structlog.get_logger()

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from search.batches import batches
+from skills.batches import batches
 from skills.outcomes.task_report import TaskReport, build_reports
 from tasks.outcomes.change_reader import ChangedQueries, ChangeReader
 from tasks.outcomes.protocol import OutcomeStore

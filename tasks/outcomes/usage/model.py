@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias
@@ -23,7 +23,9 @@ SKILL_COUNTERS = (
 tokens: tokens of it that were sent; the other counters: reported outcomes."""
 
 QUERY_COUNTERS = ("queries", "hits", "no_hits", "unanswered", "missing")
-"""Counters of queries. unanswered: see `is_unanswered`; missing: outcomes `missing`."""
+"""Counters of queries. unanswered: queries for which the library had no useful skill: no hit, or a
+skill that failed, was rejected or was reported as missing; and no skill was used, helped, or stood
+in for another. missing: outcomes `missing`."""
 
 OTHERS = "*"
 """Name for several owners whose skills are counted together; no owner has this name."""
@@ -114,16 +116,6 @@ class Usage:
     unanswered: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def is_unanswered(answer: AnsweredQuery, outcomes: Iterable[Outcome]) -> bool:
-    """Return whether the library had no useful skill for a query: no hit, or a skill that failed or
-    was rejected, or was reported as missing; and no skill was used, helped, or stood in for
-    another."""
-    kinds = [one.kind for one in outcomes]
-    if any(kind in _WORKED for kind in kinds):
-        return False
-    return not answer.hit or bool(kinds)
-
-
 class UsageCollector:
     """Counter of the answered queries of a day.
 
@@ -143,7 +135,6 @@ class UsageCollector:
         worked = self._add_outcomes(answer.owner, outcomes)
         if answer.is_use:
             self._add_answer(answer)
-            # As `is_unanswered`.
             if not worked and (outcomes or not answer.hit):
                 self._get_group((answer.owner, answer.owner)).totals["unanswered"] += 1
                 self._unanswered.add(answer.owner, answer.query_id)
@@ -279,9 +270,4 @@ def without_owner(usage: Usage, owner: str) -> Usage:
 def count_by_name(row: Sequence[int]) -> dict[str, int]:
     """Return the counters of a skill by name, with `rejected`, the sum over all reasons."""
     named = dict(zip(SKILL_COUNTERS, row, strict=True))
-    return {**named, "rejected": sum_rejected(named)}
-
-
-def sum_rejected(named: Mapping[str, int]) -> int:
-    """Return the number of rejections for any reason."""
-    return sum(named[name] for name in REJECTED.values())
+    return {**named, "rejected": sum(named[name] for name in REJECTED.values())}

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from config.learning_settings import LearningSettings
-from search.batches import batches
 from search.protocol import Encoder, Vector
 from search.scoring.cosine_scale import measure_task_scale
 from search.scoring.memory_evidence import OwnerRules, SkillEvidence
 from search.scoring.past_task_rows import Int8Vector, weigh_words
 from search.scoring.task_memory import NOTHING_REMEMBERED, PastTask, TaskMemory
 from search.text.query_understanding import Understanding, understand
+from skills.batches import batches
 from skills.outcomes.labels import settle_labels
 from skills.outcomes.weights import TRUSTED_OWNERS
 from tasks.outcomes.change_reader import ChangedQueries, ChangeReader

@@ -6,7 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import structlog
@@ -63,6 +63,22 @@ class _RecordGoneError(Exception):
     """The record of a revision that the statistics count was deleted meanwhile."""
 
 
+@dataclass(slots=True)
+class _State:
+    """The library up to an epoch of the catalog.
+
+    absent: published revisions without a record. unsaved: number of changes since the statistics
+    were saved.
+    """
+
+    epoch: int = 0
+    snapshot: LibrarySnapshot = field(
+        default_factory=lambda: LibrarySnapshot(Pointers({}), LibraryStatistics())
+    )
+    absent: set[RevisionKey] = field(default_factory=set)
+    unsaved: int = 0
+
+
 class PublishedLibrary:
     """Pointers and statistics in the memory of this process, updated from the catalog's changes.
 
@@ -90,13 +106,7 @@ class PublishedLibrary:
         self._lock = threading.Lock()
         self._restricted: OrderedDict[frozenset[str], PublishedLibrary] = OrderedDict()
         self._restricted_lock = threading.Lock()
-        self._empty()
-
-    def _empty(self) -> None:
-        self._epoch = 0
-        self._snapshot = LibrarySnapshot(Pointers({}), LibraryStatistics())
-        self._absent: set[RevisionKey] = set()
-        self._unsaved = 0
+        self._state = _State()
 
     def refresh(self) -> LibrarySnapshot:
         """Return the present library, with one round trip to the catalog, and one to the index for
@@ -111,18 +121,18 @@ class PublishedLibrary:
                 if self._circuit_breakers is None or not self._read_at:
                     raise
                 age = time.monotonic() - self._read_at
-                return replace(self._snapshot, age_seconds=age, error=error)
-            return self._snapshot
+                return replace(self.latest, age_seconds=age, error=error)
+            return self.latest
 
     @property
     def latest(self) -> LibrarySnapshot:
         """The snapshot that was read last, without a round trip."""
-        return self._snapshot
+        return self._state.snapshot
 
     @property
     def epoch(self) -> int:
         """The epoch of the catalog up to which this library follows it."""
-        return self._epoch
+        return self._state.epoch
 
     def restricted_to(self, sources: frozenset[str]) -> PublishedLibrary:
         """Return the library limited to these sources: with its own pointers and statistics, which
@@ -149,19 +159,20 @@ class PublishedLibrary:
             return
         with self._lock:
             self._follow()
-            pointers = self._snapshot.pointers
+            state = self._state
+            pointers = state.snapshot.pointers
             least = max(_MIN_UNSAVED, _MIN_UNSAVED_SHARE * len(pointers))
             # Saved statistics that lack revisions would never be completed.
-            if self._unsaved >= least and not self._absent:
-                self._saved.save(SavedLibrary(self._epoch, pointers, self._snapshot.statistics))
-                self._unsaved = 0
+            if state.unsaved >= least and not state.absent:
+                self._saved.save(SavedLibrary(state.epoch, pointers, state.snapshot.statistics))
+                state.unsaved = 0
 
     def drop_saved(self) -> None:
         """Delete the saved statistics; the next `save` writes them again."""
         if self._saved is not None:
             with self._lock:
                 self._saved.delete()
-                self._unsaved = max(_MIN_UNSAVED, len(self._snapshot.pointers))
+                self._state.unsaved = max(_MIN_UNSAVED, len(self.latest.pointers))
 
     def drop_newer_saved(self) -> None:
         """Delete saved statistics that are newer than the catalog, which was then restored from a
@@ -175,21 +186,24 @@ class PublishedLibrary:
             log.warning("saved statistics were newer than the catalog", epoch=saved.epoch)
             self._saved.delete()
 
-    def _restore(self) -> bool:
-        """Start from the saved statistics; return whether they are of this library.
+    def _restore(self) -> _State | None:
+        """Return the library of the saved statistics with the changes since; None if there are
+        none, or they are not of this library.
 
         The catalog forgets removed skills after a time, which the number of skills shows.
         """
         saved = None if self._saved is None else self._saved.load()
         if saved is None:
-            return False
-        self._epoch = saved.epoch
-        self._snapshot = LibrarySnapshot(Pointers(saved.pointers), saved.statistics)
-        changes = self._graph.get_changes_since(self._epoch)
+            return None
+        state = _State(saved.epoch, LibrarySnapshot(Pointers(saved.pointers), saved.statistics))
+        changes = self._read_changes(state)
         if changes.epoch < saved.epoch:
-            return False
-        self._apply(changes)
-        return self._count_published() == len(self._snapshot.pointers)
+            return None
+        try:
+            self._apply(state, changes)
+        except _RecordGoneError:
+            return None
+        return state if self._count_published() == len(state.snapshot.pointers) else None
 
     def _count_published(self) -> int:
         sources = [source.source_id for source in self._graph.list_sources()]
@@ -199,73 +213,67 @@ class PublishedLibrary:
     # -- following the catalog
 
     def _follow(self) -> None:
-        if not self._read_at or time.monotonic() - self._read_at > _FULL_RELOAD_SECONDS:
-            # The catalog forgets removed skills after a time: changes alone would miss them.
-            self._start_anew()
+        state = self._state
         try:
-            self._apply(self._read_changes())
+            if not self._read_at or time.monotonic() - self._read_at > _FULL_RELOAD_SECONDS:
+                # The catalog forgets removed skills after a time: changes alone would miss them.
+                state = self._restore() or _State()
+            self._apply(state, self._read_changes(state))
         except _RecordGoneError:
-            self._start_anew()
-            self._apply(self._read_changes())
+            state = self._restore() or _State()
+            self._apply(state, self._read_changes(state))
+        # Last, so that an error during a reload leaves the library as it was read before.
+        self._state = state
         self._read_at = time.monotonic()
 
-    def _start_anew(self) -> None:
-        """Start from the saved statistics, or from nothing."""
-        self._empty()
-        try:
-            if self._restore():
-                return
-        except _RecordGoneError:
-            pass
-        self._empty()
-
-    def _read_changes(self) -> CatalogChanges:
+    def _read_changes(self, state: _State) -> CatalogChanges:
         if self._circuit_breakers is None:
-            return self._graph.get_changes_since(self._epoch)
-        return self._circuit_breakers.graph.call(lambda: self._graph.get_changes_since(self._epoch))
+            return self._graph.get_changes_since(state.epoch)
+        return self._circuit_breakers.graph.call(lambda: self._graph.get_changes_since(state.epoch))
 
-    def _apply(self, changes: CatalogChanges) -> None:
+    def _apply(self, state: _State, changes: CatalogChanges) -> None:
         if self._facts is not None:
             self._facts.forget(changes.relinked)
         if changes.pointers:
-            self._snapshot = self._apply_pointers(changes.pointers)
-            self._unsaved += len(changes.pointers)
-        self._epoch = changes.epoch
+            state.snapshot = self._apply_pointers(state, changes.pointers)
+            state.unsaved += len(changes.pointers)
+        state.epoch = changes.epoch
 
-    def _apply_pointers(self, moved: Mapping[str, int]) -> LibrarySnapshot:
-        before, statistics = self._snapshot.pointers, self._snapshot.statistics
+    def _apply_pointers(self, state: _State, moved: Mapping[str, int]) -> LibrarySnapshot:
+        before, statistics = state.snapshot.pointers, state.snapshot.statistics
         moved = {name: seq for name, seq in moved.items() if before.get(name, 0) != seq}
         pointers = before.with_changes(moved)
         if len(moved) > _MANY_CHANGES + _MANY_CHANGES_SHARE * len(before):
-            statistics = self._count(pointers)
+            statistics = self._count(state, pointers)
         else:
-            self._recount(before, moved)
+            self._recount(state, moved)
         self.records.release([RevisionKey(name, before[name]) for name in moved if name in before])
         return LibrarySnapshot(pointers, statistics)
 
-    def _count(self, pointers: Mapping[str, int]) -> LibraryStatistics:
+    def _count(self, state: _State, pointers: Mapping[str, int]) -> LibraryStatistics:
         """Return the statistics over these revisions, reading a few of them at a time."""
         keys = [RevisionKey(skill_id, seq) for skill_id, seq in pointers.items()]
         statistics, found = LibraryStatistics(), set[RevisionKey]()
         for some in self.records.read(keys):
             statistics.add(some)
             found.update(some.keys)
-        self._absent = set(keys) - found
+        state.absent = set(keys) - found
         return statistics
 
-    def _recount(self, before: Mapping[str, int], moved: Mapping[str, int]) -> None:
+    def _recount(self, state: _State, moved: Mapping[str, int]) -> None:
         """Update the statistics by the published and superseded revisions."""
+        before, statistics = state.snapshot.pointers, state.snapshot.statistics
         fresh = [RevisionKey(name, seq) for name, seq in moved.items() if seq]
         superseded = [RevisionKey(name, before[name]) for name in moved if name in before]
-        counted = [key for key in superseded if key not in self._absent]
+        counted = [key for key in superseded if key not in state.absent]
         # All are read before any is counted, so that an error leaves the statistics whole.
         added = list(self.records.read(fresh)) if fresh else []
         gone = list(self.records.read(counted)) if counted else []
         if sum(map(len, gone)) < len(counted):
             raise _RecordGoneError
         for some in added:
-            self._snapshot.statistics.add(some)
+            statistics.add(some)
         for some in gone:
-            self._snapshot.statistics.discard(some)
+            statistics.discard(some)
         found = {key for some in added for key in some.keys}
-        self._absent = self._absent.difference(superseded) | (set(fresh) - found)
+        state.absent = state.absent.difference(superseded) | (set(fresh) - found)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tasks.query.process_state.throughput import Throughput
+from tasks.query.process_state.time_budget import DurationEstimate
 
 
 class StageDurations:
     """The median of the last durations of each stage; thread-safe."""
 
     def __init__(self) -> None:
-        self._measured: dict[str, Throughput] = {}
+        self._measured: dict[str, DurationEstimate] = {}
 
     def record(self, milliseconds: Mapping[str, float]) -> None:
         """Add the durations of the stages of one query."""
         for stage, duration in milliseconds.items():
-            self._measured.setdefault(stage, Throughput()).record(1.0, duration / 1000)
+            self._measured.setdefault(stage, DurationEstimate()).record(1.0, duration / 1000)
 
     def estimate_seconds(self, stages: Iterable[str]) -> float:
         """Return the seconds that these stages take together; a stage that was not measured counts

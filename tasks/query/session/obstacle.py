@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from search.protocol import Vector
-from search.text.query_understanding import Understanding, understand
+from search.text.query_understanding import Understanding, clean_text, understand
 from tasks.query.context import QueryContext
 
 
@@ -51,8 +51,6 @@ def encode_query(context: QueryContext, understanding: Understanding) -> Vector:
     if not obstacle:
         alone: Vector = encoder.encode_queries([understanding.text])[0]
         return alone
-    asked, about = encoder.encode_queries(
-        [understand(obstacle).text, understand(context.task).text]
-    )
+    asked, about = encoder.encode_queries([clean_text(obstacle), clean_text(context.task)])
     mixed = asked + about
     return np.asarray(mixed / max(float(np.linalg.norm(mixed)), 1e-9), dtype=np.float32)

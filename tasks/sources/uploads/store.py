@@ -222,13 +222,9 @@ class UploadStore:
         that their process has died.
         """
         old = time.time() - _ABANDONED_SECONDS
-        names = [one.name for one in _list_folder(self._packages)]
-        known = find_ended(names) if names else {}
-        due = [
-            one
-            for one in _list_folder(self._packages)
-            if known.get(one.name, _is_older(one, old)) and one.name in names
-        ]
+        packages = _list_folder(self._packages)
+        known = find_ended([one.name for one in packages]) if packages else {}
+        due = [one for one in packages if known.get(one.name, _is_older(one, old))]
         due += [one for one in _list_folder(self._staging) if _is_older(one, old)]
         for one in due:
             shutil.rmtree(one, ignore_errors=True)

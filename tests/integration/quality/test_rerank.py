@@ -14,10 +14,10 @@ from skills.passages import section_texts
 from tasks.policies import Deadline
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import answer_query, rank_candidates
-from tasks.query.process_state.throughput import Clock
+from tasks.query.process_state.time_budget import Clock, DurationEstimate
 from tasks.query.ranking import Ranking
 from tasks.query.rerank import cross_encoder_text, rerank
-from tasks.services import Lazy, Services, Throughputs
+from tasks.services import Lazy, Services
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.samples.reranking import WordReranker
 from tests.support.samples.tiny import settle, tiny_backend
@@ -50,8 +50,8 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBacken
 
 @pytest.fixture
 def services(backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch) -> Services:
-    """The library's services, with paces and a reranker of the test's own."""
-    monkeypatch.setattr(backend.services, "throughputs", Throughputs())
+    """The library's services, with an estimate and a reranker of the test's own."""
+    monkeypatch.setattr(backend.services, "rerank_duration", DurationEstimate())
     monkeypatch.setattr(backend.services, "reranker", None)
     return backend.services
 
@@ -151,7 +151,7 @@ def test_what_was_measured_before_keeps_it_from_beginning(services: Services) ->
     use(services, WordReranker(before=slow))
     before = ranked(services)
     for _ in range(3):
-        services.throughputs.rerank.record(1.0, 1.0)
+        services.rerank_duration.record(1.0, 1.0)
     after, degraded = reranked(services, before, "late", clock=clock)
     assert read == []
     assert after.hits == before.hits
@@ -233,7 +233,7 @@ def test_a_long_task_is_left_to_its_words(services: Services) -> None:
 def test_the_bundle_says_what_was_skipped(services: Services) -> None:
     use(services, WordReranker())
     for _ in range(3):
-        services.throughputs.rerank.record(1.0, 1.0)
+        services.rerank_duration.record(1.0, 1.0)
     bundle, _ = answer_query(services, Deadline(30), "q-1", QueryAsked(task=QUERY))
     assert any("rerank was skipped" in reason for reason in bundle.degraded)
     assert "rerank" in bundle.timings_ms

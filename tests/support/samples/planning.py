@@ -43,6 +43,7 @@ class PlanServices:
     sent: list[tuple[str, list[object]]] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     history: None = None
+    review_store: None = None
 
     @classmethod
     @contextmanager

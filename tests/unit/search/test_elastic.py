@@ -15,7 +15,6 @@ from search.elastic.document_codec import (
     decode_blob,
     decode_skill_vectors,
     document_id,
-    pack_sections,
     sections_record,
     skill_record,
     unpack_sections,
@@ -82,7 +81,8 @@ class TestRecords:
     def test_sections_come_back_as_unit_vectors(self) -> None:
         vectors = np.vstack([unit(3), np.zeros((1, 4), np.float32)])
         hashes = [bytes([n]) * 16 for n in range(4)]
-        texts, stored = unpack_sections(pack_sections(hashes, vectors))
+        record = json.loads(sections_record(key("a"), hashes, vectors, Filters()))
+        texts, stored = unpack_sections(decode_blob(record["vectors"]))
         assert texts == tuple(hashes)
         assert (stored[:3] * vectors[:3]).sum(axis=1).min() > 0.999
         assert not stored[3].any()

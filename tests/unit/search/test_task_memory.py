@@ -163,7 +163,9 @@ def near_tasks(*labels: tuple[SkillLabel, ...]) -> list[NearTask]:
 
 def weigh(*labels: tuple[SkillLabel, ...], rules: OwnerRules | None = None) -> SkillEvidence:
     newest = max(label.day for one in labels for label in one)
-    found = weigh_evidence(near_tasks(*labels), newest, rules or OwnerRules(), MemoryWeights())
+    found = weigh_evidence(
+        near_tasks(*labels), lambda: newest, rules or OwnerRules(), MemoryWeights()
+    )
     return found["lib:a"]
 
 
@@ -186,7 +188,7 @@ def test_a_rejection_in_the_same_task_weighs_as_much_as_a_help() -> None:
 
     def again(*labels: SkillLabel) -> SkillEvidence:
         same = [NearTask("q", weights.repeated, labels)]
-        return weigh_evidence(same, 20_000, OwnerRules(), weights)["lib:a"]
+        return weigh_evidence(same, lambda: 20_000, OwnerRules(), weights)["lib:a"]
 
     for_it, against = again(*helped()), again(*rejected())
     assert against.effect == -for_it.effect
@@ -250,10 +252,10 @@ def test_one_owner_without_trust_takes_a_quarter_of_the_near_tasks() -> None:
 def test_contributors_have_no_say_about_skills_of_their_source() -> None:
     barred = OwnerRules(least_owners=1, contributors={"lib": frozenset({"eve"})})
     labels = (*helped("eve"), SkillLabel("other:c", "eve", 20_000, helped=1.0))
-    found = weigh_evidence(near_tasks(labels), 20_000, barred, MemoryWeights())
+    found = weigh_evidence(near_tasks(labels), lambda: 20_000, barred, MemoryWeights())
     assert list(found) == ["other:c"]
     trusted = OwnerRules(trusted=frozenset({"eve"}), contributors=barred.contributors)
-    assert "lib:a" in weigh_evidence(near_tasks(labels), 20_000, trusted, MemoryWeights())
+    assert "lib:a" in weigh_evidence(near_tasks(labels), lambda: 20_000, trusted, MemoryWeights())
 
 
 def test_a_crowd_of_one_owner_does_not_hide_what_others_said(
@@ -268,6 +270,25 @@ def test_a_crowd_of_one_owner_does_not_hide_what_others_said(
     found = memory_of([*crowd, honest]).recall(WORDS, unit(1), OwnerRules())
     assert found["lib:a"].effect > 0
     assert found["x:x"].effect == 0
+
+
+def test_the_newest_day_is_not_looked_for_if_no_near_task_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = memory_of([PastTask(f"q{n}", to_int8(unit(1)), helped()) for n in range(9)])
+    searched: list[OwnerRules] = []
+    find = memory._find_newest_day
+
+    def find_newest_day(rules: OwnerRules) -> int:
+        searched.append(rules)
+        return find(rules)
+
+    monkeypatch.setattr(memory, "_find_newest_day", find_newest_day)
+    assert memory.recall(WORDS, unit(1), OwnerRules(sources=frozenset({"other"}))) == {}
+    assert searched == []
+    rules = OwnerRules(sources=frozenset({"lib"}))
+    assert memory.recall(WORDS, unit(1), rules).keys() == {"lib:a"}
+    assert searched == [rules]
 
 
 def test_the_oldest_tasks_are_listed_by_day_then_id() -> None:

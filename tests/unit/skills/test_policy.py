@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from config.bundle_settings import PolicySettings
-from graph.records import CatalogEntry, SafetyRecord, SkillState
+from graph.records import CatalogEntry, SafetyRecord, SkillState, Source
 from search.protocol import Filters, PassageTerms, StoredRevision
+from search.text.query_understanding import understand
 from skills.judgement import Judgement
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey, SkillRecord
@@ -20,7 +21,7 @@ from skills.skill_policy import PolicyViolation, SkillPolicy
 from tasks.query.bundle_parts import build_withheld, filter_considered, warn_of_best
 from tasks.query.policy_filter import PolicyFilter
 from tasks.query.process_state.revision_facts import RevisionFactCache
-from tasks.query.ranking import WithheldHit
+from tasks.query.ranking import RankedSkill, Ranking, WithheldHit
 
 
 def refused(source: str = "home", level: int = 0, licence: str = "MIT", **settings: Any) -> str:
@@ -275,6 +276,33 @@ def test_what_an_engine_can_compare_is_asked_as_well() -> None:
         Filters(licence=("MIT",)),
         Filters(source=("b",)),
     ]
+
+
+def test_the_sources_of_the_library_are_not_looked_for_among_its_skills() -> None:
+    class Unread(dict[str, int]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("every skill of the library is read")
+
+    sources = [Source(name, "directory", f"/{name}") for name in "ab"]
+    settings = PolicySettings(sources={"b": "withhold"})
+    policy_filter = PolicyFilter(settings, RevisionFactCache(), Catalog(), sources)
+    assert policy_filter.expand_filters(Filters(), Unread()) == [
+        Filters(),
+        Filters(source=("a",)),
+    ]
+
+
+def test_a_withheld_skill_has_as_its_rank_the_number_of_better_ones_that_are_sent() -> None:
+    names = ("first", "second", "third", "fourth")
+    catalog = Catalog(*(entry(f"a:{name}", 1, 3 * (name in ("first", "third"))) for name in names))
+    policy_filter = PolicyFilter(PolicySettings(), RevisionFactCache(), catalog)
+    hits = tuple(
+        RankedSkill(RevisionKey(f"a:{name}", 1), 4.0 - place, {}, ())
+        for place, name in enumerate(names)
+    )
+    ranking = policy_filter.withhold(Ranking(understand("mend a net"), None, hits))
+    assert [hit.key.skill_id for hit in ranking.hits] == ["a:second", "a:fourth"]
+    assert {hit.skill_id: hit.rank for hit in ranking.withheld} == {"a:first": 0, "a:third": 1}
 
 
 def test_what_would_have_been_considered_is_reported() -> None:

@@ -178,6 +178,26 @@ def test_a_journal_of_the_first_schema_is_migrated(path: Path) -> None:
     journal.close()
 
 
+def test_ended_jobs_are_found_by_an_index(path: Path) -> None:
+    # The reconciler looks for them every few seconds, among thousands of answers.
+    journal = SqliteJournal(path)
+    event = changed()
+    journal.add_job(event, "event")
+    journal.finish_job(event.id)
+    statements: list[str] = []
+    connection = journal._database.connection
+    connection.set_trace_callback(statements.append)
+    assert journal.list_done_jobs("event", 0.0).job_ids == (event.id,)
+    assert journal.delete_ended_jobs("event", -60.0) == 1
+    connection.set_trace_callback(None)
+    found = [one for one in statements if "FROM jobs" in one]
+    assert len(found) == 2
+    for statement in found:
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
+        assert ["USING INDEX jobs_ended (kind=? AND finished" in one[3] for one in plan] == [True]
+    journal.close()
+
+
 def test_in_memory_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     journal = SqliteJournal(":memory:")

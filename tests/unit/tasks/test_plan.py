@@ -28,7 +28,7 @@ from skills.record import RevisionKey
 from tasks.ingest.diff import _batch_paths, make_skill_id, preview_sync
 from tasks.ingest.plan import plan
 from tasks.journal.protocol import trace_of
-from tasks.policies import LINK, Deadline
+from tasks.policies import FETCH, LINK, Deadline
 from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
 from tasks.sources.protocol import SourceScan
 from tests.support.samples.planning import PlanServices
@@ -398,3 +398,13 @@ def test_a_source_that_is_not_known_needs_its_root(services: Services, root: Pat
 def test_answers_change_nothing(services: Services) -> None:
     job = services.run(QueryFailed(query_id="x", reason="y"))
     assert (job.state, "not change the library" in job.reason) == ("failed", True)
+
+
+def test_one_fetch_is_sent_for_the_events_of_all_git_sources(services: Services) -> None:
+    events = [new_event(SourceChanged(source_id=name), "skillbus/test") for name in ("a", "b")]
+    for name in ("a", "b"):
+        services.graph.save_source(Source(name, "git", f"https://example.org/{name}.git"))
+    services.accept(*events)
+    services.plan()
+    assert services.sent == [(FETCH.name, [events[0].id])]
+    assert services.journal.count_open_jobs("event") == 2

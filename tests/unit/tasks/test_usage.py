@@ -33,7 +33,6 @@ from tasks.outcomes.usage.model import (
     Usage,
     UsageCollector,
     count_by_name,
-    is_unanswered,
     merge_usage,
     without_owner,
 )
@@ -93,6 +92,13 @@ def outcomes(draw: st.DrawFn, queries: Sequence[AnsweredQuery]) -> list[Outcome]
             )
         )
     return found
+
+
+def is_unanswered(query: AnsweredQuery, reported: Iterable[Outcome]) -> bool:
+    kinds = [one.kind for one in reported]
+    if {OutcomeKind.USED, OutcomeKind.HELPED, OutcomeKind.SUPERSEDED}.intersection(kinds):
+        return False
+    return not query.hit or bool(kinds)
 
 
 def count_naively(queries: Iterable[AnsweredQuery], reported: Iterable[Outcome]) -> Counter[object]:
@@ -288,10 +294,14 @@ UNANSWERED = [
 def test_unanswered_queries(hit: bool, kinds: list[OutcomeKind], unanswered: bool) -> None:
     query = replace(ask(1, "", []), hit=hit)
     reported = [
-        Outcome(f"k{place}", query.query_id, "lib:a", kind, Reporter.AGENT, "", query.answered)
+        Outcome(
+            *(f"k{place}", query.query_id, "lib:a", kind, Reporter.AGENT, "", query.answered),
+            RejectionReason.REDUNDANT.value if kind is OutcomeKind.REJECTED else "",
+        )
         for place, kind in enumerate(kinds)
     ]
-    assert is_unanswered(query, reported) is unanswered
+    (group,) = collect([query], reported).groups.values()
+    assert group.totals["unanswered"] == unanswered
 
 
 def test_an_owner_is_taken_out_of_a_usage() -> None:

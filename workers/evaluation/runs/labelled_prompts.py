@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from search.batches import batches
+from skills.batches import batches
 from skills.outcomes.labels import settle_labels
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.outcomes.change_reader import ChangeReader

@@ -13,10 +13,9 @@ from tasks.outcomes.usage.model import (
     OTHERS,
     QUERY_COUNTERS,
     REJECTED,
-    SKILL_COUNTERS,
     GroupUsage,
     Usage,
-    sum_rejected,
+    count_by_name,
 )
 from tasks.outcomes.usage.window import UsageWindow
 
@@ -95,8 +94,7 @@ def summarise_usage(window: UsageWindow, selection: UsageFilter) -> dict[str, An
                     target.update(queries)
             for skill_id, row in group.skills.items():
                 if selection.has_skill(skill_id):
-                    named = dict(zip(SKILL_COUNTERS, row, strict=True))
-                    named["rejected"] = sum_rejected(named)
+                    named = count_by_name(row)
                     for target in (day, total, counts, skills.setdefault(skill_id, Counter())):
                         target.update(named)
         days.append(_period(usage) | _select_counts(day, selection))

@@ -12,7 +12,7 @@ from config.settings import Settings
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
 from tasks.ingest.maintain import compare_stores, resend_open_work
-from tasks.policies import INGEST, QUERY
+from tasks.policies import INGEST, PLAN, QUERY
 from tasks.services import Services
 from tests.support.samples.documents import tiny_document
 from tests.support.samples.refining import write_skill
@@ -44,6 +44,16 @@ def test_queries_are_sent_again_unless_each_may_have_a_task(services: Services) 
     services.coordinator.add_pending(QUERY.name, -1)
     assert resend_open_work(services)["queries"] == 2
     assert sorted(sent) == sorted((QUERY.name, [event.id]) for event in asked)
+
+
+def test_one_plan_is_sent_for_all_open_events(services: Services) -> None:
+    events = [new_event(SourceChanged(source_id=name), "skillbus/test") for name in "abc"]
+    for event in events:
+        services.journal.add_job(event, "event")
+    sent: list[tuple[str, list[str]]] = []
+    services.send_task = lambda name, ids: sent.append((name, list(ids)))
+    assert resend_open_work(services)["events"] == 3
+    assert sent == [(PLAN.name, [events[0].id])]
 
 
 def test_revisions_of_removed_skills_are_deleted_while_ingest_goes_on(

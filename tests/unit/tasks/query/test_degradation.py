@@ -20,7 +20,7 @@ from tasks.query.context import QueryContext
 from tasks.query.degradation import Degradations
 from tasks.query.process_state.circuit_breaker import CircuitBreaker, CircuitBreakers
 from tasks.query.ranking import Ranking, TaskQuery
-from tasks.query.read_chosen import read_chosen
+from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.retrieve import retrieve
 from tasks.query.select_passages import select_passages
 from tests.support.samples.query_context import make_context
@@ -110,6 +110,15 @@ def test_without_the_index_the_catalog_describes_the_chosen_skills() -> None:
     assert chosen.revisions["crafts:bread"].parsed.record.description == "Bake bread"
     (skill,) = select_passages(context, chosen)
     assert skill.passages == ()
+
+
+def test_without_a_vector_of_the_task_no_section_vectors_are_read() -> None:
+    class Index:
+        """An index that fails the test if it is read."""
+
+    context = make_context(Catalog(), index=Index(), pointers=POINTERS)
+    chosen = ChosenRevisions(Ranking(understand("bake bread"), None))
+    assert select_passages(context, chosen) == []
 
 
 def test_no_address_and_no_error_text_is_in_the_reasons() -> None:

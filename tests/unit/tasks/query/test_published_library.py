@@ -26,6 +26,7 @@ from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.query.process_state import published_library, saved_library
+from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.published_library import PublishedLibrary
 from tasks.query.process_state.saved_library import SavedLibraryFile
 
@@ -277,6 +278,25 @@ def test_a_catalog_that_was_restored_from_a_backup(home: Home) -> None:
     for _ in range(3):
         home.publish("ae")
     home.assert_whole(home.open_library())
+    home.close()
+
+
+def test_a_reload_during_an_outage_keeps_the_library(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.publish("abc")
+    library = PublishedLibrary(
+        home.graph, home.index.open_records(keep_seconds=30), CircuitBreakers()
+    )
+    before = library.refresh()
+    monkeypatch.setattr(published_library, "_FULL_RELOAD_SECONDS", 0.0)
+    down = mock.patch.object(home.graph, "get_changes_since", side_effect=TransientError("down"))
+    with down:
+        found = library.refresh()
+    assert found.error is not None
+    assert found.pointers == library.latest.pointers == before.pointers
+    assert len(found.statistics) == 3
+    assert library.epoch
     home.close()
 
 

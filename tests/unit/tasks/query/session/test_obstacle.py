@@ -19,10 +19,12 @@ from tasks.query.diffuse import diffuse
 from tasks.query.ranking import RankedSkill, Ranking
 from tasks.query.select_passages import SkillPassages, make_passage_query
 from tasks.query.session.error_handling import find_error_handling, put_error_handling_first
-from tasks.query.session.obstacle import blend_words
+from tasks.query.session.obstacle import blend_words, encode_query, understand_query
 from tasks.query.session.refused import drop_refused
 from tasks.query.session.state import SessionState
+from tasks.services import Lazy
 from tests.support.samples.query_context import make_context
+from tests.support.samples.tiny import TinyEncoder
 from tests.unit.tasks.query.test_assemble import Draft, select
 
 WORDS = st.sampled_from(["oven", "dough", "flour", "yeast", "steam", "crust"])
@@ -85,6 +87,19 @@ def text_of(skill: SkillPassages, index: int) -> str:
     parsed = skill.revision.parsed
     passage = parsed.passages[index]
     return parsed.text(passage.first_line, passage.last_line)
+
+
+def test_a_query_is_encoded_without_an_analysis_of_its_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = QueryAsked(task="bake bread", session="s", obstacle="the crust burns\0")
+    context = replace(make_context(None), request=request)
+    encoder = TinyEncoder()
+    context.services.encoder = Lazy(lambda: encoder)
+    understanding = understand_query(context)
+    monkeypatch.delattr("tasks.query.session.obstacle.understand")
+    mixed = encoder.encode_queries(["the crust burns", "bake bread"]).sum(axis=0)
+    assert encode_query(context, understanding) == pytest.approx(mixed / np.linalg.norm(mixed))
 
 
 def test_passages_on_errors_that_match_are_found() -> None:

@@ -1,4 +1,4 @@
-"""Measured speed of a stage, and time budgets that stop it before it would exceed them."""
+"""Measured duration of a stage, and time budgets that stop it before it would exceed them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class TimeBudgetExceededError(Exception):
     """The rest of a stage would exceed its time budget; the message says how long it would take."""
 
 
-class Throughput:
-    """Seconds per unit of work, measured during the work; thread-safe.
+class DurationEstimate:
+    """Estimate of the seconds that work takes, measured per unit during the work; thread-safe.
 
     The median of the last 9 measurements, so that one batch that waited for the processor does
     not change it.
@@ -53,9 +53,9 @@ class TimeBudget:
     """The time that one run of a stage may take."""
 
     def __init__(
-        self, throughput: Throughput, seconds: float, clock: Clock = time.monotonic
+        self, estimate: DurationEstimate, seconds: float, clock: Clock = time.monotonic
     ) -> None:
-        self._throughput = throughput
+        self._estimate = estimate
         self._seconds = seconds
         self._clock = clock
         self._end = clock() + seconds
@@ -66,8 +66,8 @@ class TimeBudget:
         """Yield batches of `size` items, each timed while the caller works on it.
 
         units: the work in each item, (len(items),). trial_size: size of the first batch while no
-        speed is known. Raises TimeBudgetExceededError before a batch when the remaining items would
-        take longer than the remaining time.
+        duration is known. Raises TimeBudgetExceededError before a batch when the remaining items
+        would take longer than the remaining time.
         """
         start = 0
         while start < len(items):
@@ -75,14 +75,14 @@ class TimeBudget:
             count = size if expected is not None else trial_size
             started = self._clock()
             yield items[start : start + count]
-            self._throughput.record(sum(units[start : start + count]), self._clock() - started)
+            self._estimate.record(sum(units[start : start + count]), self._clock() - started)
             start += count
 
     def _expect_in_time(self, units: float) -> float | None:
-        expected = self._throughput.estimate_seconds(units)
+        expected = self._estimate.estimate_seconds(units)
         left = self._end - self._clock()
         if left <= 0 or (expected is not None and expected > left):
-            self._throughput.forget_slowest()
+            self._estimate.forget_slowest()
             need = self._seconds - left + (expected or 0.0)
             raise TimeBudgetExceededError(
                 f"{1000 * need:.0f} ms needed, {1000 * self._seconds:.0f} allowed"
