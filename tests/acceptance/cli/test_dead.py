@@ -64,6 +64,9 @@ def test_letters_are_listed_and_shown(copied: Skillbus) -> None:
     assert (shown["task"], shown["ids"]) == (INGEST.name, ["crafts:kiln-firing"])
     assert "{no json" in copied("dead", "show", other).out
     assert "no dead letter" in copied("dead", "show", "none", code=2).err
+    hostile = copied("dead", "show", bury(copied.home, "t\x1b", "a\x1bb", reason="c\x1bd"))
+    assert hostile.out.count("[hidden characters: 1]") == 3
+    assert "\x1b" not in hostile.out
 
 
 def test_letters_are_discarded(copied: Skillbus) -> None:

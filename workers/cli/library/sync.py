@@ -15,6 +15,7 @@ from config.errors import UsageError
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import SkillState, Source
+from skills.bundle.escaping import escape_terminal_line
 from skills.events import SourceChanged
 from tasks.sources.directory import no_skill_found, resolve_root
 from workers.backend.factory import open_backend
@@ -249,7 +250,7 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
         + (f", {report['held']} held for review" if report["held"] else "")
     )
     for skill_id, reason in newly_failed:
-        click.echo(f"failed: {skill_id}: {reason}", err=True)
+        click.echo(escape_terminal_line(f"failed: {skill_id}: {reason}"), err=True)
 
 
 def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
@@ -267,4 +268,4 @@ def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
     for kind, ids in report.items():
         click.echo(f"{kind}: {len(ids)}")
         for skill_id in ids:
-            click.echo(f"  {skill_id}")
+            click.echo(f"  {escape_terminal_line(skill_id)}")

@@ -10,6 +10,7 @@ import click
 
 from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
+from skills.bundle.escaping import escape_terminal_line
 from tasks.journal.protocol import DeadLetter, Journal
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
@@ -77,12 +78,13 @@ def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
         return
     click.echo(f"id        {letter.id}")
     click.echo(f"failed at {_format_time(letter)}")
-    click.echo(f"task      {letter.task or 'none (unreadable message)'}")
+    task = escape_terminal_line(letter.task) or "none (unreadable message)"
+    click.echo(f"task      {task}")
     for one in letter.ids:
-        click.echo(f"task id   {one}")
+        click.echo(f"task id   {escape_terminal_line(one)}")
     click.echo(f"attempts  {letter.attempts}")
-    click.echo(f"trace     {letter.trace_id or 'unknown'}")
-    click.echo(f"reason    {letter.reason}")
+    click.echo(f"trace     {escape_terminal_line(letter.trace_id) or 'unknown'}")
+    click.echo(f"reason    {escape_terminal_line(letter.reason)}")
     if letter.body:
         click.echo(f"message   {letter.body!r}")
 
@@ -189,7 +191,10 @@ def _report(
         click.echo(f"{count} dead {'letter' if count == 1 else 'letters'} {past_tense}")
         for one in done:
             if one["state"] != success_state:
-                print_to_stderr(one["reason"] or f"dead letter {one['id']!r} no longer exists")
+                print_to_stderr(
+                    escape_terminal_line(one["reason"])
+                    or f"dead letter {one['id']!r} no longer exists"
+                )
     if any(one["state"] == "refused" for one in done):
         ctx.exit(EXIT_FAILED)
 
