@@ -26,7 +26,9 @@ def client(
             write_skill(root, "kiln-firing", body=body)
             skillbus("sync", str(root), "--until", "words")
         write_skill(base / "tools", "notes/revisions")
-        skillbus("sync", str(base / "tools"), "--until", "words")
+        (base / "tools" / "broken").mkdir()
+        (base / "tools" / "broken" / "SKILL.md").write_bytes(b"")
+        skillbus("sync", str(base / "tools"), "--until", "words", code=4)
         yield opened
 
 
@@ -74,6 +76,8 @@ def test_a_diff_comes_in_pages(client: httpx.Client) -> None:
         (f"{KILN}/revisions/999999", 404),
         (f"{KILN}/revisions/diff?from=999999", 404),
         ("/v1/skills/crafts:tide-tables/revisions/diff", 400),
+        ("/v1/skills/tools:broken/revisions/diff", 400),
+        ("/v1/review/tools:broken", 400),
         (f"{KILN}/revisions?limit=0", 422),
         (f"{KILN}/revisions/diff?from=x", 422),
     ],

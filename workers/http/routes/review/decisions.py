@@ -195,7 +195,7 @@ def _parse_place(text: str) -> ReviewPlace | None:
 
 def describe_one_review(backend: StoreBackend, skill_id: str, seq: int | None) -> dict[str, Any]:
     """Return the review of a skill; for admins only. Raises NotFoundError if the skill or
-    revision does not exist."""
+    revision does not exist, UsageError if no revision can be read."""
     data = describe_review(backend.revisions, skill_id, seq)
     if (change := data["change"]) is not None:
         change["diff"] = change["diff"][:_MAX_LINES]
