@@ -139,8 +139,8 @@ def test_a_skill_is_released_confirmed_and_reopened(served: Served, open_page: O
     expect(page.locator(".notice.bad")).to_contain_text("a person confirmed that it is harmful")
     assert list_reviews(served)[LOOM] == "confirmed"
     action, name, principal = last_record(served)
-    assert (action, principal) == ("review.decide", "admin")
-    assert name.startswith(f"confirm {LOOM}@")
+    assert (action, principal) == ("review.confirm", "admin")
+    assert name.startswith(f"{LOOM}@")
     send(page, "Take the decision back", "Take the decision back")
     assert list_reviews(served)[LOOM] == "waiting"
 

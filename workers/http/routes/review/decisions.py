@@ -155,7 +155,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
     @router.post("/v1/review", response_model=Decision, status_code=201)
     def decide(body: DecisionRequest, caller: CurrentCaller, request: Request) -> dict[str, Any]:
         """Release or confirm a withheld skill, approve or reject an update."""
-        note_object(request, name_decision(body))
+        note_decision(request, body)
         return backend.review_skill(
             *(body.decision, body.skill_id, body.seq, get_principal(caller), body.reason)
         )
@@ -202,10 +202,10 @@ def describe_one_review(backend: StoreBackend, skill_id: str, seq: int | None) -
     return data
 
 
-def name_decision(request: DecisionRequest) -> str:
-    """Return the subject of a decision, as the audit log names it."""
-    seq = "" if request.seq is None else f"@{request.seq}"
-    return f"{request.decision.value} {request.skill_id}{seq}"
+def note_decision(request: Request, decision: DecisionRequest) -> None:
+    """Note a decision for the audit record of a request, as the commands are recorded."""
+    seq = "" if decision.seq is None else f"@{decision.seq}"
+    note_object(request, f"{decision.skill_id}{seq}", f"review.{decision.decision.value}")
 
 
 def get_principal(caller: Caller) -> str:
