@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from typing_extensions import override
 
-from config.errors import MisconfiguredError, NotFoundError
+from config.errors import MisconfiguredError, NotFoundError, UsageError
 from config.settings import Settings
 from skills.access import UNRESTRICTED, Reader
 from skills.events import Event, EventData, QueryAsked, new_event
@@ -144,6 +144,11 @@ class ServeBackend(Backend):
     @override
     def purge_skill(self, skill_id: str) -> dict[str, Any]:
         path = f"/v1/skills/{quote(skill_id)}/revisions"
+        if self.graph.get_entries([other := f"{skill_id}/revisions"]):
+            raise UsageError(
+                f"{other!r} is a skill, which a request to skillbus serve would remove; stop it, "
+                f"and purge {skill_id!r} then"
+            )
         return dict(self._client.delete(path, seconds=_PURGE_SECONDS))
 
     @override
