@@ -29,7 +29,8 @@ RefineMode = Literal["never", "on request", "always"]
 
 @dataclass(frozen=True, slots=True)
 class EventStatus:
-    """State of an event: `accepted`, `done` (with its outcome) or `failed` (with the reason)."""
+    """State of an event: `accepted`, `done` (with its outcome) or `failed` (with the reason, and
+    the outcome `{"usage": True}` if the event itself was wrong)."""
 
     state: str
     reason: str = ""

@@ -181,6 +181,17 @@ def test_a_skill_that_was_never_published_has_nothing_to_compare(library: Skillb
         assert "crafts:broken could not be read: " in refused.err
 
 
+def test_a_source_whose_folder_is_gone_cannot_be_refreshed(
+    skillbus: Skillbus, folder: Path
+) -> None:
+    skillbus("sync", str(folder))
+    folder.rename(folder.with_name("away"))
+    refused = skillbus("sources", "refresh", "crafts", code=2).err
+    assert f"{folder} does not exist" in refused
+    with skillbus.serving():
+        assert skillbus("sources", "refresh", "crafts", code=2).err == refused
+
+
 def test_names_of_folders_cannot_control_the_terminal(skillbus: Skillbus, folder: Path) -> None:
     hostile, broken = "crafts:a\x1b[2Jb", "crafts:c\x1b[2Jd"
     shutil.copytree(folder / "kiln-firing", folder / "a\x1b[2Jb")
