@@ -231,7 +231,7 @@ class ServeBackend(Backend):
 
     @override
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
-        return dict(self._client.post(f"/v1/letters/{letter_id}/retry", {}))
+        return dict(self._client.post(f"/v1/letters/{quote(letter_id)}/retry", {}))
 
     @override
     def warm_up(self) -> None:
