@@ -75,6 +75,10 @@ def test_letters_are_discarded(copied: Skillbus) -> None:
     copied("dead", "discard", ids[0], "--all", code=2)
     assert copied("dead", "discard", ids[0]).out == "1 dead letter discarded\n"
     assert "no dead letter" in copied("dead", "discard", ids[0], code=2).err
+    for command in ("retry", "discard"):
+        refused = copied("dead", command, ids[1], "unknown", code=2)
+        assert "no dead letter 'unknown'" in refused.err
+    assert set(letters(copied)) == set(ids[1:])
     done = copied("dead", "discard", "--all", "--json").data
     assert {one["id"] for one in done} == set(ids[1:])
     assert {one["state"] for one in done} == {"discarded"}

@@ -12,7 +12,13 @@ from config.errors import TransientError, UsageError
 from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_table,
+    read_settings,
+    require_source,
+)
 from workers.cli.library.revisions import print_diff
 
 if TYPE_CHECKING:
@@ -57,6 +63,7 @@ def add(
         if revision is not None:
             wanted = [reader.parse_name(revision)]
         else:
+            require_source(reader.graph.list_sources(), source_id)
             wanted = [(one, None) for one in list_published_of(reader.graph, str(source_id))]
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         added = [backend.pin_skill(skill_id, seq, reason) for skill_id, seq in wanted]

@@ -125,8 +125,6 @@ def discard_letters(
     settings = read_settings(ctx)
     ids = _select_ids(settings, letter_ids, all_letters)
     with _open_journal(settings) as journal:
-        if len(ids) == 1 and letter_ids:
-            journal.get_dead_letter(ids[0])  # raises for an unknown id
         done = [
             {
                 "id": one,
@@ -150,12 +148,15 @@ def _open_journal(settings: Settings) -> Iterator[Journal]:
 
 
 def _select_ids(settings: Settings, ids: tuple[str, ...], all_letters: bool) -> list[str]:
-    """Return the given ids without repeats, or those of all dead letters, oldest first."""
+    """Return the given ids without repeats, or those of all dead letters, oldest first.
+
+    Raises NotFoundError for an unknown id.
+    """
     if all_letters == bool(ids):
         raise UsageError("give dead letter ids, or --all")
-    if ids:
-        return list(dict.fromkeys(ids))
     with _open_journal(settings) as journal:
+        if ids:
+            return [journal.get_dead_letter(one).id for one in dict.fromkeys(ids)]
         return sorted(letter.id for letter in journal.list_dead_letters(_MAX_LETTERS))
 
 
