@@ -107,7 +107,8 @@ class RevisionComparison(BaseModel):
 
 class PurgeReport(BaseModel):
     """Counts of what a purge removed: revisions of the index, earlier revisions, jobs of the
-    journal that named the skill, dead letters, answers and verdicts of the language model.
+    journal that named the skill, dead letters, prompts of kept runs of `eval` that named it,
+    answers and verdicts of the language model.
     comes_back: why the skill may be added again, "" if its source does not have it."""
 
     model_config = ConfigDict(frozen=True)
@@ -117,6 +118,7 @@ class PurgeReport(BaseModel):
     kept_revisions: int
     jobs: int
     dead_letters: int
+    evaluated_prompts: int
     model_answers: int
     verdicts: int
     comes_back: str
