@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
     from workers.library.review.decisions import ReviewDecision
-    from workers.library.skill_reader import SkillReader
 
 
 EmbedMode = Literal["nothing", "skills", "sections"]
@@ -67,11 +66,6 @@ class Backend(Protocol):
     @cached_property
     def graph(self) -> SkillGraph:
         """The catalog and its links."""
-        ...
-
-    @cached_property
-    def skills(self) -> SkillReader:
-        """Reads skills by their ids."""
         ...
 
     def __enter__(self) -> Self:
@@ -237,10 +231,6 @@ class Backend(Protocol):
         ...
 
     # -- work of this process; without effect where other processes do the work
-    def warm_up(self) -> None:
-        """Load the models and stores that queries need, if they are answered in this process."""
-        ...
-
     def run_maintenance(self) -> None:
         """Run the reconciler once, if tasks run in this process."""
         ...

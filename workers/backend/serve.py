@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
     from workers.library.review.decisions import ReviewDecision
-    from workers.library.skill_reader import SkillReader, Stores
 
 _PURGE_SECONDS = 3_600.0
 """Time limit of a purge, which rewrites the files of the library."""
@@ -67,20 +66,6 @@ class ServeBackend(Backend):
         from workers.backend.stores import open_graph  # slow to import
 
         return open_graph(self.settings, self._stack, writable=False)
-
-    @cached_property
-    @override
-    def skills(self) -> SkillReader:
-        from workers.library.skill_reader import SkillReader  # slow to import
-
-        reader = SkillReader(self.settings, self._open_stores)
-        self._stack.callback(reader.close)
-        return reader
-
-    def _open_stores(self, stack: ExitStack) -> Stores:
-        from workers.backend.stores import open_reader_stores  # slow to import
-
-        return open_reader_stores(self.settings, self.graph, stack)
 
     @override
     def submit(self, data: EventData, origin: str) -> str:
@@ -232,10 +217,6 @@ class ServeBackend(Backend):
     @override
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
         return dict(self._client.post(f"/v1/letters/{quote(letter_id)}/retry", {}))
-
-    @override
-    def warm_up(self) -> None:
-        pass
 
     @override
     def run_maintenance(self) -> None:
