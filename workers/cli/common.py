@@ -119,6 +119,12 @@ def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
         click.echo(click.style(line.rstrip(), bold=styled and number == 0))
 
 
+def shorten(text: str, limit: int) -> str:
+    """Return a text as one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
 class SyncProgress:
     """Progress bars of a sync, shown on a terminal only."""
 

@@ -9,7 +9,7 @@ from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
-from workers.library.link_dismissals import check_reason
+from workers.library.reasons import check_reason
 from workers.library.skill_data import dismissal_data
 
 _TYPES = click.Choice([kind.value for kind in LinkType])
@@ -43,7 +43,7 @@ def dismiss(
     Example:
       skillbus links dismiss team:deploy team:rollback conflict --reason "used in one run"
     """
-    check_reason(reason)
+    check_reason(reason, "a dismissal")
     place = LinkPlace(source, target, LinkType(link_type))
     with open_backend(read_settings(ctx), writable=True) as backend:
         data = backend.dismiss_link(place, reason)

@@ -20,6 +20,7 @@ from workers.cli.common import (
     require_source,
 )
 from workers.cli.library.revisions import print_diff
+from workers.library.reasons import check_reason
 
 if TYPE_CHECKING:
     from workers.backend.protocol import Backend
@@ -52,9 +53,9 @@ def add(
     Example:
       skillbus pins add team:deploy@12 --reason "13 was not reviewed"
     """
-    from workers.library.pins import check_pin_reason, list_published_of  # slow to import
+    from workers.library.pins import list_published_of  # slow to import
 
-    check_pin_reason(reason)
+    check_reason(reason, "a pin")
     if (revision is None) == (source_id is None):
         raise UsageError("name a skill, or a source with --source")
     settings = read_settings(ctx)

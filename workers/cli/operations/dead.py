@@ -15,7 +15,14 @@ from tasks.journal.protocol import DeadLetter, Journal
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_table,
+    print_to_stderr,
+    read_settings,
+    shorten,
+)
 from workers.cli.exit_codes import EXIT_FAILED
 from workers.library.dead_letters import dead_letter_data
 
@@ -58,7 +65,7 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
         for letter in letters
     ]
     print_table(
-        [(*row[:-2], _shorten(row[-2], 40), _shorten(row[-1], 200)) for row in rows],
+        [(*row[:-2], shorten(row[-2], 40), shorten(row[-1], 200)) for row in rows],
         ("id", "failed at", "task", "ids", "reason"),
     )
     if total > len(letters):
@@ -202,8 +209,3 @@ def _report(
 
 def _format_time(letter: DeadLetter) -> str:
     return datetime.fromtimestamp(letter.buried, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _shorten(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -16,7 +16,7 @@ from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.routes.revisions import RevisionComparison, Seq
-from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
 from workers.library.review.review_list import ReviewFilter, ReviewPlace, ReviewState
 from workers.library.revisions import describe_review
