@@ -96,9 +96,7 @@ def _without_line(one: SafetyFinding) -> tuple[str, int, str, str]:
     return (one.kind, one.level, one.reason, one.file)
 
 
-def diff_lines(
-    before: Sequence[str], after: Sequence[str], context: int = CONTEXT_LINES
-) -> Iterator[str]:
+def diff_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Yield the hunks of a unified diff, each line with its mark; nothing for equal texts."""
     first = _common_prefix(before, after)
     last = _common_prefix(before[first:][::-1], after[first:][::-1])
@@ -114,8 +112,8 @@ def diff_lines(
             if one[0] != "equal"
         ]
     changes = [(i + first, j + first, k + first, n + first) for _, i, j, k, n in codes]
-    for hunk in _group(changes, context):
-        yield from _format_hunk(before, after, hunk, context)
+    for hunk in _group(changes):
+        yield from _format_hunk(before, after, hunk)
 
 
 _Change = tuple[int, int, int, int]
@@ -131,11 +129,11 @@ def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
     return length
 
 
-def _group(changes: Sequence[_Change], context: int) -> Iterator[list[_Change]]:
+def _group(changes: Sequence[_Change]) -> Iterator[list[_Change]]:
     """Yield groups of changes whose contexts touch."""
     group: list[_Change] = []
     for change in changes:
-        if group and change[0] - group[-1][1] > 2 * context:
+        if group and change[0] - group[-1][1] > 2 * CONTEXT_LINES:
             yield group
             group = []
         group.append(change)
@@ -143,11 +141,11 @@ def _group(changes: Sequence[_Change], context: int) -> Iterator[list[_Change]]:
 
 
 def _format_hunk(
-    before: Sequence[str], after: Sequence[str], hunk: Sequence[_Change], context: int
+    before: Sequence[str], after: Sequence[str], hunk: Sequence[_Change]
 ) -> Iterator[str]:
-    start = max(hunk[0][0] - context, 0)
+    start = max(hunk[0][0] - CONTEXT_LINES, 0)
     begin = hunk[0][2] - (hunk[0][0] - start)
-    end = min(hunk[-1][1] + context, len(before))
+    end = min(hunk[-1][1] + CONTEXT_LINES, len(before))
     ended = hunk[-1][3] + (end - hunk[-1][1])
     yield f"@@ -{_format_range(start, end)} +{_format_range(begin, ended)} @@"
     at = start

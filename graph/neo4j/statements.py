@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from config.errors import TransientError, UsageError
-from graph.adjacency_cache import AdjacencyCache
+from graph.adjacency_cache import CACHED_ROWS, AdjacencyCache
 from graph.named_statements import load_statements
 from graph.neo4j.client import Neo4jClient, Rows, Run
 from graph.neo4j.migrations import check
@@ -44,10 +44,10 @@ _SORT_COLUMNS = {
 class StatementRunner:
     """Base class of the Neo4j stores: statements by name, schema check, transactions with locks."""
 
-    def __init__(self, server: Neo4jClient, *, writable: bool, cached_rows: int) -> None:
+    def __init__(self, server: Neo4jClient, *, writable: bool) -> None:
         self._server = server
         self._writable = writable
-        self._adjacency_cache = AdjacencyCache(cached_rows)
+        self._adjacency_cache = AdjacencyCache(CACHED_ROWS)
         self._statements: dict[str, str] = {}
         for file in ("catalog.cypher", "links.cypher"):
             planned_once = {n: f"{_PLANNING}\n{text}" for n, text in _load(file).items()}

@@ -9,7 +9,6 @@ from typing_extensions import override
 
 from config.errors import SkillbusError
 from config.server_settings import ServerSettings
-from graph.adjacency_cache import CACHED_ROWS
 from graph.neo4j import migrations
 from graph.neo4j.catalog import Neo4jCatalog
 from graph.neo4j.client import Neo4jClient
@@ -26,14 +25,9 @@ class Neo4jSkillGraph(Neo4jCatalog, Neo4jLinkStore, Neo4jPassages, SkillGraph):
     or slower than `servers.timeout_seconds`, MisconfiguredError for wrong settings or schema.
     """
 
-    def __init__(
-        self, settings: ServerSettings, *, writable: bool = True, cached_rows: int = CACHED_ROWS
-    ) -> None:
-        """Create the store; it connects on the first call.
-
-        cached_rows: maximum skills whose links are cached in memory.
-        """
-        super().__init__(Neo4jClient(settings), writable=writable, cached_rows=cached_rows)
+    def __init__(self, settings: ServerSettings, *, writable: bool = True) -> None:
+        """Create the store; it connects on the first call."""
+        super().__init__(Neo4jClient(settings), writable=writable)
         self._projects_passages = settings.neo4j_passages
 
     def migrate(self) -> None:

@@ -15,6 +15,8 @@ MAX_ITEM_CHARACTERS = 200
 MAX_NAME_WORDS = 6
 """Maximum words of a skill's name; a longer text is taken for a sentence."""
 
+_MAX_OTHER_FIELDS = 64
+
 _OUTSIDE_BRACKETS = re.compile(r"(?:[^,;\n(]|\([^)\n]{0,200}\)?)+")
 _TOOL = re.compile(r"[^\s,;(]+(?:\([^)\n]{0,200}\)?)?")
 _VERSION = re.compile(r"\s*(?:[<>=~^!@]=?|\s\(?v?\d).*")
@@ -58,11 +60,11 @@ class FrontmatterFields:
             found += self.get_list(key) if isinstance(value, str) else flatten_value(value)
         return unique_texts(found)
 
-    def get_other_fields(self, known: frozenset[str], entries: int = 64) -> dict[str, str]:
+    def get_other_fields(self, known: frozenset[str]) -> dict[str, str]:
         """All values under other keys as dotted key -> text, limited in number and length."""
         found: dict[str, str] = {}
         rest = {key: value for key, value in self._top.items() if key not in known}
-        _flatten(rest, "", found, entries)
+        _flatten(rest, "", found)
         return found
 
 
@@ -133,12 +135,12 @@ def _normalised(values: YamlMapping) -> YamlMapping:
     return found
 
 
-def _flatten(values: YamlMapping, prefix: str, found: dict[str, str], entries: int) -> None:
+def _flatten(values: YamlMapping, prefix: str, found: dict[str, str]) -> None:
     for key, value in values.items():
-        if len(found) >= entries:
+        if len(found) >= _MAX_OTHER_FIELDS:
             return
         name = f"{prefix}{key}"[:100]
         if isinstance(value, dict):
-            _flatten(value, f"{name}.", found, entries)
+            _flatten(value, f"{name}.", found)
         elif text := ", ".join(flatten_value(value))[: 2 * MAX_ITEM_CHARACTERS]:
             found[name.removeprefix("metadata.")] = text

@@ -22,7 +22,7 @@ from tasks.ingest.held.reviewed import keep_reviewed
 from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
 from tasks.services import Services
-from tasks.sources.directory import DirectoryReader, resolve_root, to_parse_limits
+from tasks.sources.directory import DirectoryReader, no_skill_found, resolve_root, to_parse_limits
 from tasks.sources.protocol import SourceReader, SourceScan
 
 _BATCH_BYTES = 192_000
@@ -39,6 +39,7 @@ def preview_sync(
     nothing.
 
     graph: None for a library that does not exist yet. `refused`: skills that may not be read.
+    Raises UsageError if the directory holds no skills and none would be removed.
     """
     reader = DirectoryReader(resolve_root(Path(content.root)), limits)
     found = reader.scan("")
@@ -61,6 +62,8 @@ def preview_sync(
         "removed": [path for path in known if _is_gone(path, found)],
         "refused": list(found.refused),
     }
+    if not found.signatures and not report["removed"]:
+        raise no_skill_found(content.root)
     return {
         kind: sorted(make_skill_id(content.source_id, path) for path in paths)
         for kind, paths in report.items()

@@ -23,7 +23,7 @@ def record_outcome(services: Services, batch: EventBatch, outcome: dict[str, obj
         if skill_id is None or skill_id in existing:
             services.journal.finish_job(event_id, outcome)
         else:
-            services.journal.fail_job(event_id, f"no skill {skill_id} in its source")
+            services.journal.fail_job(event_id, f"no skill {skill_id} in its source", usage=True)
 
 
 def fail_events(services: Services, event_ids: Sequence[str], error: BaseException) -> None:
@@ -38,7 +38,9 @@ def fail_events(services: Services, event_ids: Sequence[str], error: BaseExcepti
     )
 
 
-def fail_events_with_reason(services: Services, event_ids: Sequence[str], reason: str) -> None:
-    """Record events as failed, all for one reason."""
+def fail_events_with_reason(
+    services: Services, event_ids: Sequence[str], reason: str, *, usage: bool = False
+) -> None:
+    """Record events as failed, all for one reason. usage: as for `fail_job` of the journal."""
     for event_id in event_ids:
-        services.journal.fail_job(event_id, reason)
+        services.journal.fail_job(event_id, reason, usage=usage)

@@ -264,7 +264,8 @@ class _FetchRun:
                     return
                 failure = error
                 _record_failure(services, one, str(error))
-                self._fail(batch, f"{one.source.source_id}: {error}")
+                usage = isinstance(error, UsageError)
+                self._fail(batch, f"{one.source.source_id}: {error}", usage=usage)
             except Exception as error:  # fails only this fetch
                 failure = error
                 log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])
@@ -276,9 +277,9 @@ class _FetchRun:
             record_batch(services, FETCH, batch, one.started, ended, failure)
             self._done += len(batch.event_ids)
 
-    def _fail(self, batch: EventBatch, reason: str) -> None:
+    def _fail(self, batch: EventBatch, reason: str, *, usage: bool = False) -> None:
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=reason)
-        fail_events_with_reason(self._services, batch.event_ids, reason)
+        fail_events_with_reason(self._services, batch.event_ids, reason, usage=usage)
 
     def _retry_if_not_pushed(self, one: _Fetch, commit: str) -> bool:
         """Schedule another fetch if the host does not serve the commit that its webhook announced

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 from structlog.contextvars import bound_contextvars
 
-from config.errors import PermanentError, TransientError
+from config.errors import PermanentError, TransientError, UsageError
 from graph.protocol import Catalog
 from graph.records import Source
 from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
@@ -112,7 +112,8 @@ def _process_batch(
         return "passing", error
     except PermanentError as error:
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))
-        fail_events_with_reason(services, batch.event_ids, str(error))
+        usage = isinstance(error, UsageError)
+        fail_events_with_reason(services, batch.event_ids, str(error), usage=usage)
         return "failed", error
     except Exception as error:  # fails only this batch
         log.exception("event failed unexpectedly", event_ids=batch.event_ids[:10])

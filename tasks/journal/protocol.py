@@ -34,7 +34,8 @@ MAX_DEAD_LETTERS = 10_000
 class Job:
     """An accepted event, query or report of outcomes, with its own outcome.
 
-    state: `accepted`, `done`, `failed` or `cancelled`. accepted: seconds since the epoch.
+    state: `accepted`, `done`, `failed` or `cancelled`. outcome: of a job that is done, or
+    `{"usage": true}` if it failed because the request was wrong. accepted: seconds since the epoch.
     expires_in_seconds: time left, when the job was read, until its outcome is no longer wanted;
     negative once that time has passed, None without a limit. Both times are of the journal's clock.
     """
@@ -105,8 +106,11 @@ class JobStore(Protocol):
         """End an open job as `done`; False if it has ended or is unknown, which changes nothing."""
         ...
 
-    def fail_job(self, job_id: str, reason: str) -> None:
-        """End an open job as `failed`; no effect on an ended or unknown job."""
+    def fail_job(self, job_id: str, reason: str, *, usage: bool = False) -> None:
+        """End an open job as `failed`; no effect on an ended or unknown job.
+
+        usage: whether the request itself was wrong; kept as the outcome `{"usage": true}`.
+        """
         ...
 
     def cancel_job(self, job_id: str) -> bool:

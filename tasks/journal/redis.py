@@ -114,7 +114,7 @@ return string.format('%.6f', now - first[2])
 _REOPEN_JOB = """
 if redis.call('HGET', KEYS[1], 'state') ~= 'failed' then return 0 end
 local kind = redis.call('HGET', KEYS[1], 'kind')
-redis.call('HSET', KEYS[1], 'state', 'accepted', 'reason', '')
+redis.call('HSET', KEYS[1], 'state', 'accepted', 'outcome', '', 'reason', '')
 redis.call('ZREM', KEYS[3] .. kind, ARGV[1])
 redis.call('ZREM', KEYS[4], ARGV[1])
 redis.call('ZREM', KEYS[5], ARGV[1])
@@ -173,8 +173,8 @@ class RedisJournal(RedisWorkRecords, Journal):
         return self._end(job_id, "done", outcome, "")
 
     @override
-    def fail_job(self, job_id: str, reason: str) -> None:
-        self._end(job_id, "failed", None, reason)
+    def fail_job(self, job_id: str, reason: str, *, usage: bool = False) -> None:
+        self._end(job_id, "failed", {"usage": True} if usage else None, reason)
 
     @override
     def cancel_job(self, job_id: str) -> bool:

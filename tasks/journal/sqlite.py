@@ -71,8 +71,8 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
         return self._end(job_id, "done", outcome, "")
 
     @override
-    def fail_job(self, job_id: str, reason: str) -> None:
-        self._end(job_id, "failed", None, reason)
+    def fail_job(self, job_id: str, reason: str, *, usage: bool = False) -> None:
+        self._end(job_id, "failed", {"usage": True} if usage else None, reason)
 
     @override
     def cancel_job(self, job_id: str) -> bool:
@@ -109,7 +109,7 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
     def reopen_jobs(self, job_ids: Sequence[str]) -> None:
         with self._database.transaction(durable=True) as connection:
             connection.executemany(
-                "UPDATE jobs SET state = 'accepted', reason = '', finished = NULL "
+                "UPDATE jobs SET state = 'accepted', outcome = NULL, reason = '', finished = NULL "
                 "WHERE id = ? AND state = 'failed'",
                 [(one,) for one in job_ids],
             )

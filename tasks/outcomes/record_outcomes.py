@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from config.errors import NotFoundError, PermanentError, TransientError
+from config.errors import NotFoundError, PermanentError, TransientError, UsageError
 from graph.visible_graph import restrict_graph
 from skills.access import Reader
 from skills.events import OutcomesReported
@@ -34,7 +34,8 @@ def record_outcomes(
         try:
             new += _record(services, job)
         except PermanentError as error:
-            services.journal.fail_job(job.id, error.public_message)
+            usage = isinstance(error, UsageError)
+            services.journal.fail_job(job.id, error.public_message, usage=usage)
         except _UnansweredError as error:
             waiting.append(error)
     if new and services.writable and services.learned_links is not None:

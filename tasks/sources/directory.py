@@ -67,6 +67,11 @@ def resolve_root(root: Path) -> Path:
         raise UsageError(f"{root} cannot be read: {error.strerror}") from error
 
 
+def no_skill_found(root: str) -> UsageError:
+    """Return the error for a source without skills."""
+    return UsageError(f"no SKILL.md found in {root}; name the folder that holds the skills")
+
+
 def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     """Return every skill at or below `start` (a path in the root, "" for all of it).
 

@@ -106,6 +106,18 @@ def test_what_waits_is_filtered_and_shown_in_its_context(open_page: Open) -> Non
     expect(page.locator(".empty")).to_contain_text("Nothing matches")
 
 
+def test_a_source_counts_the_skills_that_wait_for_review(served: Served, open_page: Open) -> None:
+    headers = {"Authorization": f"Bearer {served.secrets['admin']}"}
+    source = httpx.get(f"{served.url}/v1/sources/hub", headers=headers).json()
+    assert (source["published"], source["held"]) == (1, 1)
+    page = open_page("admin")
+    page.goto("/console/sources")
+    row = page.locator("tr", has_text="hub")
+    expect(row.locator("[data-name='For review']")).to_have_text("1")
+    row.get_by_role("link", name="1", exact=True).last.click()
+    expect(page.locator("main")).to_contain_text("glazing")
+
+
 def test_a_wrong_filter_is_explained(open_page: Open, trouble: Trouble) -> None:
     trouble.expected.append("400")
     page = open_page("admin")
@@ -139,8 +151,8 @@ def test_a_skill_is_released_confirmed_and_reopened(served: Served, open_page: O
     expect(page.locator(".notice.bad")).to_contain_text("a person confirmed that it is harmful")
     assert list_reviews(served)[LOOM] == "confirmed"
     action, name, principal = last_record(served)
-    assert (action, principal) == ("review.decide", "admin")
-    assert name.startswith(f"confirm {LOOM}@")
+    assert (action, principal) == ("review.confirm", "admin")
+    assert name.startswith(f"{LOOM}@")
     send(page, "Take the decision back", "Take the decision back")
     assert list_reviews(served)[LOOM] == "waiting"
 

@@ -261,9 +261,11 @@ def test_failed_jobs_can_be_reopened(journal: Journal) -> None:
     failed, done = changed(), changed()
     for event in (failed, done):
         journal.add_job(event, "event")
-    journal.fail_job(failed.id, "why")
+    journal.fail_job(failed.id, "why", usage=True)
+    assert journal.get_job(failed.id).outcome == {"usage": True}
     journal.finish_job(done.id, {"found": 1})
     journal.reopen_jobs([failed.id, done.id, "absent"])
+    assert journal.get_job(failed.id).outcome is None
     assert journal.list_open_jobs("event") == [failed.id]
     assert journal.list_failed_jobs() == []
     assert journal.get_job(failed.id).reason == ""

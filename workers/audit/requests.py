@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import HTTPConnection
+from starlette.routing import compile_path
 from starlette.types import Scope
 
 from workers.audit.log import AuditLog, Outcome, get_local_principal
 
-_NOTE = "audit_object"
+_OBJECT, _ACTION = "audit_object", "audit_action"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -19,8 +20,9 @@ _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 class ChangingRoute:
     """A route that changes something.
 
-    parameters: names of path or query parameters that name the object; used if the route notes no
-    object. only_noted: whether a request is a change only if its route notes an object.
+    action: of requests for which the route notes none. parameters: names of path or query
+    parameters that name the object; used if the route notes no object. only_noted: whether a
+    request is a change only if its route notes an object.
     """
 
     action: str
@@ -88,10 +90,14 @@ UNCHANGING_ROUTES = {
 }
 """Routes of other methods than GET that do not change the library."""
 
+_UNCHANGING = [(method, compile_path(path)[0]) for method, path in UNCHANGING_ROUTES]
 
-def note_object(request: HTTPConnection, name: str) -> None:
-    """Note the object that a request changes, for its audit record."""
-    setattr(request.state, _NOTE, name)
+
+def note_object(request: HTTPConnection, name: str, action: str = "") -> None:
+    """Note the object that a request changes, for its audit record. action: "" for that of the
+    route."""
+    setattr(request.state, _OBJECT, name)
+    setattr(request.state, _ACTION, action)
 
 
 class RequestRecorder:
@@ -106,7 +112,10 @@ class RequestRecorder:
     def check(self) -> None:
         """Raise MisconfiguredError if the request may be a change and could not be recorded."""
         method, path = self._scope["method"], self._scope["path"]
-        if method in _SAFE_METHODS or (method, path) in UNCHANGING_ROUTES:
+        if method in _SAFE_METHODS:
+            return
+        # The route is not known yet: the request has not reached the router.
+        if any(method == one and pattern.match(path) for one, pattern in _UNCHANGING):
             return
         self._log.check()
 
@@ -115,7 +124,7 @@ class RequestRecorder:
         route = self._find_route()
         if route is None:
             return False
-        return not route.only_noted or self._scope["state"].get(_NOTE) is not None
+        return not route.only_noted or self._scope["state"].get(_OBJECT) is not None
 
     def is_due(self, *, is_end: bool) -> bool:
         """Return whether the record has to be written now.
@@ -126,7 +135,7 @@ class RequestRecorder:
         route = self._find_route()
         if route is None or self._is_recorded:
             return False
-        noted = self._scope["state"].get(_NOTE)
+        noted = self._scope["state"].get(_OBJECT)
         return noted is not None if route.only_noted else not is_end or noted is not None
 
     def record(self, status: int, request_id: str) -> None:
@@ -136,11 +145,13 @@ class RequestRecorder:
             return
         self._is_recorded = True
         outcome: Outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
-        name = self._scope["state"].get(_NOTE) or _describe(self._scope, route.parameters)
+        noted = self._scope["state"]
+        name = noted.get(_OBJECT) or _describe(self._scope, route.parameters)
         principal = self._principal
         if route.action == "webhooks.accept":
             principal = f"webhook:{self._scope['path_params']['host']}"
-        self._log.append(principal, route.action, name, outcome, request_id)
+        action = noted.get(_ACTION) or route.action
+        self._log.append(principal, action, name, outcome, request_id)
 
     def _find_route(self) -> ChangingRoute | None:
         matched = self._scope.get("route")

@@ -58,8 +58,8 @@ class DecisionBackend(Backend, ABC):
         """Return the in-memory copy of the decisions that the policy reads."""
 
     @cached_property
-    @override
     def skills(self) -> SkillReader:
+        """Reads skills by their ids."""
         return SkillReader(
             self.settings,
             lambda _: (

@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
     from workers.library.review.decisions import ReviewDecision
-    from workers.library.skill_reader import SkillReader
 
 
 EmbedMode = Literal["nothing", "skills", "sections"]
@@ -29,7 +28,8 @@ RefineMode = Literal["never", "on request", "always"]
 
 @dataclass(frozen=True, slots=True)
 class EventStatus:
-    """State of an event: `accepted`, `done` (with its outcome) or `failed` (with the reason)."""
+    """State of an event: `accepted`, `done` (with its outcome) or `failed` (with the reason, and
+    the outcome `{"usage": True}` if the event itself was wrong)."""
 
     state: str
     reason: str = ""
@@ -66,11 +66,6 @@ class Backend(Protocol):
     @cached_property
     def graph(self) -> SkillGraph:
         """The catalog and its links."""
-        ...
-
-    @cached_property
-    def skills(self) -> SkillReader:
-        """Reads skills by their ids."""
         ...
 
     def __enter__(self) -> Self:
@@ -236,10 +231,6 @@ class Backend(Protocol):
         ...
 
     # -- work of this process; without effect where other processes do the work
-    def warm_up(self) -> None:
-        """Load the models and stores that queries need, if they are answered in this process."""
-        ...
-
     def run_maintenance(self) -> None:
         """Run the reconciler once, if tasks run in this process."""
         ...

@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 
 from typing_extensions import override
 
-from config.errors import MisconfiguredError, NotFoundError
+from config.errors import MisconfiguredError, NotFoundError, UsageError
 from config.settings import Settings
 from skills.access import UNRESTRICTED, Reader
 from skills.events import Event, EventData, QueryAsked, new_event
@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
     from graph.records import LinkPlace
     from workers.library.review.decisions import ReviewDecision
-    from workers.library.skill_reader import SkillReader, Stores
 
 _PURGE_SECONDS = 3_600.0
 """Time limit of a purge, which rewrites the files of the library."""
@@ -67,20 +66,6 @@ class ServeBackend(Backend):
         from workers.backend.stores import open_graph  # slow to import
 
         return open_graph(self.settings, self._stack, writable=False)
-
-    @cached_property
-    @override
-    def skills(self) -> SkillReader:
-        from workers.library.skill_reader import SkillReader  # slow to import
-
-        reader = SkillReader(self.settings, self._open_stores)
-        self._stack.callback(reader.close)
-        return reader
-
-    def _open_stores(self, stack: ExitStack) -> Stores:
-        from workers.backend.stores import open_reader_stores  # slow to import
-
-        return open_reader_stores(self.settings, self.graph, stack)
 
     @override
     def submit(self, data: EventData, origin: str) -> str:
@@ -144,6 +129,11 @@ class ServeBackend(Backend):
     @override
     def purge_skill(self, skill_id: str) -> dict[str, Any]:
         path = f"/v1/skills/{quote(skill_id)}/revisions"
+        if self.graph.get_entries([other := f"{skill_id}/revisions"]):
+            raise UsageError(
+                f"{other!r} is a skill, which a request to skillbus serve would remove; stop it, "
+                f"and purge {skill_id!r} then"
+            )
         return dict(self._client.delete(path, seconds=_PURGE_SECONDS))
 
     @override
@@ -226,11 +216,7 @@ class ServeBackend(Backend):
 
     @override
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
-        return dict(self._client.post(f"/v1/letters/{letter_id}/retry", {}))
-
-    @override
-    def warm_up(self) -> None:
-        pass
+        return dict(self._client.post(f"/v1/letters/{quote(letter_id)}/retry", {}))
 
     @override
     def run_maintenance(self) -> None:

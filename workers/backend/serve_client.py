@@ -13,6 +13,7 @@ SOCKET_NAME = "serve.sock"
 
 _TIMEOUT_SECONDS = 60.0
 _ERRORS = {400: UsageError, 404: NotFoundError, 503: TransientError}
+_NOT_VALID = "urn:skillbus:problem:not-valid"
 
 
 class ServeClient:
@@ -76,8 +77,11 @@ class ServeClient:
             raise TransientError(f"skillbus serve does not answer: {error}") from error
         if response.is_success:
             return response.json() if response.content else None
-        detail = response.json().get("detail", response.text)
-        raise _ERRORS.get(response.status_code, PermanentError)(str(detail))
+        problem = response.json()
+        kind = _ERRORS.get(response.status_code, PermanentError)
+        if problem.get("type") == _NOT_VALID:
+            kind = UsageError
+        raise kind(str(problem.get("detail", response.text)))
 
     def close(self) -> None:
         """Close the connection."""

@@ -339,9 +339,8 @@ class StoreBackend(ReaderViews, DecisionBackend):
     def retry_dead_letter(self, letter_id: str) -> dict[str, Any]:
         return dead_letters.retry_dead_letter(self, letter_id)
 
-    @override
     def warm_up(self) -> None:
-        pass
+        """Load the models and stores that queries need, if they are answered in this process."""
 
     def start_warm_up(self) -> threading.Thread:
         """Warm up in a thread, and return it; `warming` stays true after a permanent error."""

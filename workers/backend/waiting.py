@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from config.errors import PermanentError, TransientError
+from config.errors import PermanentError, TransientError, UsageError
 from config.tracing import untraced
 from workers.backend.protocol import Backend
 
@@ -24,15 +24,16 @@ def wait_for_event(
     """Wait until an event is done and `is_complete` holds, and return the outcome of the event.
 
     on_poll: called at each poll. note: called once with what the work waits for, if it waits.
-    Raises PermanentError with the reason if the event failed, TransientError with the problem and
-    `stalled_hint` if processing is stalled.
+    Raises UsageError or PermanentError with the reason if the event failed, TransientError with the
+    problem and `stalled_hint` if processing is stalled.
     """
     is_noted = False
     while True:
         with untraced():
             status = backend.get_event_status(event_id)
             if status.state == "failed":
-                raise PermanentError(status.reason)
+                kind = UsageError if status.outcome.get("usage") else PermanentError
+                raise kind(status.reason)
             on_poll()
             if status.state == "done" and is_complete():
                 return status.outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
 from config.tracing import parse_context, trace
-from graph.protocol import Catalog, SkillGraph
+from graph.protocol import SkillGraph
+from graph.records import Source
 from skills.access import parse_groups
 from skills.bundle.escaping import dump_terminal_json, escape_terminal_line
 from workers.cli.audited import prepare_record
@@ -101,9 +102,9 @@ def open_catalog(settings: Settings) -> Iterator[SkillGraph]:
         yield open_graph(settings, stack, writable=False)
 
 
-def require_source(graph: Catalog, source_id: str | None) -> None:
-    """Raise UsageError if a source does not exist; None stands for all sources."""
-    if source_id not in (None, *(one.source_id for one in graph.list_sources())):
+def require_source(sources: Iterable[Source], source_id: str | None) -> None:
+    """Raise UsageError if no source has this id; None stands for all sources."""
+    if source_id not in (None, *(one.source_id for one in sources)):
         raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
 
 
@@ -116,6 +117,12 @@ def print_table(rows: list[tuple[str, ...]], header: tuple[str, ...]) -> None:
     for number, row in enumerate([header, *rows]):
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo(click.style(line.rstrip(), bold=styled and number == 0))
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return a text as one line of at most `limit` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 class SyncProgress:

@@ -119,5 +119,7 @@ def main() -> None:
 
 
 def _exit_with_message(message: str, code: int) -> None:
-    click.echo(f"skillbus: {message}", err=True)
+    from skills.bundle.escaping import show_invisible  # only needed here
+
+    click.echo(f"skillbus: {show_invisible(message)}", err=True)
     sys.exit(code)

@@ -109,11 +109,10 @@ def plot_over_numbers(
     series: Mapping[str, Sequence[float | None]],
     *,
     x_name: str,
-    unit: str = "",
 ) -> LineChart:
     """Return the chart of values over ascending numbers, otherwise as `plot_over_time`."""
     labels = [f"{one:,.6g}" for one in numbers]
-    return _plot(title, numbers, labels, series, _tick_numbers, unit, x_name)
+    return _plot(title, numbers, labels, series, _tick_numbers, "", x_name)
 
 
 def _plot(

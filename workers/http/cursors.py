@@ -5,8 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+from urllib.parse import urlencode
 
 from config.errors import UsageError
+
+WRONG_CURSOR = (
+    "cursor: take it as `next` gave it, together with the same filters; or begin without one"
+)
+Row = TypeVar("Row")
 
 _DIGEST_BYTES = 6
 
@@ -32,9 +40,47 @@ def decode_cursor(cursor: str, filters: str) -> str:
             return text.decode()
     except (binascii.Error, ValueError):
         pass
-    raise UsageError(
-        "cursor: take it as `next` gave it, together with the same filters; or begin without one"
-    )
+    raise UsageError(WRONG_CURSOR)
+
+
+class PageRequest(Protocol):
+    """The parameters of a request that name a page."""
+
+    @property
+    def limit(self) -> int:
+        """Maximum number of rows."""
+        ...
+
+    @property
+    def cursor(self) -> str:
+        """Cursor of the page, "" for the first one."""
+        ...
+
+
+def cut_page(
+    path: str, rows: Sequence[Row], page: PageRequest, params: Mapping[str, str] | None = None
+) -> tuple[list[Row], str | None]:
+    """Return the rows of a page, and the path of the next page, None on the last.
+
+    params: filters of the list. Rows may move between pages if the list changes meanwhile.
+    """
+    params = params or {}
+    filters = f"{path}?{urlencode(params)}"
+    start = _parse_place(decode_cursor(page.cursor, filters))
+    end = start + page.limit
+    if end >= len(rows):
+        return list(rows[start:]), None
+    place = {"limit": str(page.limit), "cursor": encode_cursor(str(end), filters)}
+    return list(rows[start:end]), f"{path}?{urlencode({**params, **place})}"
+
+
+def _parse_place(text: str) -> int:
+    """Return the number of the first row of a page, 0 without a cursor."""
+    if not text:
+        return 0
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        raise UsageError(WRONG_CURSOR)
+    return int(text)
 
 
 def _digest(text: bytes, filters: str) -> bytes:

@@ -45,6 +45,8 @@ _PROBLEM_TYPES = {
     500: ("error", "error"),
     503: ("try-again", "try again"),
 }
+_FAILED = ("failed", "failed")
+"""Of the status 422 if the request was valid, and its work failed permanently."""
 
 
 class Problem(BaseModel):
@@ -61,10 +63,15 @@ class Problem(BaseModel):
 
 
 def problem_response(
-    scope: Scope, status: int, detail: str, headers: Mapping[str, str] | None = None
+    scope: Scope,
+    status: int,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+    problem_type: tuple[str, str] | None = None,
 ) -> JSONResponse:
-    """Return a problem as the response to a request."""
-    slug, title = _PROBLEM_TYPES.get(status, ("error", "error"))
+    """Return a problem as the response to a request. problem_type: name and title, by default those
+    of the status."""
+    slug, title = problem_type or _PROBLEM_TYPES.get(status, ("error", "error"))
     body = Problem(
         type=f"urn:skillbus:problem:{slug}",
         title=title,
@@ -113,7 +120,9 @@ def describe_error(error: SkillbusError, caller: Caller) -> str:
 
 async def _handle_skillbus_error(request: Request, error: Any) -> JSONResponse:
     detail = describe_error(error, request.state.caller)
-    return problem_response(request.scope, get_http_status(error), detail)
+    status = get_http_status(error)
+    problem_type = _FAILED if status == 422 else None
+    return problem_response(request.scope, status, detail, problem_type=problem_type)
 
 
 async def _handle_validation_error(request: Request, error: Any) -> JSONResponse:

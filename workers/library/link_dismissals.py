@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from config.errors import NotFoundError, UsageError
+from config.errors import NotFoundError
 from graph.protocol import SkillGraph
 from graph.records import DismissedLink, LinkPlace, LinkType, place_of
+from workers.library.reasons import check_reason
 from workers.library.skill_reader import require_entry
-
-MAX_REASON_CHARACTERS = 500
 
 
 def find_dismissed(graph: SkillGraph, skill_id: str) -> list[DismissedLink]:
@@ -24,7 +23,7 @@ def dismiss_link(graph: SkillGraph, place: LinkPlace, reason: str) -> DismissedL
     Raises NotFoundError if the link or a skill does not exist, UsageError for a reason that is
     empty, too long or holds control characters.
     """
-    check_reason(reason)
+    check_reason(reason, "a dismissal")
     place = place_of(*place)
     known = {one for one in find_dismissed(graph, place.source) if _place(one) == place}
     if not known:
@@ -41,16 +40,6 @@ def restore_link(graph: SkillGraph, place: LinkPlace) -> None:
             f"the {place.type.value} link from {place.source} to {place.target} is not dismissed; "
             "`skillbus links dismissed` lists those that are"
         )
-
-
-def check_reason(reason: str) -> None:
-    """Raise UsageError for a reason that is empty, too long or holds control characters."""
-    if not reason.strip():
-        raise UsageError("a dismissal needs a reason, for those who look at the link later")
-    if len(reason) > MAX_REASON_CHARACTERS:
-        raise UsageError(f"the reason has more than {MAX_REASON_CHARACTERS} characters")
-    if not reason.isprintable():
-        raise UsageError("the reason holds control characters")
 
 
 def _require_link(graph: SkillGraph, place: LinkPlace) -> None:

@@ -10,19 +10,9 @@ from graph.entry_filter import EntryFilter
 from graph.protocol import SkillGraph
 from graph.records import CatalogEntry, SkillState
 from search.revision_history import Pin, RevisionHistory
-from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.reasons import check_reason
 from workers.library.revisions import Revision, RevisionReader, not_pinned
 from workers.library.skill_reader import iterate_entries, require_entry
-
-
-def check_pin_reason(reason: str) -> None:
-    """Raise UsageError for a reason that is empty, too long or holds control characters."""
-    if not reason.strip():
-        raise UsageError("a pin needs a reason, for those who wonder why the skill is not updated")
-    if len(reason) > MAX_REASON_CHARACTERS or not reason.isprintable():
-        raise UsageError(
-            f"the reason has more than {MAX_REASON_CHARACTERS} characters, or control characters"
-        )
 
 
 def pin_skill(
@@ -39,7 +29,7 @@ def pin_skill(
     Raises NotFoundError if the skill or revision does not exist, UsageError for an invalid reason,
     for a skill without a published revision, and if no revisions are kept.
     """
-    check_pin_reason(reason)
+    check_reason(reason, "a pin")
     if not settings.history.revisions:
         raise UsageError("history.revisions is 0, so that a pinned revision could not be kept")
     entry = require_entry(graph, skill_id)

@@ -22,7 +22,7 @@ from skills.skill_policy import SkillPolicy, is_reviewed_source
 from skills.skill_uri import SKILL_FILE
 from tasks.ingest.held.reviewed import UPDATE_KINDS, is_reviewed
 from tasks.query.policy_filter import make_policy
-from workers.library.skill_data import finding_data, format_time
+from workers.library.skill_data import explain_unpublished, finding_data, format_time
 
 _MAX_ATTEMPTS = 3
 _CONTEXT_LINES = 2
@@ -76,10 +76,7 @@ class RevisionReader:
         self._review_store = review_store
 
     def parse_name(self, name: str) -> tuple[str, int | None]:
-        """Split `SKILL_ID@SEQ` into both; seq is None without one. An id may itself hold an `@`.
-
-        Raises NotFoundError if the catalog and the history have no such skill.
-        """
+        """Split `SKILL_ID@SEQ` into both; seq is None without one. An id may itself hold an `@`."""
         skill_id, at, seq = name.rpartition("@")
         is_revision = bool(at) and seq.isascii() and seq.isdigit()
         if not is_revision or self._graph.get_entries([name]):
@@ -109,6 +106,15 @@ class RevisionReader:
                 newest_first = sorted(found.values(), key=lambda one: -one.key.seq)
                 return self._describe(newest_first, entry)
         raise TransientError(f"{skill_id} is being replaced; try again")
+
+    def require_revisions(self, skill_id: str) -> list[Revision]:
+        """Return the revisions as `list_revisions` does; raises UsageError if there are none."""
+        revisions = self.list_revisions(skill_id)
+        if not revisions:
+            entry = next(iter(self._graph.get_entries([skill_id])), None)
+            reason = explain_unpublished(entry) if entry is not None else ""
+            raise UsageError(reason or f"no revision of {skill_id} is kept")
+        return revisions
 
     def _describe(
         self, revisions: Sequence[KeptRevision], entry: CatalogEntry | None
@@ -195,9 +201,9 @@ class RevisionReader:
 
         before: by default the newest revision that is older than `after`. after: by
         default the newest one. Raises NotFoundError if one of them is not kept,
-        UsageError if there is only one.
+        UsageError if there are fewer than two.
         """
-        revisions = self.list_revisions(skill_id)
+        revisions = self.require_revisions(skill_id)
         by_seq = {one.seq: one for one in revisions}
         for seq in (before, after):
             if seq is not None and seq not in by_seq:
@@ -318,9 +324,10 @@ def describe_review(reader: RevisionReader, skill_id: str, seq: int | None) -> d
 
     A finding in SKILL.md has the lines around it, its `context`.
 
-    seq: by default of the held revision, else of the published one.
+    seq: by default of the held revision, else of the published one. Raises UsageError if no
+    revision can be read.
     """
-    revisions = reader.list_revisions(skill_id)
+    revisions = reader.require_revisions(skill_id)
     if seq is not None:
         chosen = reader.read_revision(skill_id, seq)
     else:

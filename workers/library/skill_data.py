@@ -7,7 +7,7 @@ from typing import Any
 
 from graph.links.link_rules import estimate_confidence
 from graph.links.passage_links import PassageLink
-from graph.records import CatalogEntry, DismissedLink, Link
+from graph.records import CatalogEntry, DismissedLink, Link, SkillState
 from search.protocol import StoredRevision
 from skills.judgement import JUDGEMENT_RULE
 from skills.record import SafetyFinding, SkillRecord
@@ -48,6 +48,17 @@ def entry_data(
         "paged": entry.embedded,  # the name before 0.2; remove it after that version
         "withheld": withheld,
     }
+
+
+def explain_unpublished(entry: CatalogEntry) -> str:
+    """Return why a skill is not published, with its id; "" if it is."""
+    return {
+        SkillState.PUBLISHED: "",
+        SkillState.PENDING: f"{entry.skill_id} is not indexed yet; try again in a moment",
+        SkillState.FAILED: f"{entry.skill_id} could not be read: {entry.reason}",
+        SkillState.HELD: f"{entry.skill_id} waits for review",
+        SkillState.REMOVED: f"{entry.skill_id} was removed",
+    }[entry.state]
 
 
 def link_data(link: Link) -> dict[str, Any]:

@@ -18,8 +18,8 @@ def read_history(
     """Return the history of a skill, latest last: rows of `what`, `seq`,
     `at`, `reason` and `event`.
 
-    what: `published`, `failed` or `removed` for its state; `waiting` for a change that is not
-    ingested yet; with `include_dead_letters`, `dead letter` for a task that failed permanently.
+    what: `published`, `failed`, `removed` or `held` for its state; `waiting` for a change that is
+    not ingested yet; with `include_dead_letters`, `dead letter` for a task that failed permanently.
     event: id of the event or trace that caused the row, None if it is unknown.
     """
     entries = list(_catalog_entries(backend, entry))

@@ -35,6 +35,7 @@ from workers.library.entry_policy import EntryPolicy, Standing
 from workers.library.skill_data import (
     dismissal_data,
     entry_data,
+    explain_unpublished,
     link_data,
     passage_link_data,
     revision_data,
@@ -367,11 +368,9 @@ def _require_published(entry: CatalogEntry) -> CatalogEntry:
     if entry.state is SkillState.REMOVED:
         raise NotFoundError(f"no skill {entry.skill_id!r}; it was removed")
     if entry.state is SkillState.PENDING:
-        raise TransientError(f"{entry.skill_id} is not indexed yet; try again in a moment")
-    if entry.state is SkillState.FAILED:
-        raise PermanentError(f"{entry.skill_id} could not be read: {entry.reason}")
-    if entry.state is SkillState.HELD:
-        raise PermanentError(f"{entry.skill_id} waits for review")
+        raise TransientError(explain_unpublished(entry))
+    if entry.state is not SkillState.PUBLISHED:
+        raise PermanentError(explain_unpublished(entry))
     return entry
 
 

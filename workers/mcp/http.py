@@ -13,13 +13,13 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from workers.backend.protocol import Backend
+from workers.backend.store_backend import StoreBackend
 from workers.mcp.server import create_server
 
 PATH = "/mcp"
 
 
-def mount_mcp(gateway: Starlette, backend: Backend) -> None:
+def mount_mcp(gateway: Starlette, backend: StoreBackend) -> None:
     """Serve MCP at `/mcp` of a gateway.
 
     The middleware of the gateway has checked host, origin, token, rate and size of a request. Only
@@ -31,7 +31,7 @@ def mount_mcp(gateway: Starlette, backend: Backend) -> None:
 class McpApp:
     """The ASGI application; it starts with the first request, in the loop that serves it."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: StoreBackend) -> None:
         server = create_server(backend.settings, lambda: backend, backend.skills)
         server.streamable_http_app(
             stateless_http=True,

@@ -60,6 +60,13 @@ WORKLOADS = (
 )
 
 
+def describe_workloads() -> str:
+    """Return the short names of the queues, those of one worker joined by `and`."""
+    return "; ".join(
+        " and ".join(queue.removeprefix(_PREFIX) for queue in one.queues) for one in WORKLOADS
+    )
+
+
 def resolve_queue_name(name: str) -> str:
     """Return the present short name of a queue, given its present or a former short name."""
     return FORMER_NAMES.get(_PREFIX + name, _PREFIX + name).removeprefix(_PREFIX)

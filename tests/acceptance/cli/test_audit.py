@@ -284,8 +284,11 @@ def drive_requests(
     def once(
         route: tuple[str, str], name: str = "", *, outcome: str = "done", **options: Any
     ) -> httpx.Response:
-        principal = options.pop("principal", options.get("scope", "write"))
-        with one_record(skillbus, CHANGING_ROUTES[route].action, name, outcome, principal):
+        recorded = {
+            "principal": options.pop("principal", options.get("scope", "write")),
+            "action": options.pop("action", CHANGING_ROUTES[route].action),
+        }
+        with one_record(skillbus, name=name, outcome=outcome, **recorded):
             return send(route, name, **options)
 
     link = {"source": "crafts:violin-setup", "target": "crafts:bread-baking", "type": "dependency"}
@@ -363,7 +366,8 @@ def decide_about(glaze: str, once: Callable[..., httpx.Response]) -> None:
     params = {"skill_id": glaze, "rule": RULE}
     once(("DELETE", "/v1/waivers"), waived, params=params, scope="admin", status=204)
     decided = {"decision": "release", "skill_id": glaze, "reason": "read it"}
-    once(("POST", "/v1/review"), f"release {glaze}", json=decided, scope="admin", status=201)
+    options: dict[str, Any] = {"action": "review.release", "scope": "admin", "status": 201}
+    once(("POST", "/v1/review"), glaze, json=decided, **options)
     route, path = ("DELETE", "/v1/review/{skill_id}"), f"/v1/review/{glaze}"
     once(route, glaze, path=path, scope="admin", status=204)
 

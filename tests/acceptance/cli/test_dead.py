@@ -64,6 +64,9 @@ def test_letters_are_listed_and_shown(copied: Skillbus) -> None:
     assert (shown["task"], shown["ids"]) == (INGEST.name, ["crafts:kiln-firing"])
     assert "{no json" in copied("dead", "show", other).out
     assert "no dead letter" in copied("dead", "show", "none", code=2).err
+    hostile = copied("dead", "show", bury(copied.home, "t\x1b", "a\x1bb", reason="c\x1bd"))
+    assert hostile.out.count("[hidden characters: 1]") == 3
+    assert "\x1b" not in hostile.out
 
 
 def test_letters_are_discarded(copied: Skillbus) -> None:
@@ -72,6 +75,10 @@ def test_letters_are_discarded(copied: Skillbus) -> None:
     copied("dead", "discard", ids[0], "--all", code=2)
     assert copied("dead", "discard", ids[0]).out == "1 dead letter discarded\n"
     assert "no dead letter" in copied("dead", "discard", ids[0], code=2).err
+    for command in ("retry", "discard"):
+        refused = copied("dead", command, ids[1], "unknown", code=2)
+        assert "no dead letter 'unknown'" in refused.err
+    assert set(letters(copied)) == set(ids[1:])
     done = copied("dead", "discard", "--all", "--json").data
     assert {one["id"] for one in done} == set(ids[1:])
     assert {one["state"] for one in done} == {"discarded"}
@@ -103,7 +110,9 @@ def test_a_running_serve_retries(skillbus: Skillbus, root: Path) -> None:
         assert "1 dead letter retried" in skillbus("dead", "retry", letter).out
         assert letters(skillbus) == []
         wait_for(lambda: skillbus.skills()["crafts:glazing"]["state"] == "published")
-        assert "no dead letter" in skillbus("dead", "retry", letter, code=2).err
+        for unknown in (letter, f"{letter}?x"):
+            refused = skillbus("dead", "retry", unknown, code=2).err
+            assert f"no dead letter {unknown!r}" in refused
 
 
 @pytest.mark.parametrize("task", [PLAN.name, FETCH.name])

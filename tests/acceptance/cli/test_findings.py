@@ -52,6 +52,23 @@ def test_findings_can_be_filtered(marked: Skillbus) -> None:
     assert marked("findings", "--level", "3").out == "no findings\n"
 
 
+def test_findings_of_a_skill_that_is_not_published_are_refused(
+    marked: Skillbus, tmp_path: Path
+) -> None:
+    reviewed = marked.with_environment(SKILLBUS_POLICY__REVIEW='["new*"]')
+    write_skill(tmp_path / "new", "pipes", "Pipe a download", PIPED)
+    reviewed("sync", str(tmp_path / "new"))
+    refused = reviewed("findings", "new:pipes", code=2)
+    assert "waits for review; `skillbus review show new:pipes`" in refused.err
+    assert "download-run" in reviewed("review", "show", "new:pipes").out
+    marked("skills", "remove", "crafts:glaze mixing")
+    assert "was removed" in marked("findings", "crafts:glaze mixing", code=2).err
+    assert (
+        "not a skill of --source other"
+        in marked("findings", "crafts:kiln-firing", "--source", "other", code=2).err
+    )
+
+
 def test_findings_as_sarif(marked: Skillbus) -> None:
     log = marked("findings", "--sarif").data
     assert log["version"] == "2.1.0"

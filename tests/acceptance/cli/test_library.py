@@ -173,3 +173,42 @@ def test_sources_come_and_go(skillbus: Skillbus, folder: Path, tmp_path: Path) -
     assert "sources list" in skillbus("sources", "remove", "second", code=2).err
     skillbus("sync", str(second))
     assert len(skillbus.skills()) == 20
+
+
+def test_a_skill_that_was_never_published_has_nothing_to_compare(library: Skillbus) -> None:
+    for command in (("skills", "diff"), ("review", "show"), ("findings",)):
+        refused = library(*command, "crafts:broken", code=2)
+        assert "crafts:broken could not be read: " in refused.err
+
+
+def test_a_source_whose_folder_is_gone_cannot_be_refreshed(
+    skillbus: Skillbus, folder: Path
+) -> None:
+    skillbus("sync", str(folder))
+    folder.rename(folder.with_name("away"))
+    refused = skillbus("sources", "refresh", "crafts", code=2).err
+    assert f"{folder} does not exist" in refused
+    with skillbus.serving():
+        assert skillbus("sources", "refresh", "crafts", code=2).err == refused
+
+
+def test_names_of_folders_cannot_control_the_terminal(skillbus: Skillbus, folder: Path) -> None:
+    hostile, broken = "crafts:a\x1b[2Jb", "crafts:c\x1b[2Jd"
+    shutil.copytree(folder / "kiln-firing", folder / "a\x1b[2Jb")
+    (folder / "c\x1b[2Jd").mkdir()
+    (folder / "c\x1b[2Jd" / "SKILL.md").write_bytes(b"")
+    link = ("crafts:kiln-firing", hostile, "alternative")
+    runs = [
+        skillbus("sync", str(folder), "--dry-run"),
+        skillbus("sync", str(folder), code=4),
+        skillbus("failures"),
+        skillbus("skills", "show", "crafts:kiln-firing"),
+        skillbus("links", "dismiss", *link, "--reason", "a copy"),
+        skillbus("links", "restore", *link),
+        skillbus("skills", "remove", hostile),
+        skillbus("upload", str(folder), "--source", "mine", code=2),
+        skillbus("skills", "diff", broken, code=2),
+    ]
+    for run in runs:
+        assert "[hidden characters: 1]" in run.out + run.err or "\\x1b" in run.err, run
+        assert "\x1b" not in run.out + run.err, run

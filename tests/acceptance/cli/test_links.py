@@ -83,6 +83,7 @@ def test_from_use_to_a_dismissal_and_back(skillbus: Skillbus, other: str) -> Non
     ("words", "reason", "message"),
     [
         (("crafts:none", KILN, "semantic"), "x", "no skill 'crafts:none'"),
+        (("nocolon", KILN, "semantic"), "x", "skill"),
         ((KILN, KILN, "workflow"), "x", "no workflow link"),
         ((KILN, "crafts:none", "knows"), "x", "is not one of"),
         ((KILN, "crafts:none", "semantic"), " ", "needs a reason"),

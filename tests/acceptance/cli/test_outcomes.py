@@ -96,9 +96,9 @@ def test_a_skill_that_was_not_in_the_bundle(skillbus: Skillbus) -> None:
 def test_wrong_reports_are_refused_and_nothing_is_stored(skillbus: Skillbus) -> None:
     query_id = ask(skillbus)
     for args, code, text in (
-        (["unknown", KILN, "helped"], 1, "no answered query 'unknown'"),
-        ([query_id, "crafts:none", "helped"], 1, "no skill 'crafts:none'"),
-        ([query_id, KILN, "superseded", "--other", "crafts:none"], 1, "no skill 'crafts:none'"),
+        (["unknown", KILN, "helped"], 2, "no answered query 'unknown'"),
+        ([query_id, "crafts:none", "helped"], 2, "no skill 'crafts:none'"),
+        ([query_id, KILN, "superseded", "--other", "crafts:none"], 2, "no skill 'crafts:none'"),
         ([query_id, KILN, "liked"], 2, "one of used, helped"),
         ([query_id, "helped"], 2, "a skill is required"),
         ([query_id, KILN, "missing"], 2, "a skill is required"),
@@ -135,4 +135,4 @@ def test_old_queries_are_forgotten(skillbus: Skillbus) -> None:
     skillbus("outcome", query_id, KILN, "helped")
     assert skillbus("outcomes", "forget", "--older-than", "1", "--json").data == {"forgotten": 0}
     assert skillbus("outcomes", "forget", "--older-than", "0", "--json").data == {"forgotten": 1}
-    assert "no answered query" in skillbus("outcome", query_id, KILN, "helped", code=1).err
+    assert "no answered query" in skillbus("outcome", query_id, KILN, "helped", code=2).err

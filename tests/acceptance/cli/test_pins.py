@@ -93,7 +93,7 @@ def test_a_source_is_pinned_as_it_is(skillbus: Skillbus) -> None:
         (("add", f"{KILN}@999999", "--reason", "x"), "is not kept"),
         (("add", KILN, "--reason", " "), "needs a reason"),
         (("add", "--reason", "x"), "name a skill, or a source"),
-        (("add", "--source", "none", "--reason", "x"), "no published skill"),
+        (("add", "--source", "none", "--reason", "x"), "no source 'none'"),
         (("remove", KILN), "is not pinned"),
         (("drift", KILN), "is not pinned"),
     ],

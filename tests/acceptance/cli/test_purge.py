@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -70,8 +71,12 @@ def test_no_byte_of_the_text_is_left(skillbus: Skillbus) -> None:
     assert len(skillbus("skills", "history", SECRET, "--json").data) == 2
     before = {trace.rpartition(": ")[2] for trace in find_traces(home, [*WORDS[:3], OTHER])}
     assert before == {*WORDS[:3], OTHER}  # the search finds what is there
+    labelled = {"task_id": "1", "instruction": TASK, "gt_skill_ids": [SECRET]}
+    (home.parent / "tasks.jsonl").write_text(json.dumps(labelled), encoding="utf-8")
+    skillbus("eval", "routing", str(home.parent / "tasks.jsonl"))
     shutil.rmtree(root / "secret-glaze")
     report = skillbus("skills", "purge", SECRET, "--yes", "--json").data
+    assert report["evaluated_prompts"] == 1
     assert report["revisions"] >= 1
     assert report["kept_revisions"] >= 1
     assert report["comes_back"] == ""

@@ -122,9 +122,8 @@ def test_a_source_is_refined_alone(
     library("refine", "--source", "other")
     assert server.requests == 1
     assert roles_of(library, "other:halyard") == {"precondition"}
-    assert (
-        "no published skills in source 'none'" in library("refine", "--source", "none", code=2).err
-    )
+    for more in ((), ("--estimate",)):
+        assert "no source 'none'" in library("refine", "--source", "none", *more, code=2).err
 
 
 def test_invalid_answers_leave_the_local_roles_and_are_listed(

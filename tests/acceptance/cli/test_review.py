@@ -150,6 +150,12 @@ def test_no_change_of_any_byte_keeps_a_waiver(
     assert [one["state"] for one in made("waivers", "list", "--json").data] == ["ended"]
 
 
+def test_a_decision_needs_a_reason_and_a_list_a_source(unchanged: Skillbus) -> None:
+    for command in (("waivers", "add", LOOM, RULE), ("review", "release", LOOM)):
+        assert "reason" in unchanged(*command, "--reason", "", code=2).err
+    assert "no source 'none'" in unchanged("waivers", "list", "--source", "none", code=2).err
+
+
 def test_a_waiver_is_of_one_skill(fork_server: ForkServer, tmp_path: Path) -> None:
     """The same bytes under another id, such as one in another case, are not waived."""
     made = Skillbus(fork_server, tmp_path / "home")

@@ -194,6 +194,7 @@ def test_a_path_that_cannot_be_synced(skillbus: Skillbus, tmp_path: Path, what: 
     assert str(path) in result.err
     assert "folder" in result.err
     assert "Traceback" not in result.err
+    assert skillbus("sync", str(path), "--dry-run", code=2).err == result.err
     if what == "empty":
         assert skillbus("sources", "list", "--json").data == []
 
@@ -202,8 +203,12 @@ def test_a_source_id_belongs_to_one_root(skillbus: Skillbus, folder: Path, tmp_p
     skillbus("sync", str(folder))
     other = tmp_path / "other" / "crafts"
     write_skill(other, "soldering")
-    result = skillbus("sync", str(other), code=2)
+    result = skillbus("sync", str(other), "--group", "everyone", code=2)
     assert "crafts already exists with root" in result.err
+    assert skillbus("sync", str(other), "--dry-run", code=2).err == result.err
+    add = ("sources", "add", "https://example.org/team.git", "--source", "crafts")
+    assert "already exists" in skillbus(*add, "--group", "everyone", code=2).err
+    assert skillbus("sources", "groups", "crafts", "--json").data["default"]
     skillbus("sync", str(other), "--source", "more")
     assert "more:soldering" in skillbus.skills()
     bad = skillbus("sync", str(other), "--source", "a:b", code=2)

@@ -7,26 +7,31 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from tests.support.program.program import ForkServer, Skillbus
+from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.samples.library import write_skill, write_topics
 
 KILN = "/v1/skills/crafts:kiln-firing"
 
 
 @pytest.fixture(scope="module")
-def client(
-    fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[httpx.Client]:
-    base = tmp_path_factory.mktemp("revisions")
-    skillbus = Skillbus(fork_server, base / "home")
+def skillbus(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    return Skillbus(fork_server, tmp_path_factory.mktemp("revisions") / "home")
+
+
+@pytest.fixture(scope="module")
+def client(skillbus: Skillbus) -> Iterator[httpx.Client]:
+    base = skillbus.home.parent
     root = write_topics(base / "crafts")
     with skillbus.serving(), skillbus.client() as opened:
         for number in range(4):
             body = "# Kiln\n\n" + "\n".join(f"Line {n} of {number}." for n in range(30))
             write_skill(root, "kiln-firing", body=body)
             skillbus("sync", str(root), "--until", "words")
+        write_skill(base / "tools", "notes")
         write_skill(base / "tools", "notes/revisions")
-        skillbus("sync", str(base / "tools"), "--until", "words")
+        (base / "tools" / "broken").mkdir()
+        (base / "tools" / "broken" / "SKILL.md").write_bytes(b"")
+        skillbus("sync", str(base / "tools"), "--until", "words", code=4)
         yield opened
 
 
@@ -74,6 +79,8 @@ def test_a_diff_comes_in_pages(client: httpx.Client) -> None:
         (f"{KILN}/revisions/999999", 404),
         (f"{KILN}/revisions/diff?from=999999", 404),
         ("/v1/skills/crafts:tide-tables/revisions/diff", 400),
+        ("/v1/skills/tools:broken/revisions/diff", 400),
+        ("/v1/review/tools:broken", 400),
         (f"{KILN}/revisions?limit=0", 422),
         (f"{KILN}/revisions/diff?from=x", 422),
     ],
@@ -88,3 +95,20 @@ def test_a_skill_of_that_id_is_shown(client: httpx.Client) -> None:
     skill = client.get("/v1/skills/tools:notes/revisions").json()
     assert (skill["skill_id"], skill["name"]) == ("tools:notes/revisions", "revisions")
     assert len(client.get("/v1/skills/tools:notes/revisions/revisions").json()["revisions"]) == 1
+
+
+def test_a_skill_of_that_id_is_removed_and_no_other_one_purged(
+    client: httpx.Client, skillbus: Skillbus
+) -> None:
+    refused = skillbus("skills", "purge", "tools:notes", "--yes", code=2)
+    assert "'tools:notes/revisions' is a skill" in refused.err
+    assert client.get("/v1/skills/tools:notes/revisions").json()["state"] == "published"
+    accepted = client.delete("/v1/skills/tools:notes/revisions")
+    assert accepted.status_code == 202
+    location = accepted.headers["Location"]
+    wait_for(lambda: client.get(location).json()["state"] == "done")
+    assert client.get("/v1/skills/tools:notes/revisions").json()["state"] == "removed"
+    assert client.get("/v1/skills/tools:notes").json()["state"] == "published"
+    audit = ("audit", "--object", "tools:notes/revisions", "--outcome", "done", "--json")
+    assert [one["action"] for one in skillbus(*audit).data] == ["skills.remove"]
+    assert client.delete("/v1/skills/tools:notes/revisions/revisions").json()["revisions"] == 1

@@ -222,6 +222,12 @@ def test_a_command_and_the_serve_it_asks_are_one_trace(
     assert len(pids) == 2
 
 
+def test_a_command_is_one_span(traced: Skillbus, collector: Collector) -> None:
+    query_id = traced("query", TASK, "--format", "json").data["query_id"]
+    traced("outcomes", "forget", "--query", query_id)
+    assert collector.find("skillbus outcomes forget").parent_id == ""
+
+
 def test_a_change_that_the_watcher_sees_begins_a_trace(
     traced: Skillbus, served: Process, collector: Collector
 ) -> None:

@@ -12,7 +12,14 @@ from pathlib import Path
 import click
 import pytest
 
+from config.bundle_settings import PolicySettings
+from config.inbound_settings import OidcSettings
+from config.language_model_settings import LanguageModelSettings
+from config.settings import RankerSettings, RerankerSettings, Settings
 from workers.cli.program import cli
+from workers.monitoring.local_checks import library_checks, machine_checks
+from workers.monitoring.server_checks import server_checks
+from workers.processes.workloads import ALL_QUEUES
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), ROOT / "examples" / "README.md", *ROOT.glob("docs/**/*.md")])
@@ -86,6 +93,27 @@ def test_commands_and_their_options_exist(page: Path) -> None:
 def test_every_command_is_shown() -> None:
     shown = {words[0] for page in PAGES for words in commands(page)}
     assert shown >= set(cli.list_commands(click.Context(cli)))
+
+
+def test_the_page_about_monitoring_names_every_check_and_queue(tmp_path: Path) -> None:
+    text = (ROOT / "docs/how-to/see-what-happens.md").read_text()
+    (tmp_path / "graph.db").touch()
+    settings = Settings(
+        home=tmp_path,
+        reranker=RerankerSettings(model="m"),
+        ranker=RankerSettings(weights="weights.json"),
+        oidc=OidcSettings(issuer="https://issuer.example", audience="a", scopes={"reader": "read"}),
+        language_model=LanguageModelSettings(base_url="http://127.0.0.1:1/v1", model="m"),
+        policy=PolicySettings(suppressed_rules=("download-run",)),
+    )
+    checks = {**machine_checks(settings), **library_checks(settings), **server_checks(settings)}
+    table = text.partition("| check | fails if |")[2].partition("\n\n")[0]
+    named = [row.split("|")[1] for row in table.splitlines() if row.startswith("|")]
+    assert {*checks, "library"} == {one.strip() for row in named[1:] for one in row.split(",")}
+    queues = re.search(r"^queues +(.*) messages$", text, re.MULTILINE)
+    assert queues is not None
+    shown = [one.partition(" ")[0] for one in queues[1].split(", ")]
+    assert shown == [queue.removeprefix("skillbus.") for queue in ALL_QUEUES]
 
 
 def test_every_path_of_the_map_exists() -> None:

@@ -104,8 +104,6 @@ def test_the_catalog_is_opened_only_when_it_is_read(tmp_path: Path) -> None:
     assert backend.answer_query(QueryAsked(task="bread"), "test") == {"status": "SKILL_HIT"}
     with pytest.raises(UsageError, match="no library in"):
         _ = backend.graph
-    with pytest.raises(UsageError, match="no library in"):
-        backend.skills.read_skill("crafts:bread")
 
 
 def test_a_reader_without_serve_needs_a_library(tmp_path: Path) -> None:

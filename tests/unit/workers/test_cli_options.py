@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from click.testing import CliRunner
 
 from workers.cli.library.sync import sync
 from workers.cli.operations.status import _library_lines
+from workers.cli.processes.worker import worker
 from workers.cli.training.reranker import reranker
+from workers.processes.workloads import ALL_QUEUES
 
 
 @pytest.mark.parametrize("value", ["words", "searchable", "embedded", "paged"])
@@ -30,6 +33,12 @@ def test_lists_a_step_is_the_batch_size(tmp_path: Path) -> None:
     result = CliRunner().invoke(reranker, options)
     assert "use `--batch-size`" in result.stderr
     assert "--lists-a-step" not in CliRunner().invoke(reranker, ["--help"]).output
+
+
+def test_the_help_of_worker_names_every_queue() -> None:
+    shown = CliRunner().invoke(worker, ["--help"]).output
+    words = set(re.findall(r"\w+", shown))
+    assert {queue.removeprefix("skillbus.") for queue in ALL_QUEUES} <= words
 
 
 def test_status_lines_of_a_library() -> None:

@@ -18,7 +18,8 @@ from workers.backend.serve_client import SOCKET_NAME, ServeClient
 ANSWERS: dict[str, tuple[int, dict[str, Any]]] = {
     "/v1/status": (200, {"serving": True}),
     "/usage": (400, {"detail": "empty task"}),
-    "/failed": (422, {"detail": "gone"}),
+    "/invalid": (422, {"detail": "reason: too short", "type": "urn:skillbus:problem:not-valid"}),
+    "/failed": (422, {"detail": "gone", "type": "urn:skillbus:problem:failed"}),
     "/busy": (503, {"detail": "try again"}),
 }
 
@@ -96,6 +97,7 @@ def test_a_running_serve_is_found_and_answers(home: Path) -> None:
     ("path", "kind", "said"),
     [
         ("/usage", UsageError, "empty task"),
+        ("/invalid", UsageError, "too short"),
         ("/failed", PermanentError, "gone"),
         ("/busy", TransientError, "try again"),
     ],

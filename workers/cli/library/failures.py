@@ -36,7 +36,7 @@ def failures(ctx: click.Context, refinement: bool, as_json: bool) -> None:
         print_json([entry_data(entry, Standing(0, None)) for entry in failed])
         return
     for entry in failed:
-        click.echo(f"{entry.skill_id}: {entry.reason}")
+        click.echo(escape_terminal_line(f"{entry.skill_id}: {entry.reason}"))
     if not failed:
         click.echo("no failures")
 

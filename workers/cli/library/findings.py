@@ -9,8 +9,16 @@ from typing import Any
 import click
 
 from config.errors import UsageError
+from graph.records import CatalogEntry, SkillState
 from workers.backend.factory import open_skill_reader
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_table,
+    read_settings,
+    require_source,
+)
+from workers.library.skill_data import explain_unpublished
 
 
 @click.command()
@@ -51,15 +59,11 @@ def findings(
     if sarif and as_json:
         raise UsageError("--sarif is JSON already: leave out --json")
     check_rule_ids([rule] if rule else [], "--rule")
-    if skill_id:
-        source_id = source_id or skill_id.partition(":")[0]
     with closing(open_skill_reader(read_settings(ctx))) as reader:
-        if source_id is not None and source_id not in {
-            one.source_id for one in reader.list_sources()
-        }:
-            raise UsageError(f"no source {source_id!r}; `skillbus sources list` names them")
+        named = source_id or skill_id.partition(":")[0] or None
+        require_source(reader.list_sources(), named)
         if skill_id:
-            reader.require(skill_id)
+            _check_skill(reader.require(skill_id), source_id)
         found = list(find_findings(reader, FindingFilter(rule, level, source_id, skill_id)))
     if sarif:
         print_json(to_sarif(found, version("skillbus")))
@@ -81,6 +85,15 @@ def findings(
             ],
             ("level", "rule", "skill id", "line", "reason"),
         )
+
+
+def _check_skill(entry: CatalogEntry, source_id: str | None) -> None:
+    """Raise UsageError unless a skill is published and belongs to the source, if one is named."""
+    if source_id not in (None, entry.source_id):
+        raise UsageError(f"{entry.skill_id} is not a skill of --source {source_id}")
+    if reason := explain_unpublished(entry):
+        shown = f"; `skillbus review show {entry.skill_id}` lists its findings"
+        raise UsageError(reason + (shown if entry.state is SkillState.HELD else ""))
 
 
 def _describe_exemption(row: dict[str, Any]) -> str:

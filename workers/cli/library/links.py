@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from graph.records import LinkPlace, LinkType
+from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import json_option, open_catalog, print_json, print_table, read_settings
-from workers.library.link_dismissals import check_reason
+from workers.library.reasons import check_reason
 from workers.library.skill_data import dismissal_data
 
 _TYPES = click.Choice([kind.value for kind in LinkType])
@@ -42,7 +43,7 @@ def dismiss(
     Example:
       skillbus links dismiss team:deploy team:rollback conflict --reason "used in one run"
     """
-    check_reason(reason)
+    check_reason(reason, "a dismissal")
     place = LinkPlace(source, target, LinkType(link_type))
     with open_backend(read_settings(ctx), writable=True) as backend:
         data = backend.dismiss_link(place, reason)
@@ -89,8 +90,10 @@ def restore(ctx: click.Context, source: str, target: str, link_type: str) -> Non
     with open_backend(read_settings(ctx), writable=True) as backend:
         backend.restore_link(place)
         backend.wait_until_linked()
-    click.echo(f"restored: {link_type}, {source} and {target}")
+    click.echo(escape_terminal_line(f"restored: {link_type}, {source} and {target}"))
 
 
 def _describe(data: dict[str, str]) -> str:
-    return f"{data['type']}, {data['source']} and {data['target']}: {data['reason']}"
+    return escape_terminal_line(
+        f"{data['type']}, {data['source']} and {data['target']}: {data['reason']}"
+    )

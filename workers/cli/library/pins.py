@@ -12,8 +12,15 @@ from config.errors import TransientError, UsageError
 from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend, open_revision_reader
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_table,
+    read_settings,
+    require_source,
+)
 from workers.cli.library.revisions import print_diff
+from workers.library.reasons import check_reason
 
 if TYPE_CHECKING:
     from workers.backend.protocol import Backend
@@ -46,9 +53,9 @@ def add(
     Example:
       skillbus pins add team:deploy@12 --reason "13 was not reviewed"
     """
-    from workers.library.pins import check_pin_reason, list_published_of  # slow to import
+    from workers.library.pins import list_published_of  # slow to import
 
-    check_pin_reason(reason)
+    check_reason(reason, "a pin")
     if (revision is None) == (source_id is None):
         raise UsageError("name a skill, or a source with --source")
     settings = read_settings(ctx)
@@ -57,6 +64,7 @@ def add(
         if revision is not None:
             wanted = [reader.parse_name(revision)]
         else:
+            require_source(reader.graph.list_sources(), source_id)
             wanted = [(one, None) for one in list_published_of(reader.graph, str(source_id))]
     with open_backend(settings, writable=True, embeds="nothing") as backend:
         added = [backend.pin_skill(skill_id, seq, reason) for skill_id, seq in wanted]

@@ -22,6 +22,7 @@ from workers.cli.common import (
     print_to_stderr,
     progress_bar,
     read_settings,
+    require_source,
 )
 
 if TYPE_CHECKING:  # slow to import
@@ -108,6 +109,7 @@ def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
 def _print_estimate(settings: Settings, source_id: str | None, as_json: bool) -> None:
     from workers.library.refinement import estimate_refinement
 
+    _require_library(settings, source_id)
     with progress_bar("reading") as step:
         found = estimate_refinement(settings, source_id, step)
     if as_json:
@@ -176,11 +178,9 @@ def run_refine(settings: Settings, source_id: str | None) -> dict[str, Any]:
 def _require_library(settings: Settings, source_id: str | None) -> None:
     """Raise UsageError if there is no library, or no skill in the source."""
     with open_catalog(settings) as graph:
+        require_source(graph.list_sources(), source_id)
         if source_id is not None and not _has_skills(graph, source_id):
-            raise UsageError(
-                f"no published skills in source {source_id!r}; `skillbus sources list` names the "
-                "sources"
-            )
+            raise UsageError(f"source {source_id!r} has no published skill")
 
 
 def _has_skills(graph: Catalog, source_id: str) -> bool:

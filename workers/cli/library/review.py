@@ -62,7 +62,7 @@ def list_reviews(
         ]
     if not rows:
         with open_catalog(settings) as graph:
-            require_source(graph, source_id)
+            require_source(graph.list_sources(), source_id)
     if as_json:
         print_json(rows)
     elif not rows:

@@ -121,6 +121,7 @@ _PURGED = {
     "kept_revisions": "earlier revisions",
     "jobs": "events and answers",
     "dead_letters": "dead letters",
+    "evaluated_prompts": "mentions in kept runs of `eval`",
     "model_answers": "answers of the language model",
     "verdicts": "verdicts",
 }

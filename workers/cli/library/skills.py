@@ -79,7 +79,7 @@ def list_skills(
     with open_catalog(settings) as graph:
         entries = list(iterate_entries(graph, selection))
         if not entries:
-            require_source(graph, source_id)
+            require_source(graph.list_sources(), source_id)
         if selection.has_scripts not in (None, HasScripts.UNKNOWN):
             _note_unknown_scripts(graph, source_id)
         standings = _judge(settings, graph, entries)
@@ -196,19 +196,20 @@ def _print_links(skill_id: str, links: list[dict[str, Any]]) -> None:
     for link in ordered:
         source, target = link["source"], link["target"]
         mutual = (target, source, link["type"], link["evidence"]) in seen
+        first, second = escape_terminal_line(source), escape_terminal_line(target)
         if skill_id not in (source, target):
-            arrow = f"{source} -> {target}"
+            arrow = f"{first} -> {second}"
         elif source == skill_id:
-            arrow = f"{'<->' if mutual else ' ->'} {target}"
+            arrow = f"{'<->' if mutual else ' ->'} {second}"
         elif mutual:
             continue
         else:
-            arrow = f" <- {source}"
+            arrow = f" <- {first}"
         owner = "" if link["owner"] in (source, target) else f", owned by {link['owner']}"
-        click.echo(
-            f"  {link['type']:<11} {arrow} ({link['weight']:.2f}, {link['confidence']:.2f}{owner}: "
-            f"{escape_terminal_line(link['evidence'])})"
+        grounds = escape_terminal_line(
+            f"{link['weight']:.2f}, {link['confidence']:.2f}{owner}: {link['evidence']}"
         )
+        click.echo(f"  {link['type']:<11} {arrow} ({grounds})")
 
 
 def _format_value(value: Any) -> str:
@@ -235,4 +236,4 @@ def remove_skill(ctx: click.Context, skill_id: str) -> None:
         require_entry(graph, skill_id)
     outcome = submit_and_wait(settings, SkillRemoved(skill_id=skill_id))
     result = "removed" if outcome["removed"] else "was not published, nothing to remove"
-    click.echo(f"{skill_id}: {result}")
+    click.echo(escape_terminal_line(f"{skill_id}: {result}"))

@@ -176,9 +176,10 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
     """
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
-        require_source(graph, source_id)
-        found = [source for source in graph.list_sources() if source.source_id == source_id]
-    content = SourceChanged(source_id=source_id, root=found[0].root)
+        known = graph.list_sources()
+    require_source(known, source_id)
+    root = next(source.root for source in known if source.source_id == source_id)
+    content = SourceChanged(source_id=source_id, root=root)
     sync_source(ctx, settings, content, EMBEDDED, as_json)
 
 
@@ -236,6 +237,6 @@ def remove_source(ctx: click.Context, source_id: str) -> None:
     """Remove a source and all its skills from the library; files stay."""
     settings = read_settings(ctx)
     with open_catalog(settings) as graph:
-        require_source(graph, source_id)
+        require_source(graph.list_sources(), source_id)
     outcome = submit_and_wait(settings, SourceRemoved(source_id=source_id))
     click.echo(f"{source_id}: {outcome['removed']} skills removed")

@@ -15,8 +15,9 @@ from config.errors import UsageError
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import SkillState, Source
+from skills.bundle.escaping import escape_terminal_line
 from skills.events import SourceChanged
-from tasks.sources.directory import resolve_root
+from tasks.sources.directory import no_skill_found, resolve_root
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EmbedMode
 from workers.backend.stores import open_graph
@@ -121,11 +122,8 @@ def sync_source(
     PermanentError if the event failed.
     """
     with open_backend(settings, writable=True, embeds=_EMBEDS[until]) as backend:
-        if groups:
-            # Set first, so that readers outside these groups never see the source's skills.
-            backend.set_source_groups(content.source_id, groups)
         failed_before = _failed_skills(backend.graph, content.source_id)
-        report = run_sync(backend, content, until)
+        report = run_sync(backend, content, until, groups)
         failed = _failed_skills(backend.graph, content.source_id)
         report["newly_failed"] = newly = sorted(failed - failed_before)
     print_report(report, as_json)
@@ -169,13 +167,19 @@ def _failed_skills(graph: Catalog, source_id: str) -> set[tuple[str, str]]:
     }
 
 
-def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, Any]:
+def run_sync(
+    backend: Backend, content: SourceChanged, until: str, groups: Sequence[str] = ()
+) -> dict[str, Any]:
     """Submit a change of a source, wait for it, and return counts and times.
 
-    until: WORDS, SEARCHABLE or EMBEDDED. Raises UsageError if the source holds no skills.
+    until: WORDS, SEARCHABLE or EMBEDDED. groups: as for `sync_source`. Raises UsageError if the
+    source holds no skills or its id belongs to another directory.
     """
     started = time.monotonic()
     _check_source_id_free(backend.graph.list_sources(), content)
+    if groups:
+        # Set before the sync, so that readers outside these groups never see the source's skills.
+        backend.set_source_groups(content.source_id, groups)
     event_id = backend.submit(content, ORIGIN)
     counts: Mapping[str, int] = {}
 
@@ -209,9 +213,7 @@ def run_sync(backend: Backend, content: SourceChanged, until: str) -> dict[str, 
     report |= {name: counts[name] for name in ("published", "failed", "held", "links")}
     report["with_vectors"], report["embedded"] = counts["with_vectors"], counts["paged"]
     if not report.get("found") and not report.get("removed"):
-        raise UsageError(
-            f"no SKILL.md found in {content.root}; name the folder that holds the skills"
-        )
+        raise no_skill_found(content.root)
     return report
 
 
@@ -248,7 +250,7 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
         + (f", {report['held']} held for review" if report["held"] else "")
     )
     for skill_id, reason in newly_failed:
-        click.echo(f"failed: {skill_id}: {reason}", err=True)
+        click.echo(escape_terminal_line(f"failed: {skill_id}: {reason}"), err=True)
 
 
 def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
@@ -257,6 +259,8 @@ def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
     with ExitStack() as stack:
         exists = settings.distributed or (settings.home / "graph.db").exists()
         graph = open_graph(settings, stack, writable=False) if exists else None
+        if graph is not None:
+            _check_source_id_free(graph.list_sources(), content)
         report = preview_sync(graph, content, settings.limits)
     if as_json:
         print_json(report)
@@ -264,4 +268,4 @@ def _dry_run(settings: Settings, content: SourceChanged, as_json: bool) -> None:
     for kind, ids in report.items():
         click.echo(f"{kind}: {len(ids)}")
         for skill_id in ids:
-            click.echo(f"  {skill_id}")
+            click.echo(f"  {escape_terminal_line(skill_id)}")

@@ -11,6 +11,7 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from graph.records import CatalogEntry, SkillState
+from skills.bundle.escaping import escape_terminal_line
 from tasks.sources.uploads.staging import StagedUpload, check_source_kind, stage_upload
 from tasks.sources.uploads.store import open_upload_store
 from workers.backend.factory import open_backend
@@ -102,9 +103,9 @@ def _print(report: dict[str, Any], as_json: bool) -> None:
         print_json(report)
         return
     for skill_id in report["skills"]:
-        click.echo(skill_id)
+        click.echo(escape_terminal_line(skill_id))
     click.echo(f"{len(report['skills'])} skills, {report['changed']} new or changed")
     if report["left_out"]:
         click.echo(f"ignored {report['left_out']} files outside any skill", err=True)
     for one in report["failed"]:
-        click.echo(f"failed: {one['skill_id']}: {one['reason']}", err=True)
+        click.echo(escape_terminal_line(f"failed: {one['skill_id']}: {one['reason']}"), err=True)

@@ -8,7 +8,14 @@ from skills.bundle.escaping import escape_terminal_line
 from workers.audit.log import get_local_principal
 from workers.backend.factory import open_backend, open_review_lister, open_revision_reader
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    json_option,
+    open_catalog,
+    print_json,
+    print_table,
+    read_settings,
+    require_source,
+)
 
 
 @click.group()
@@ -55,8 +62,12 @@ def add(ctx: click.Context, revision: str, rule: str, reason: str, as_json: bool
 @click.pass_context
 def list_waivers(ctx: click.Context, source_id: str | None, as_json: bool) -> None:
     """List waivers with their author and reason; those of earlier contents have ended."""
-    with open_review_lister(read_settings(ctx)) as lister:
+    settings = read_settings(ctx)
+    with open_review_lister(settings) as lister:
         rows = lister.list_waivers(source_id)
+    if not rows:
+        with open_catalog(settings) as graph:
+            require_source(graph.list_sources(), source_id)
     if as_json:
         print_json(rows)
     elif not rows:

@@ -10,11 +10,19 @@ import click
 
 from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
+from skills.bundle.escaping import escape_terminal_line
 from tasks.journal.protocol import DeadLetter, Journal
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, print_to_stderr, read_settings
+from workers.cli.common import (
+    json_option,
+    print_json,
+    print_table,
+    print_to_stderr,
+    read_settings,
+    shorten,
+)
 from workers.cli.exit_codes import EXIT_FAILED
 from workers.library.dead_letters import dead_letter_data
 
@@ -57,7 +65,7 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
         for letter in letters
     ]
     print_table(
-        [(*row[:-2], _shorten(row[-2], 40), _shorten(row[-1], 200)) for row in rows],
+        [(*row[:-2], shorten(row[-2], 40), shorten(row[-1], 200)) for row in rows],
         ("id", "failed at", "task", "ids", "reason"),
     )
     if total > len(letters):
@@ -77,12 +85,13 @@ def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
         return
     click.echo(f"id        {letter.id}")
     click.echo(f"failed at {_format_time(letter)}")
-    click.echo(f"task      {letter.task or 'none (unreadable message)'}")
+    task = escape_terminal_line(letter.task) or "none (unreadable message)"
+    click.echo(f"task      {task}")
     for one in letter.ids:
-        click.echo(f"task id   {one}")
+        click.echo(f"task id   {escape_terminal_line(one)}")
     click.echo(f"attempts  {letter.attempts}")
-    click.echo(f"trace     {letter.trace_id or 'unknown'}")
-    click.echo(f"reason    {letter.reason}")
+    click.echo(f"trace     {escape_terminal_line(letter.trace_id) or 'unknown'}")
+    click.echo(f"reason    {escape_terminal_line(letter.reason)}")
     if letter.body:
         click.echo(f"message   {letter.body!r}")
 
@@ -123,8 +132,6 @@ def discard_letters(
     settings = read_settings(ctx)
     ids = _select_ids(settings, letter_ids, all_letters)
     with _open_journal(settings) as journal:
-        if len(ids) == 1 and letter_ids:
-            journal.get_dead_letter(ids[0])  # raises for an unknown id
         done = [
             {
                 "id": one,
@@ -148,12 +155,15 @@ def _open_journal(settings: Settings) -> Iterator[Journal]:
 
 
 def _select_ids(settings: Settings, ids: tuple[str, ...], all_letters: bool) -> list[str]:
-    """Return the given ids without repeats, or those of all dead letters, oldest first."""
+    """Return the given ids without repeats, or those of all dead letters, oldest first.
+
+    Raises NotFoundError for an unknown id.
+    """
     if all_letters == bool(ids):
         raise UsageError("give dead letter ids, or --all")
-    if ids:
-        return list(dict.fromkeys(ids))
     with _open_journal(settings) as journal:
+        if ids:
+            return [journal.get_dead_letter(one).id for one in dict.fromkeys(ids)]
         return sorted(letter.id for letter in journal.list_dead_letters(_MAX_LETTERS))
 
 
@@ -189,15 +199,13 @@ def _report(
         click.echo(f"{count} dead {'letter' if count == 1 else 'letters'} {past_tense}")
         for one in done:
             if one["state"] != success_state:
-                print_to_stderr(one["reason"] or f"dead letter {one['id']!r} no longer exists")
+                print_to_stderr(
+                    escape_terminal_line(one["reason"])
+                    or f"dead letter {one['id']!r} no longer exists"
+                )
     if any(one["state"] == "refused" for one in done):
         ctx.exit(EXIT_FAILED)
 
 
 def _format_time(letter: DeadLetter) -> str:
     return datetime.fromtimestamp(letter.buried, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-def _shorten(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -31,8 +31,8 @@ def tokens() -> None:
     type=click.Choice([scope.name.lower() for scope in TokenScope]),
     default="read",
     show_default=True,
-    help="read: ask queries and read; write: also change the library; admin: also dead letters and "
-    "the queries of others.",
+    help="read: ask queries and read; write: also change skills and sources; admin: everything, "
+    "such as all sources, queries of others, git repositories, reviews, purges and tokens.",
 )
 @click.option(
     "--group",

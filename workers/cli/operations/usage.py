@@ -18,6 +18,7 @@ from workers.cli.common import (
     print_to_stderr,
     progress_bar,
     read_settings,
+    shorten,
 )
 
 if TYPE_CHECKING:
@@ -264,7 +265,7 @@ def _print_answered(data: Mapping[str, Any], as_json: bool) -> None:
     for group in data["groups"]:
         for number, one in enumerate(group["answers"]):
             times = f"{group['queries']:>5}" if number == 0 else " " * 5
-            task = escape_terminal_line(_shorten(one["task"], 120))
+            task = escape_terminal_line(shorten(one["task"], 120))
             click.echo(f"{times}  {one['answered_at']}  {task}")
             chosen = ", ".join(skill["skill_id"] for skill in one["skills"]) or "no skill"
             reported = "".join(f"; {name}" for name in _list_reported(one["outcomes"]))
@@ -289,19 +290,14 @@ def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> Non
         if group["last"] != group["first"]:
             days += f" to {group['last']}"
         click.echo(
-            f"{group['queries']:>5}  {escape_terminal_line(_shorten(first['task'], 160))}"
+            f"{group['queries']:>5}  {escape_terminal_line(shorten(first['task'], 160))}"
             f"  ({days}, {group['no_hits']} without a skill)"
         )
         for other in others:
-            click.echo(f"         {escape_terminal_line(_shorten(other['task'], 120))}")
+            click.echo(f"         {escape_terminal_line(shorten(other['task'], 120))}")
     _note_more(len(groups), limit, "groups")
 
 
 def _note_more(count: int, limit: int, what: str) -> None:
     if count > limit:
         print_to_stderr(f"{count - limit} more {what}; --limit shows more of them")
-
-
-def _shorten(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -30,10 +30,9 @@ def outcomes() -> None:
 
 
 @contextmanager
-def _open_store(ctx: click.Context) -> Iterator[OutcomeStore]:
+def _open_store(settings: Settings) -> Iterator[OutcomeStore]:
     from workers.backend.stores import open_outcomes, require_library  # slow to import
 
-    settings = read_settings(ctx)
     if not settings.distributed:
         require_library(settings.home)
     with ExitStack() as stack:
@@ -45,7 +44,7 @@ def _open_store(ctx: click.Context) -> Iterator[OutcomeStore]:
 @click.pass_context
 def export(ctx: click.Context, out: Path | None) -> None:
     """Write all outcomes as JSON, one per line, in the order of their reports."""
-    with _open_store(ctx) as store:
+    with _open_store(read_settings(ctx)) as store:
         rows = map(outcome_to_dict, store.list_outcomes())
         lines = (json.dumps(row, ensure_ascii=False) for row in rows)
         if out is None:
@@ -67,7 +66,7 @@ def export(ctx: click.Context, out: Path | None) -> None:
 @click.pass_context
 def owners(ctx: click.Context, as_json: bool) -> None:
     """List who reported outcomes, and how many are stored for each."""
-    with _open_store(ctx) as store:
+    with _open_store(read_settings(ctx)) as store:
         counts = store.count_outcomes()
     if as_json:
         print_json([{"owner": owner, "outcomes": count} for owner, count in counts.items()])
@@ -80,12 +79,12 @@ def owners(ctx: click.Context, as_json: bool) -> None:
         click.echo("no outcomes")
 
 
-def _forget_evaluated(ctx: click.Context, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> None:
+def _forget_evaluated(settings: Settings, is_forgotten: Callable[[EvaluatedPrompt], bool]) -> None:
     """Delete the library's own prompts from the kept runs of `eval`."""
     from tasks.evaluations.open import open_evaluations
 
     with ExitStack() as stack:
-        forget_prompts(open_evaluations(read_settings(ctx), stack), is_forgotten)
+        forget_prompts(open_evaluations(settings, stack), is_forgotten)
 
 
 def _link_without(settings: Settings) -> None:
@@ -134,7 +133,8 @@ def forget(
     if sum(one is not None for one in (query_id, owner, older_than)) != 1:
         raise UsageError("give one of --query, --owner and --older-than")
     before = time.time() - float(older_than or 0) * SECONDS_PER_DAY
-    with _open_store(ctx) as store:
+    settings = read_settings(ctx)
+    with _open_store(settings) as store:
         if query_id is not None:
             deleted = store.forget_outcomes(query_id)
         elif owner is not None:
@@ -142,14 +142,14 @@ def forget(
         else:
             deleted = store.forget_before(before)
     _forget_evaluated(
-        ctx,
+        settings,
         lambda one: (
             one.prompt_id == query_id
             or (owner is not None and one.owner == owner)
             or (older_than is not None and one.asked < before)
         ),
     )
-    _link_without(read_settings(ctx))
+    _link_without(settings)
     if as_json:
         print_json({"forgotten": deleted})
     else:

@@ -8,14 +8,15 @@ import click
 
 from config.errors import UsageError
 from workers.cli.common import print_to_stderr, read_settings
+from workers.processes.workloads import describe_workloads, parse_workload, resolve_queue_name
 
 
 @click.command()
 @click.option(
     "--queues",
     metavar="NAMES",
-    help="Only these, comma-separated: plan, fetch, ingest, embed_sections, refine, link, "
-    "maintain, query.",
+    help="Only these, comma-separated [default: all, with one worker each for "
+    f"{describe_workloads()}].",
 )
 @click.option(
     "--processes",
@@ -29,8 +30,7 @@ from workers.cli.common import print_to_stderr, read_settings
 def worker(ctx: click.Context, queues: str | None, processes: int, supervised: bool) -> None:
     """Run tasks until interrupted, with the servers that the settings name.
 
-    Without --queues one worker each is started for: query; plan and ingest; fetch; link and
-    maintain; embed_sections; refine. Links have one writer, so keep a single worker on `link`.
+    Links have one writer, so keep a single worker on `link`.
 
     \b
     Examples:
@@ -50,7 +50,6 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
         arguments = ["--home", str(home)] if home else []
         sys.exit(run_supervisor(arguments, processes, settings.workers.metrics_port))
     from workers.processes.worker import run_worker
-    from workers.processes.workloads import parse_workload, resolve_queue_name
 
     names = queues.split(",")
     for name in names:

@@ -25,7 +25,7 @@ from workers.http.routes.review.decisions import (
     describe_one_review,
     get_principal,
     list_review_page,
-    name_decision,
+    note_decision,
 )
 from workers.http.routes.review.waivers import NewWaiver
 from workers.http.routes.revisions import Seq
@@ -135,7 +135,7 @@ def _add_actions(router: APIRouter, backend: StoreBackend) -> None:
         note_object(request, get_text(form, "skill_id"))
         check_scope(caller, TokenScope.ADMIN)
         body = _read(DecisionRequest, form, "decision", "skill_id", "seq", "reason")
-        note_object(request, name_decision(body))
+        note_decision(request, body)
         backend.review_skill(
             *(body.decision, body.skill_id, body.seq, get_principal(caller), body.reason)
         )

@@ -33,7 +33,7 @@ from workers.http.routes.revisions import (
 from workers.http.routes.skills import describe_skill, prepare_removal
 from workers.http.routes.usage import OutcomesQuery, UsageQuery, UsageService
 from workers.http.tokens import TokenScope
-from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.reasons import MAX_REASON_CHARACTERS
 
 TABS = {
     "text": "Text",

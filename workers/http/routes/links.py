@@ -11,7 +11,7 @@ from graph.records import LinkPlace, LinkType
 from skills.events.requests import SkillId
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
-from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.skill_data import dismissal_data
 
 

@@ -13,7 +13,7 @@ from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.http.tokens import TokenScope
-from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.revisions import not_pinned
 from workers.library.skill_reader import require_entry
 

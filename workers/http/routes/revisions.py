@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from skills.record import RevisionKey
+from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
-from workers.http.authentication import Caller, CurrentCaller, require_scope
-from workers.http.routes.skills import respond_with_skill
+from workers.http.authentication import Caller, CurrentCaller, check_scope, require_scope
+from workers.http.jobs import Accepted, accept_event
+from workers.http.routes.skills import prepare_removal, respond_with_skill
 from workers.http.tokens import TokenScope
 from workers.library.revisions import Revision, compare, revision_detail, revision_row
 
@@ -104,7 +107,8 @@ class RevisionComparison(BaseModel):
 
 class PurgeReport(BaseModel):
     """Counts of what a purge removed: revisions of the index, earlier revisions, jobs of the
-    journal that named the skill, dead letters, answers and verdicts of the language model.
+    journal that named the skill, dead letters, prompts of kept runs of `eval` that named it,
+    answers and verdicts of the language model.
     comes_back: why the skill may be added again, "" if its source does not have it."""
 
     model_config = ConfigDict(frozen=True)
@@ -114,6 +118,7 @@ class PurgeReport(BaseModel):
     kept_revisions: int
     jobs: int
     dead_letters: int
+    evaluated_prompts: int
     model_answers: int
     verdicts: int
     comes_back: str
@@ -176,15 +181,6 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
             else None,
         }
 
-    @router.delete(
-        "/v1/skills/{skill_id:path}/revisions",
-        response_model=PurgeReport,
-        dependencies=[require_scope(TokenScope.ADMIN)],
-    )
-    def purge_skill(skill_id: str) -> dict[str, Any]:
-        """Remove a skill, all its revisions and every trace of their text, for good."""
-        return backend.purge_skill(skill_id)
-
     @router.get(
         "/v1/skills/{skill_id:path}/revisions/diff",
         response_model=RevisionComparison,
@@ -213,7 +209,33 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
             return skill
         return describe_revision(backend, caller, skill_id, seq)
 
+    _add_purge(router, backend)
     return router
+
+
+def _add_purge(router: APIRouter, backend: StoreBackend) -> None:
+    @router.delete(
+        "/v1/skills/{skill_id:path}/revisions",
+        response_model=PurgeReport,
+        responses={202: {"model": Accepted, "description": "removal of a skill of that path"}},
+        dependencies=[require_scope(TokenScope.WRITE)],
+    )
+    def purge_skill(
+        skill_id: str, request: Request, response: Response, caller: CurrentCaller
+    ) -> Any:
+        """Remove a skill, all its revisions and every trace of their text, for good; admins only.
+
+        If the whole path is the id of a skill, that skill is removed as by
+        `DELETE /v1/skills/{skill_id}`.
+        """
+        whole = f"{skill_id}/revisions"
+        if backend.graph_for(caller.reader).get_entries([whole]):
+            note_object(request, whole, "skills.remove")
+            removed = prepare_removal(backend, caller, whole)
+            accepted = accept_event(backend, caller, removed, None, response)
+            return JSONResponse(accepted.model_dump(), 202, dict(response.headers))
+        check_scope(caller, TokenScope.ADMIN)
+        return backend.purge_skill(skill_id)
 
 
 def list_revision_rows(

@@ -75,8 +75,8 @@ class SkillEntry(_Skill):
 class HistoryEntry(BaseModel):
     """An entry of a skill's history.
 
-    what: `published`, `failed`, `removed`, `waiting`, and for admins `dead letter`. at: RFC 3339.
-    event: id of the event or trace that caused it.
+    what: `published`, `failed`, `removed`, `held` for review, `waiting`, and for admins `dead
+    letter`. at: RFC 3339. event: id of the event or trace that caused it.
     """
 
     model_config = ConfigDict(frozen=True)

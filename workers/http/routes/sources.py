@@ -42,7 +42,7 @@ class SourceData(BaseModel):
 
     kind: `directory`, `git` or `upload`. last_success, last_attempt: time of a sync, seconds since
     the epoch, 0: never. lag_seconds: since the last success, null: never. published, failed,
-    pending: number of skills.
+    pending, held: number of skills; held ones wait for review and have no published revision.
 
     Only of a git source: branch, path and licences; poll_seconds, 0: as `git.poll_seconds`; commit:
     last synced; last_error: of the last attempt, "" if it succeeded.
@@ -67,6 +67,7 @@ class SourceData(BaseModel):
     published: int
     failed: int
     pending: int
+    held: int
     groups: list[str] | None = None
 
 

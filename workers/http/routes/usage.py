@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
@@ -17,7 +17,7 @@ from config.errors import TransientError, UsageError
 from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.cursors import WRONG_CURSOR, cut_page, decode_cursor, encode_cursor
 from workers.http.tokens import TokenScope
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
@@ -26,11 +26,9 @@ from workers.library.usage.reader import UsageReader
 from workers.library.usage.report import MAX_DAYS, UsageFilter
 
 Rows = list[dict[str, Any]]
-Row = TypeVar("Row")
 
 _MAX_ID = 4_300
 _WAIT_SECONDS = 10.0
-_WRONG_CURSOR = "cursor: take it as `next` gave it, or begin without one"
 
 
 class UsageQuery(BaseModel):
@@ -208,7 +206,7 @@ class UsageService:
         selection = query.to_filter(caller, visible)
         with self.open_reader(caller) as reader:
             data = reader.summarise(query.days, selection)
-        page, following = _cut_page("/v1/usage", data["skills"], query, query.filter_params())
+        page, following = cut_page("/v1/usage", data["skills"], query, query.filter_params())
         owners = [one for one in data["owners"] if caller.can_see(one["owner"])]
         count = len(data["skills"])
         return UsageReport(
@@ -223,7 +221,7 @@ class UsageService:
         published = self._published.read(entry_policy)
         with self.open_reader(caller) as reader:
             found = reader.select_unused(query.days, selection, published)
-        page, following = _cut_page("/v1/usage/unused", found, query, query.filter_params())
+        page, following = cut_page("/v1/usage/unused", found, query, query.filter_params())
         rows = [describe_unused(one) for one in self._published.check(page, entry_policy)]
         return FoundSkills(skills=rows, total=len(found), next=following)
 
@@ -233,7 +231,7 @@ class UsageService:
         selection = query.to_filter(caller, visible)
         with self.open_reader(caller) as reader:
             found = reader.list_copies(query.days, selection)
-        page, following = _cut_page("/v1/usage/copies", found, query, query.filter_params())
+        page, following = cut_page("/v1/usage/copies", found, query, query.filter_params())
         return FoundSkills(skills=page, total=len(found), next=following)
 
     def list_answered(self, caller: Caller, query: AnsweredQueriesQuery) -> AnsweredQueries:
@@ -275,7 +273,7 @@ class UsageService:
         with self.open_reader(caller) as reader:
             data = reader.group_unanswered(query.days, owner)
         params = {"days": str(query.days)}
-        page, following = _cut_page("/v1/usage/unanswered", data["groups"], query, params)
+        page, following = cut_page("/v1/usage/unanswered", data["groups"], query, params)
         count = len(data["groups"])
         return UnansweredGroups(**{**data, "groups": page}, group_count=count, next=following)
 
@@ -326,25 +324,6 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
     return router
 
 
-def _cut_page(
-    path: str,
-    rows: Sequence[Row],
-    query: UsageQuery | UnansweredQuery,
-    params: dict[str, str],
-) -> tuple[list[Row], str | None]:
-    """Return the rows of a page, and the path of the next page, None on the last.
-
-    Rows may move between pages if usage changes meanwhile.
-    """
-    filters = f"{path}?{urlencode(params)}"
-    start = _parse_place(decode_cursor(query.cursor, filters))
-    end = start + query.limit
-    if end >= len(rows):
-        return list(rows[start:]), None
-    place = {"limit": str(query.limit), "cursor": encode_cursor(str(end), filters)}
-    return list(rows[start:end]), f"{path}?{urlencode(params | place)}"
-
-
 def _parse_answer_place(text: str) -> AnswerPlace:
     """Return the place of a cursor; without a cursor, the place before all queries."""
     if not text:
@@ -353,13 +332,4 @@ def _parse_answer_place(text: str) -> AnswerPlace:
     with suppress(ValueError):
         if math.isfinite(seconds := float(answered)):
             return AnswerPlace(seconds, query_id)
-    raise UsageError(_WRONG_CURSOR)
-
-
-def _parse_place(text: str) -> int:
-    """Return the number of the first row of a page, 0 without a cursor."""
-    if not text:
-        return 0
-    if not (text.isascii() and text.isdigit() and len(text) <= 12):
-        raise UsageError(_WRONG_CURSOR)
-    return int(text)
+    raise UsageError(WRONG_CURSOR)

@@ -20,8 +20,8 @@ from skills.record import SafetyFinding
 from skills.review import ReviewKind, ReviewRecord, fingerprint, get_rule_id
 from skills.skill_policy import check_rule_ids, is_reviewed_source
 from tasks.query.process_state.review_cache import ReviewCache
-from workers.library.link_dismissals import MAX_REASON_CHARACTERS
 from workers.library.pins import request_ingest
+from workers.library.reasons import check_reason
 from workers.library.revisions import Revision, RevisionReader
 from workers.library.skill_data import decision_data
 from workers.library.skill_reader import require_entry
@@ -44,16 +44,6 @@ class Reviewer:
 
     principal: str
     reason: str
-
-
-def check_review_reason(reason: str) -> None:
-    """Raise UsageError for a reason that is empty, too long or holds control characters."""
-    if not reason.strip():
-        raise UsageError("a decision needs a reason, for those who look at the skill later")
-    if len(reason) > MAX_REASON_CHARACTERS or not reason.isprintable():
-        raise UsageError(
-            f"the reason has more than {MAX_REASON_CHARACTERS} characters, or control characters"
-        )
 
 
 class SkillReviews:
@@ -82,7 +72,7 @@ class SkillReviews:
         or revision does not exist, UsageError for an invalid reason, an unknown rule, and a
         rule without findings there.
         """
-        check_review_reason(reviewer.reason)
+        check_reason(reviewer.reason, "a decision")
         check_rule_ids([rule], "rule of the waiver")
         revision = self._choose_published(skill_id, seq)
         found = [one for one in revision.findings.findings if get_rule_id(one) == rule]
@@ -123,7 +113,7 @@ class SkillReviews:
         Raises NotFoundError if the skill or revision does not exist, UsageError for an invalid
         reason and if there is nothing to decide.
         """
-        check_review_reason(reviewer.reason)
+        check_reason(reviewer.reason, "a decision")
         if decision in (ReviewDecision.APPROVE, ReviewDecision.REJECT):
             revision = self._choose_update(skill_id, seq)
             self._decide_update(revision, decision, reviewer)

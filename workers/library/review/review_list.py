@@ -225,15 +225,12 @@ class ReviewLister:
             counts["withheld"] += len(batch) - len(contested)
             yield from filter(None, self._judge(policy, contested))
 
-    def list_waivers(
-        self, source_id: str | None = None, skill_id: str | None = None
-    ) -> list[dict[str, Any]]:
+    def list_waivers(self, source_id: str | None = None) -> list[dict[str, Any]]:
         """Return the waivers by skill as data; waivers of contents that the skill no
         longer has are `ended`."""
-        reviews = self._store.get_all() if skill_id is None else self._store.get([skill_id])
         waivers = [
             one
-            for records in reviews.by_skill.values()
+            for records in self._store.get_all().by_skill.values()
             for one in records
             if one.kind is ReviewKind.WAIVER and _is_of(one.skill_id, source_id)
         ]

@@ -20,7 +20,7 @@ from config.settings import PolicySettings, Settings
 from docs.reference.schemas import render_openapi
 from workers.audit.log import AuditLog, clean_object, get_local_principal, parse_record
 from workers.audit.policy import record_policy_changes
-from workers.audit.requests import CHANGING_ROUTES, UNCHANGING_ROUTES
+from workers.audit.requests import CHANGING_ROUTES, UNCHANGING_ROUTES, RequestRecorder
 from workers.cli.program import cli
 
 UNCHANGING_COMMANDS = {
@@ -163,6 +163,18 @@ def test_a_folder_in_place_of_the_file_is_found_before_a_change(tmp_path: Path) 
     (tmp_path / "audit").write_text("a file in place of the folder")
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
         make_log(tmp_path).check()
+
+
+def test_only_changes_need_a_log_that_can_be_written(tmp_path: Path) -> None:
+    def check(method: str, path: str) -> None:
+        scope = {"type": "http", "method": method, "path": path}
+        RequestRecorder(make_log(tmp_path, file=tmp_path), scope, "ci").check()
+
+    check("POST", "/v1/queries")
+    check("DELETE", "/v1/queries/q-1")
+    for path in ("/v1/queries/q-1/outcomes", "/v1/sources/crafts"):
+        with pytest.raises(MisconfiguredError, match="nothing was changed"):
+            check("DELETE", path)
 
 
 def test_switched_off_nothing_is_written(tmp_path: Path) -> None:

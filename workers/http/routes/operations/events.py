@@ -57,7 +57,8 @@ class TaskRunData(BaseModel):
 
 
 class EventState(BaseModel):
-    """State of an event. outcome: result of its processing; reason: why it failed. accepted:
+    """State of an event. outcome: result of its processing, `{"usage": true}` if it failed because
+    the event itself was wrong; reason: why it failed. accepted:
     seconds since the epoch. trace_id: of the log lines of all its tasks. tasks: that ended for it
     within the last day, the first 200."""
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TypeVar
-from urllib.parse import urlencode
 
 from starlette.exceptions import HTTPException
 
-from config.errors import UsageError
 from skills.skill_policy import get_source_id
 from tasks.evaluations.model import EvaluatedPrompt, Evaluation, EvaluationSummary
 from tasks.services import Lazy
@@ -18,7 +15,7 @@ from workers.evaluation.runs.compare_runs import PromptChange, compare_runs
 from workers.evaluation.runs.curves import find_recall, find_reliability
 from workers.evaluation.runs.labelled_prompts import LabelledPrompt, LabelledPrompts
 from workers.http.authentication import Caller
-from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.cursors import cut_page
 from workers.http.routes.quality.models import (
     EvaluationChanges,
     EvaluationData,
@@ -37,8 +34,6 @@ from workers.http.routes.quality.models import (
 )
 
 MAX_CHANGES = 200
-
-Row = TypeVar("Row")
 
 
 class QualityService:
@@ -67,7 +62,7 @@ class QualityService:
         visible = [one for one in run.prompts if _sees(caller, one.owner)]
         ordered = sorted(visible, key=_rank_worst)
         path = f"/v1/evaluations/{evaluation_id}"
-        page, following = _cut_page(path, ordered, query)
+        page, following = cut_page(path, ordered, query)
         reliability = find_reliability(run.prompts)
         return EvaluationDetails(
             **describe_summary(run.summary).model_dump(),
@@ -121,7 +116,7 @@ class QualityService:
         """Return a page of the labelled prompts of a caller, of all for admins, newest first."""
         visible = self._backend.find_visible_sources(caller.reader)
         found = [one for one in self._labelled.get().read() if caller.can_see(one.owner)]
-        page, following = _cut_page("/v1/labelled-prompts", found, query)
+        page, following = cut_page("/v1/labelled-prompts", found, query)
         rows = [LabelledPromptData.model_validate(_restrict(one, visible)) for one in page]
         return LabelledPromptList(prompts=rows, total=len(found), next=following)
 
@@ -170,16 +165,3 @@ def _restrict(prompt: LabelledPrompt, visible: frozenset[str] | None) -> Labelle
         return tuple(one for one in skill_ids if get_source_id(one) in visible)
 
     return replace(prompt, right=select(prompt.right), wrong=select(prompt.wrong))
-
-
-def _cut_page(path: str, rows: Sequence[Row], query: PageQuery) -> tuple[list[Row], str | None]:
-    """Return the rows of a page, and the path of the next one."""
-    text = decode_cursor(query.cursor, path)
-    if text and not (text.isascii() and text.isdigit() and len(text) <= 12):
-        raise UsageError("cursor: take it as `next` gave it, or begin without one")
-    start = int(text or 0)
-    end = start + query.limit
-    if end >= len(rows):
-        return list(rows[start:]), None
-    place = {"limit": str(query.limit), "cursor": encode_cursor(str(end), path)}
-    return list(rows[start:end]), f"{path}?{urlencode(place)}"

@@ -16,7 +16,7 @@ from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.routes.revisions import RevisionComparison, Seq
-from workers.library.link_dismissals import MAX_REASON_CHARACTERS
+from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
 from workers.library.review.review_list import ReviewFilter, ReviewPlace, ReviewState
 from workers.library.revisions import describe_review
@@ -155,7 +155,7 @@ def review_routes(backend: StoreBackend) -> APIRouter:
     @router.post("/v1/review", response_model=Decision, status_code=201)
     def decide(body: DecisionRequest, caller: CurrentCaller, request: Request) -> dict[str, Any]:
         """Release or confirm a withheld skill, approve or reject an update."""
-        note_object(request, name_decision(body))
+        note_decision(request, body)
         return backend.review_skill(
             *(body.decision, body.skill_id, body.seq, get_principal(caller), body.reason)
         )
@@ -195,17 +195,17 @@ def _parse_place(text: str) -> ReviewPlace | None:
 
 def describe_one_review(backend: StoreBackend, skill_id: str, seq: int | None) -> dict[str, Any]:
     """Return the review of a skill; for admins only. Raises NotFoundError if the skill or
-    revision does not exist."""
+    revision does not exist, UsageError if no revision can be read."""
     data = describe_review(backend.revisions, skill_id, seq)
     if (change := data["change"]) is not None:
         change["diff"] = change["diff"][:_MAX_LINES]
     return data
 
 
-def name_decision(request: DecisionRequest) -> str:
-    """Return the subject of a decision, as the audit log names it."""
-    seq = "" if request.seq is None else f"@{request.seq}"
-    return f"{request.decision.value} {request.skill_id}{seq}"
+def note_decision(request: Request, decision: DecisionRequest) -> None:
+    """Note a decision for the audit record of a request, as the commands are recorded."""
+    seq = "" if decision.seq is None else f"@{decision.seq}"
+    note_object(request, f"{decision.skill_id}{seq}", f"review.{decision.decision.value}")
 
 
 def get_principal(caller: Caller) -> str:
