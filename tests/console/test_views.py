@@ -55,7 +55,7 @@ class TestLibrary:
     def test_words_typed_before_the_scripts_are_loaded_are_searched(self, open_page: Open) -> None:
         page = open_page("read")
         waiting: list[Route] = []
-        page.route("**/htmx.min.*", waiting.append)
+        page.route("**/htmx.min.*", lambda route: waiting.append(route))
         page.goto("/console/library?source=crafts", wait_until="commit")
         page.get_by_role("searchbox").fill("constell")
         rows = page.locator("#results tbody tr")
