@@ -18,7 +18,7 @@ def submit_and_wait(settings: Settings, data: SkillRemoved | SourceRemoved) -> d
 
     Raises PermanentError with the reason if it failed, TransientError if processing is stalled.
     """
-    with open_backend(settings, writable=True) as backend:
+    with open_backend(settings, writable=True, embeds="nothing") as backend:
         event_id = backend.submit(data, ORIGIN)
         outcome = wait_for_event(
             backend, event_id, poll_seconds=_POLL_SECONDS, note=print_to_stderr

@@ -45,7 +45,7 @@ def dismiss(
     """
     check_reason(reason, "a dismissal")
     place = LinkPlace(source, target, LinkType(link_type))
-    with open_backend(read_settings(ctx), writable=True) as backend:
+    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
         data = backend.dismiss_link(place, reason)
         backend.wait_until_linked()
     if as_json:
@@ -87,7 +87,7 @@ def restore(ctx: click.Context, source: str, target: str, link_type: str) -> Non
       skillbus links restore team:deploy team:rollback conflict
     """
     place = LinkPlace(source, target, LinkType(link_type))
-    with open_backend(read_settings(ctx), writable=True) as backend:
+    with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
         backend.restore_link(place)
         backend.wait_until_linked()
     click.echo(escape_terminal_line(f"restored: {link_type}, {source} and {target}"))

@@ -136,7 +136,7 @@ def set_source_groups(
     if groups and reset:
         raise UsageError("give either groups or --default")
     if groups or reset:
-        with open_backend(settings, writable=True) as backend:
+        with open_backend(settings, writable=True, embeds="nothing") as backend:
             backend.set_source_groups(check_new_source_id(source_id), parse_groups(groups))
     with open_catalog(settings) as graph:
         access = graph.read_access()
