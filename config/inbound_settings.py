@@ -255,7 +255,7 @@ class HookSettings(SettingsGroup):
     )
     top: int = Field(3, ge=1, le=100, description="most skills added to a prompt")
     least_probability: float = Field(
-        0.5,
+        0.6,
         ge=0,
         le=1,
         description="least probability that one of the skills is right; below it nothing is added",

@@ -23,7 +23,7 @@ DEFAULTS: dict[str, int | float | str] = {
     "timeout_ms": 150,
     "budget": 1500,
     "top": 3,
-    "least_probability": 0.5,
+    "least_probability": 0.6,
     "url": "",
     "token_file": "",
 }

@@ -55,7 +55,7 @@ def test_a_prompt_is_asked_in_the_session_of_the_agent() -> None:
         "session": "s-1",
         "budget": 1500,
         "top": 3,
-        "least_probability": 0.5,
+        "least_probability": 0.6,
     }
     assert build({**PROMPT, "agent_id": "a-2"})["session"] == "s-1:a-2"
 
@@ -213,7 +213,7 @@ def test_settings_come_from_options_then_variables_then_the_file(
     options = prompt_hook._read_options([*home, "--least-probability=0.9"])
     assert (options["budget"], options["top"], options["least_probability"]) == (400, 4, 0.9)
     options = prompt_hook._read_options([*home, "--without-settings"])
-    assert (options["budget"], options["top"], options["least_probability"]) == (1500, 3, 0.5)
+    assert (options["budget"], options["top"], options["least_probability"]) == (1500, 3, 0.6)
     file.write_text("[hook\n")
     assert b"TOMLDecodeError" in run(*home, "--verbose").stderr
 
