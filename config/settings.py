@@ -210,7 +210,7 @@ class ChoiceSettings(SettingsGroup):
         10, ge=1, le=100, description="most skills of a bundle, unless the query sets them"
     )
     least_probability: float = Field(
-        0.36,
+        0.3,
         ge=0,
         le=1,
         description="least probability that the library has a skill for the task; below it the "
