@@ -60,7 +60,8 @@ def retry_dead_letter(backend: RetryBackend, letter_id: str) -> dict[str, Any]:
     letter = backend.journal.get_dead_letter(letter_id)
     with structlog.contextvars.bound_contextvars(trace_id=letter.trace_id or letter.id):
         _send_again(backend, letter)
-    backend.journal.delete_dead_letter(letter.id)
+    if backend.journal.get_dead_letter(letter.id) == letter:  # else the task has failed again
+        backend.journal.delete_dead_letter(letter.id)
     return dead_letter_data(letter)
 
 
@@ -92,7 +93,7 @@ def _reopen(backend: RetryBackend, letter: DeadLetter) -> None:
     if gone:
         raise UsageError(
             f"dead letter {letter.id}: event {gone[0]} has expired from the journal "
-            "(workers.journal_days); send it again, or sync its source, and discard the letter with "
+            "(workers.journal_days); send it again or sync its source, and discard the letter with "
             f"`skillbus dead discard {letter.id}`"
         )
     backend.journal.reopen_jobs(letter.ids)
