@@ -22,18 +22,21 @@ from config import tracing
 from config.errors import PermanentError, SkillbusError, StaleError, TransientError
 from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.pipeline import INGEST_PIPELINE
-from tasks.journal.protocol import DeadLetter, new_dead_letter_id
+from tasks.journal.protocol import DeadLetter, new_dead_letter_id, repeated_work_letter_id
 from tasks.message import TRACE_HEADER
 from tasks.metrics_recorder import TaskOutcome
 from tasks.outcomes.record_outcomes import record_outcomes
 from tasks.outcomes.usage.roll_up import roll_up
 from tasks.policies import (
+    EMBED_SECTIONS,
+    EMBED_SKILLS,
     FETCH,
     LINK,
     MAINTAIN,
     PLAN,
     QUERY,
     RECORD_OUTCOMES,
+    REFINE,
     ROLL_UP,
     Deadline,
     DeadlineExceededError,
@@ -62,6 +65,9 @@ TASK_DEFINITIONS = {
 _UNRECORDED = (PLAN, FETCH, QUERY, MAINTAIN, ROLL_UP)
 """Tasks whose runs are not recorded here: the first two record each batch of events, the other ones
 belong to no event."""
+
+_REPEATED = (EMBED_SKILLS, EMBED_SECTIONS, REFINE, LINK, MAINTAIN, ROLL_UP)
+"""Tasks that are sent again although they failed for good, since the stores hold their work."""
 
 _FINISH_TIMEOUT_SECONDS = 120.0
 _FINISH_RETRY_SECONDS = 0.5
@@ -241,7 +247,9 @@ def _add_dead_letter(
     now = time.time()
     services.journal.add_dead_letter(
         DeadLetter(
-            new_dead_letter_id(now),
+            repeated_work_letter_id(policy.name, ids)
+            if policy in _REPEATED
+            else new_dead_letter_id(now),
             policy.name,
             tuple(ids),
             str(error) if isinstance(error, SkillbusError) else f"{type(error).__name__}: {error}",

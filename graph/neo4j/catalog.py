@@ -98,8 +98,13 @@ class Neo4jCatalog(StatementRunner, Catalog):
 
     @override
     def get_file_signatures(self, source_id: str) -> dict[str, str]:
-        pages = self._pages("file_signatures", source_id=source_id)
-        return {path: signature for page in pages for path, signature in filter(is_complete, page)}
+        # Pages begin after the path "", which is that of a skill at the root of its source.
+        rows = [
+            ["", signature] for (signature,) in self._read("root_signature", source_id=source_id)
+        ]
+        for page in self._pages("file_signatures", source_id=source_id):
+            rows += filter(is_complete, page)
+        return dict(rows)
 
     @override
     def update_file_signatures(

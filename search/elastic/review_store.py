@@ -50,6 +50,8 @@ class ElasticsearchReviewStore(ReviewStore):
         self._servers = servers
         self._index = f"{servers.elasticsearch_prefix}-review"
         self._write_alias = f"{self._index}-write"
+        # Set for each document, since deletions name the index.
+        self._write_target = {"_index": self._write_alias, "require_alias": True}
         # The first write creates the index; a missing index counts as empty.
         self._if_there: dict[str, Any] = {"index": self._index, "ignore_unavailable": True}
         self._connection = ElasticsearchConnection(servers)
@@ -111,9 +113,10 @@ class ElasticsearchReviewStore(ReviewStore):
             changed = change(stored)
             if changed == stored:
                 continue
-            target = {"_index": self._write_alias, "_id": skill_document_id(skill_id), **version}
+            target = {"_id": skill_document_id(skill_id), **version}
             if changed:
-                lines += [{"index" if version else "create": target}, _to_document(changed)]
+                action = "index" if version else "create"
+                lines += [{action: target | self._write_target}, _to_document(changed)]
             else:
                 lines.append({"delete": target | {"_index": self._index}})
             written.append(skill_id)
@@ -121,7 +124,7 @@ class ElasticsearchReviewStore(ReviewStore):
         if not written:
             return {}
         if of_policy:
-            lines.append({"index": {"_index": self._write_alias, "_id": _VERSION_ID}})
+            lines.append({"index": {"_id": _VERSION_ID} | self._write_target})
             lines.append({"change": time.time_ns()})
             written.append(_VERSION_ID)
         with self._connection.translate_errors() as client:

@@ -63,7 +63,7 @@ class RedisBackup:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._client: Any = connect(settings, binary=True)
+        self._client: Any = connect(settings, binary=True, long_calls=True)
 
     def read(self) -> list[StoredKey]:
         """Return all keys except PASSING_KEYS, as of one moment; Redis does nothing else

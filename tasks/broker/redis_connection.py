@@ -31,6 +31,7 @@ PREFIX = "skillbus:"
 """Prefix of every key of skillbus; Celery's keys have none."""
 
 _MAX_RETRIES = 2
+_LONG_CALL_SECONDS = 600.0
 _PUBLIC_UNREACHABLE = "Redis does not answer"
 _PUBLIC_READ_ONLY = "Redis does not take writes now"
 _PUBLIC_REFUSED = "Redis refused a command"
@@ -69,10 +70,11 @@ def _start_span(client: Redis, operation: str) -> OpenSpan:
     return span(f"redis {operation}", attributes, "client")
 
 
-def connect(settings: ServerSettings, *, binary: bool = False) -> Redis:
+def connect(settings: ServerSettings, *, binary: bool = False, long_calls: bool = False) -> Redis:
     """Return a client that connects on first use; a forked process needs one of its own.
 
-    binary: values are bytes, not text.
+    binary: values are bytes, not text. long_calls: a call may take ten minutes, and is not
+    repeated, since the server may still be working on it.
 
     Raises MisconfiguredError for an invalid address or an unreadable password file.
     """
@@ -83,11 +85,11 @@ def connect(settings: ServerSettings, *, binary: bool = False) -> Redis:
             settings.redis,
             password=password,
             decode_responses=not binary,
-            socket_timeout=settings.timeout_seconds,
+            socket_timeout=_LONG_CALL_SECONDS if long_calls else settings.timeout_seconds,
             socket_connect_timeout=settings.timeout_seconds,
             socket_keepalive=True,
             health_check_interval=30,
-            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), _MAX_RETRIES),
+            retry=Retry(ExponentialBackoff(cap=0.2, base=0.02), 0 if long_calls else _MAX_RETRIES),
             client_name="skillbus",
         )
     except ValueError as error:

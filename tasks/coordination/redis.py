@@ -148,12 +148,15 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         alive = set(self._alive_processes())
         with translate_errors(self._settings):
             now = self._client.time()[0]
-        return {
-            task_id: note
-            for task_id, note in running.items()
-            if note["worker"] not in alive
-            or now - note["since"] > _time_limit(note["task"]) + _GRACE_SECONDS
-        }
+        stalled = {}
+        for task_id, note in running.items():
+            policy = POLICIES.get(resolve_task_name(note["task"]))
+            if policy is None:  # of another version, whose workers take it over
+                continue
+            limit = policy.time_limit + _GRACE_SECONDS
+            if note["worker"] not in alive or now - note["since"] > limit:
+                stalled[task_id] = note
+        return stalled
 
     @property
     def needs_reconcile(self) -> bool:
@@ -264,10 +267,6 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
                 self._client.set(_TASK_ERROR, reason, ex=_TASK_ERROR_SECONDS)
             else:
                 self._client.delete(_TASK_ERROR)
-
-
-def _time_limit(task: str) -> float:
-    return POLICIES[resolve_task_name(task)].time_limit
 
 
 def _work_id(task: str, ids: Sequence[str]) -> str:

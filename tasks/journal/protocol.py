@@ -298,3 +298,9 @@ def wants_reply(event: Event) -> bool:
 def new_dead_letter_id(now: float) -> str:
     """Return an id that sorts by time. now: seconds since the epoch."""
     return f"{int(now * 1000):012x}-{uuid.uuid4().hex[:8]}"
+
+
+def repeated_work_letter_id(task: str, ids: Sequence[str]) -> str:
+    """Return the id of a dead letter of work that is sent again and again: a later failure
+    replaces the letter."""
+    return hashlib.sha256("\0".join([task, *ids]).encode()).hexdigest()[:21]

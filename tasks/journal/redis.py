@@ -291,10 +291,14 @@ class RedisJournal(RedisWorkRecords, Journal):
     def forget_skill(self, skill_id: str) -> int:
         self._delete_reasons()
         named, upserted = quote_skill(skill_id), quote_skill(SKILL_UPSERTED)
-        for job in self.list_open_jobs("event"):
-            payload = self._read_hashes([_JOB + job])[0].get("payload", "")
-            if named in payload and upserted in payload:
-                self.cancel_job(job)
+        with self._connected() as client:
+            ids = client.zrange(_OPEN + "event", 0, -1)
+        for batch in batches(ids, _BATCH_SIZE):
+            found = self._read_hashes([_JOB + one for one in batch])
+            for one, values in zip(batch, found, strict=True):
+                payload = values.get("payload", "")
+                if named in payload and upserted in payload:
+                    self.cancel_job(one)
         return sum(self._forget_ended(kind, named) for kind in get_args(JobKind))
 
     def _forget_ended(self, kind: str, named: str) -> int:

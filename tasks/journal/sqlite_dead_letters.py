@@ -37,7 +37,7 @@ class SqliteDeadLetters(DeadLetterStore):
             )
             connection.execute(
                 "DELETE FROM letters WHERE id IN "
-                "(SELECT id FROM letters ORDER BY id DESC LIMIT -1 OFFSET ?)",
+                "(SELECT id FROM letters ORDER BY buried DESC, id DESC LIMIT -1 OFFSET ?)",
                 (protocol.MAX_DEAD_LETTERS,),
             )
 
@@ -45,7 +45,7 @@ class SqliteDeadLetters(DeadLetterStore):
     def list_dead_letters(self, limit: int = 100) -> list[DeadLetter]:
         with self._database.reading() as connection:
             rows = connection.execute(
-                "SELECT * FROM letters ORDER BY id DESC LIMIT ?", (limit,)
+                "SELECT * FROM letters ORDER BY buried DESC, id DESC LIMIT ?", (limit,)
             ).fetchall()
         return [_to_dead_letter(row) for row in rows]
 

@@ -197,6 +197,16 @@ def test_a_task_far_beyond_its_limit_is_stalled(two: Two, redis_settings: Server
     assert [each.task for each in two[1].get_stalled_tasks()] == [INGEST.name]
 
 
+def test_a_task_of_another_version_is_not_stalled(two: Two) -> None:
+    one, other = two
+    one.start_task("skillbus.unknown", "message", ["a"])
+    assert not other.needs_reconcile
+    one.deregister_worker()
+    assert not other.needs_reconcile
+    assert other.get_stalled_tasks() == []
+    assert list(other.get_running_tasks()) == ["message"]
+
+
 def test_clocks_need_not_agree(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = time.time
     monkeypatch.setattr(time, "time", lambda: clock() - 7200)

@@ -524,6 +524,18 @@ def test_a_forgotten_skill_is_named_by_no_ended_job(journal: Journal) -> None:
     assert journal.forget_skill(skill_id) == 0
 
 
+def test_a_forgotten_skill_is_found_behind_many_open_jobs(redis_settings: ServerSettings) -> None:
+    files = {"SKILL.md": "---\nname: x\ndescription: y\n---\nText."}
+    brought = new_event(SkillUpserted(skill_id="team:x", files=files), "skillbus/test")
+    with closing(open_at(redis_settings)) as journal:
+        before = changed()
+        for number in range(10_000):
+            journal.add_job(before.model_copy(update={"id": f"{number}"}), "event")
+        journal.add_job(brought, "event")
+        assert journal.forget_skill("team:x") == 1
+        assert journal.count_open_jobs("event") == 10_000
+
+
 def test_a_forgotten_skill_is_named_by_no_letter(journal: Journal) -> None:
     kept = letter(1, ids=("team:a2",))
     for one in (

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from config.errors import SkillbusError
+from search.elastic.connection import ElasticsearchConnection
 from search.elastic.review_store import ElasticsearchReviewStore
 from search.review_store import ReviewStore
 from skills.review import ReviewKind, ReviewRecord, ReviewSlot
@@ -63,6 +65,23 @@ def test_an_empty_store_has_nothing(store: ReviewStore) -> None:
     store.forget([SKILL])
     store.forget([])
     store.overwrite_deleted()
+
+
+def test_no_index_is_made_by_a_write_after_the_index_is_gone(elastic: ElasticIndices) -> None:
+    settings = elastic.settings()
+    store = ElasticsearchReviewStore(settings)
+    connection = ElasticsearchConnection(settings)
+    every = f"{settings.elasticsearch_prefix}-*"
+    try:
+        store.save([waiver()])
+        with connection.translate_errors() as client:
+            client.indices.delete(index=list(client.indices.get(index=every)))
+            with pytest.raises(SkillbusError):
+                store.save([waiver("b-rule")])
+            assert dict(client.indices.get(index=every)) == {}
+    finally:
+        store.close()
+        connection.close()
 
 
 def test_records_are_read_as_they_were_saved(reopen: Reopen) -> None:

@@ -177,9 +177,11 @@ class SkillGraphContract:
         assert graph.list_sources() == []
 
     def test_cursor(self, graph: SkillGraph) -> None:
-        graph.update_file_signatures("lib", {"a": "1", "b": "1"}, [])
+        graph.update_file_signatures("lib", {"": "0", "a": "1", "b": "1"}, [])
         graph.update_file_signatures("lib", {"b": "2", "c": "1"}, ["a", "never-seen"])
         graph.update_file_signatures("other", {"a": "9"}, [])
+        assert graph.get_file_signatures("lib") == {"": "0", "b": "2", "c": "1"}
+        graph.update_file_signatures("lib", {}, [""])
         assert graph.get_file_signatures("lib") == {"b": "2", "c": "1"}
         assert graph.get_file_signatures("missing") == {}
 

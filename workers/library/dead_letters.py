@@ -20,6 +20,7 @@ from tasks.policies import (
     INGEST,
     PLAN,
     POLICIES,
+    RECORD_OUTCOMES,
     resolve_task_name,
 )
 from tasks.send import send_task
@@ -59,7 +60,8 @@ def retry_dead_letter(backend: RetryBackend, letter_id: str) -> dict[str, Any]:
     letter = backend.journal.get_dead_letter(letter_id)
     with structlog.contextvars.bound_contextvars(trace_id=letter.trace_id or letter.id):
         _send_again(backend, letter)
-    backend.journal.delete_dead_letter(letter.id)
+    if backend.journal.get_dead_letter(letter.id) == letter:  # else the task has failed again
+        backend.journal.delete_dead_letter(letter.id)
     return dead_letter_data(letter)
 
 
@@ -78,7 +80,7 @@ def _send_again(backend: RetryBackend, letter: DeadLetter) -> None:
     if task == INGEST.name:
         _resubmit_skills(backend, letter)
         return
-    if task in (PLAN.name, FETCH.name):
+    if task in (PLAN.name, FETCH.name, RECORD_OUTCOMES.name):
         _reopen(backend, letter)
     if task in (EMBED_SKILLS.name, EMBED_SECTIONS.name):
         backend.coordinator.add_pending(task, 1)  # the task subtracts itself when it ends
@@ -91,7 +93,7 @@ def _reopen(backend: RetryBackend, letter: DeadLetter) -> None:
     if gone:
         raise UsageError(
             f"dead letter {letter.id}: event {gone[0]} has expired from the journal "
-            "(workers.journal_days); sync its source again and discard the letter with "
+            "(workers.journal_days); send it again or sync its source, and discard the letter with "
             f"`skillbus dead discard {letter.id}`"
         )
     backend.journal.reopen_jobs(letter.ids)

@@ -63,6 +63,9 @@ MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path > $after
 WITH c ORDER BY c.source_id, c.path LIMIT $limit
 RETURN collect([c.path, c.signature])
 
+// name: root_signature
+MATCH (c:Seen {source_id: $source_id, path: ''}) RETURN c.signature
+
 // name: forget_file_signatures
 UNWIND $paths AS path MATCH (c:Seen {source_id: $source_id, path: path}) DELETE c
 

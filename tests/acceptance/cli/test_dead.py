@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
 
 import pytest
 
-from skills.events import SourceChanged, new_event
+from skills.events import OutcomesReported, SkillOutcome, SourceChanged, new_event
+from skills.outcomes.model import OutcomeKind
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.journal.sqlite import SqliteJournal
-from tasks.policies import FETCH, INGEST, LINK, PLAN
+from tasks.policies import FETCH, INGEST, LINK, PLAN, RECORD_OUTCOMES
 from tests.support.program.program import Skillbus, wait_for
 from tests.support.samples.library import write_skill
 
@@ -127,6 +129,19 @@ def test_an_event_is_carried_out_by_a_retry(skillbus: Skillbus, root: Path, task
     letter = bury(skillbus.home, task, event.id)
     skillbus("dead", "retry", letter)
     assert skillbus.skills()["later:welding"]["state"] == "published"
+
+
+def test_outcomes_are_recorded_by_a_retry(skillbus: Skillbus, root: Path) -> None:
+    asked = skillbus("query", "fire stoneware in a kiln", "--format", "json").data["query_id"]
+    outcome = SkillOutcome(skill_id="crafts:kiln-firing", outcome=OutcomeKind.HELPED)
+    event = new_event(OutcomesReported(query_id=asked, outcomes=(outcome,)), "skillbus/tests")
+    journal = SqliteJournal(skillbus.home / "journal.db")
+    journal.add_job(event, "outcome")
+    journal.fail_job(event.id, "no space left")
+    journal.close()
+    skillbus("dead", "retry", bury(skillbus.home, RECORD_OUTCOMES.name, event.id))
+    [recorded] = skillbus("outcomes", "export").out.splitlines()
+    assert json.loads(recorded)["query_id"] == asked
 
 
 def test_what_cannot_be_sent_again_stays_and_says_why(copied: Skillbus) -> None:
