@@ -67,6 +67,10 @@ class LocalCoordinator(Coordinator):
             return reason
 
     @override
+    def find_paused(self, names: Sequence[str]) -> set[str]:
+        return set(filter(self.get_pause, names))
+
+    @override
     @contextmanager
     def track_query(self) -> Iterator[None]:
         with self._lock:

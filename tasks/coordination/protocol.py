@@ -71,6 +71,10 @@ class Coordinator(Protocol):
         """Return why the work `name` is paused, "" if it is not."""
         ...
 
+    def find_paused(self, names: Sequence[str]) -> set[str]:
+        """Return the names of these whose work is paused."""
+        ...
+
     def track_query(self) -> AbstractContextManager[None]:
         """Count a query as running inside the block; `yield_to_queries` waits for it."""
         ...

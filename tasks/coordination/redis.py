@@ -206,6 +206,12 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         with translate_errors(self._settings):
             return str(self._client.get(_PAUSE + name) or "")
 
+    @override
+    def find_paused(self, names: Sequence[str]) -> set[str]:
+        with translate_errors(self._settings):
+            reasons = self._client.mget([_PAUSE + name for name in names]) if names else []
+        return {name for name, reason in zip(names, reasons, strict=True) if reason}
+
     def _count_own_task(self, task: str, count: int) -> None:
         if self._current is None or self._current[0] != task:
             return

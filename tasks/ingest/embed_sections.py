@@ -16,7 +16,7 @@ from search.protocol import StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.encode import encode_cached, supports_language
-from tasks.ingest.next_tasks import send_embed_sections, send_unembedded
+from tasks.ingest.next_tasks import pause_embedding, send_embed_sections, send_unembedded
 from tasks.policies import (
     EMBED_SECTIONS,
     EMBED_SKILLS,
@@ -76,8 +76,9 @@ def _project_passages(
 def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
     """Handle the failure of a batch: send each of its skills alone.
 
-    A skill that fails alone stays without section vectors; the error is shown in `status`. After a
-    transient error the reconciler sends the batch again.
+    A skill that fails alone stays without section vectors, and is not tried again for a day unless
+    it missed the deadline; the error is shown in `status`. After other transient errors the
+    reconciler sends the batch again.
     """
     if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
         return
@@ -85,9 +86,10 @@ def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseE
         for skill_id in skill_ids:
             send_embed_sections(services, [skill_id])
     else:
-        services.coordinator.task_error = (
-            f"embedding the sections of {skill_ids[0]} failed: {type(error).__name__}: {error}"
-        )
+        reason = f"embedding the sections of {skill_ids[0]} failed: {type(error).__name__}: {error}"
+        services.coordinator.task_error = reason
+        if not isinstance(error, TransientError):
+            pause_embedding(services, EMBED_SECTIONS, skill_ids[0], reason)
 
 
 def lower_thread_priority() -> None:

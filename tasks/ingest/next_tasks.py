@@ -30,6 +30,7 @@ _EMBED_BATCH_SKILLS = 64
 _SECTION_BATCH_SKILLS = 16
 _MAX_WAITING = 20_000
 _REFINE_BATCH_SKILLS = 16
+_FAILED_SECONDS = 86_400.0
 
 
 def first_task(data: EventData) -> TaskPolicy:
@@ -110,21 +111,44 @@ def send_unembedded(services: Services) -> dict[str, int]:
     """Send published skills without skill vectors to be embedded, most used first; once few are
     left, the skills without section vectors too. Returns how many were sent, by task.
 
-    Nothing is sent twice: tasks that run or wait send the remaining skills when they are done. A
-    few skills that cannot be embedded do not hold up the sections of others.
+    Nothing is sent twice: tasks that run or wait send the remaining skills when they are done.
+    Skills whose embedding is paused are left out.
     """
     graph, coordinator = services.graph, services.coordinator
     sent = {"embed_skills": 0, "embed_sections": 0}
     if coordinator.count_pending(EMBED_SKILLS.name):
         return sent
-    skills = graph.list_awaiting_vectors(_MAX_WAITING)
+    skills = _drop_paused(coordinator, EMBED_SKILLS, graph.list_awaiting_vectors(_MAX_WAITING))
     send_embed_skills(services, [key.skill_id for key in skills])
     sent["embed_skills"] = len(skills)
     if len(skills) <= _EMBED_BATCH_SKILLS and not coordinator.count_pending(EMBED_SECTIONS.name):
-        skills = graph.list_awaiting_embedding(_MAX_WAITING)
+        waiting = graph.list_awaiting_embedding(_MAX_WAITING)
+        skills = _drop_paused(coordinator, EMBED_SECTIONS, waiting)
         send_embed_sections(services, [key.skill_id for key in skills])
         sent["embed_sections"] = len(skills)
     return sent
+
+
+def pause_embedding(services: Services, task: TaskPolicy, skill_id: str, reason: str) -> None:
+    """Have `send_unembedded` leave out the present revision of a skill for a day.
+
+    It would fail again each time. task: EMBED_SKILLS or EMBED_SECTIONS.
+    """
+    for entry in services.graph.get_entries([skill_id]):
+        name = _pause_name(task, RevisionKey(entry.skill_id, entry.seq))
+        services.coordinator.pause(name, reason, _FAILED_SECONDS)
+
+
+def _drop_paused(
+    coordinator: Coordinator, task: TaskPolicy, keys: Sequence[RevisionKey]
+) -> list[RevisionKey]:
+    names = {_pause_name(task, key): key for key in keys}
+    paused = coordinator.find_paused(list(names))
+    return [key for name, key in names.items() if name not in paused]
+
+
+def _pause_name(task: TaskPolicy, key: RevisionKey) -> str:
+    return f"{task.name} {key.seq}:{key.skill_id}"
 
 
 def send_refine(coordinator: Coordinator, send_task: SendTask, skill_ids: Sequence[str]) -> None:

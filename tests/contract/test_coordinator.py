@@ -89,6 +89,8 @@ def test_work_that_is_paused_has_a_reason_until_the_pause_ends(coordinator: Coor
     coordinator.pause("refine", "tokens are spent", HOUR)
     assert coordinator.get_pause("refine") == "tokens are spent"
     assert coordinator.get_pause("other") == ""
+    assert coordinator.find_paused(["other", "refine"]) == {"refine"}
+    assert coordinator.find_paused([]) == set()
     coordinator.pause("refine", "no answer", HOUR)
     assert coordinator.get_pause("refine") == "no answer"
     coordinator.pause("refine", "no answer", 0.1)

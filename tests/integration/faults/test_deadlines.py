@@ -15,6 +15,7 @@ from search.skill_analysis import SkillAnalysis, analyse_skill
 from skills.events import QueryAsked, SourceChanged
 from skills.record import ParsedSkill
 from tasks import policies
+from tasks.ingest.next_tasks import send_unembedded
 from tests.support.program.program import wait_for
 from tests.support.samples.library import TOPICS, write_skill, write_topics
 from tests.support.samples.tiny import TinyEncoder, settle, tiny_backend
@@ -97,6 +98,11 @@ def test_a_skill_that_breaks_the_encoder_is_found_by_words(tmp_path: Path, root:
         bundle = backend.answer_query(QueryAsked(task="tide times of a harbour"), "tests")
         assert bundle["skills"][0]["skill_id"] == POISON
         assert "ranked by words: their vectors are not computed yet" in bundle["degraded"][0]
+        wait_for(lambda: backend.journal.count_dead_letters() == 2)
+        assert send_unembedded(backend.services) == {"embed_skills": 0, "embed_sections": 0}
+        write_skill(root, "tide-tables", "Read the times of high water", name="high-water")
+        _sync(backend, root)
+        wait_for(lambda: graph.get_counts()["paged"] == len(TOPICS))
     with tiny_backend(home) as backend:
         settle(backend)
         bundle = backend.answer_query(QueryAsked(task="tide times of a harbour"), "tests")
