@@ -12,7 +12,13 @@ from structlog.contextvars import bound_contextvars
 from config.errors import PermanentError, TransientError, UsageError
 from graph.protocol import Catalog
 from graph.records import Source
-from skills.events import SkillRemoved, SkillUpserted, SourceChanged, SourceRemoved
+from skills.events import (
+    SkillRemoved,
+    SkillUpserted,
+    SourceChanged,
+    SourceRemoved,
+    get_source_id,
+)
 from skills.record import RevisionKey
 from tasks.history.keep import withdraw
 from tasks.ingest.coalesce import EventBatch, collect_batches
@@ -20,7 +26,7 @@ from tasks.ingest.diff import get_source_ids, sync_source
 from tasks.ingest.event_outcome import fail_events, fail_events_with_reason, record_outcome
 from tasks.ingest.next_tasks import needs_fetch, send_fetch, send_link, send_plan
 from tasks.metrics_recorder import TaskOutcome
-from tasks.policies import PLAN, Deadline
+from tasks.policies import PLAN, Deadline, DeadlineExceededError
 from tasks.record_work import record_batch
 from tasks.services import Services
 from tasks.sources.directory import resolve_root
@@ -37,6 +43,7 @@ from tasks.sources.uploads.store import UPLOAD_KIND, upload_root
 log = structlog.get_logger()
 
 _RECHECK_EVENTS = 100
+_SLOW_SECONDS = 86_400.0
 _MAX_RUN_SECONDS = 3.0
 """Seconds after which open events are left to a new task, so that other tasks get a turn."""
 
@@ -45,8 +52,9 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
     """Carry out these and all other open events, each recorded as done or failed.
 
     Events of one source are carried out together; events of git sources are forwarded to `fetch`.
-    One task of all processes plans at a time. A batch that fails does not affect the others. Raises
-    TransientError if a batch is to be retried.
+    One task of all processes plans at a time. A batch that fails does not affect the others: a
+    source that used up the time comes last for a day. Raises TransientError if a batch is to be
+    retried.
     """
     done, waiting = 0, list(event_ids)
     seen: set[str] = set()
@@ -57,6 +65,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
             batches, invalid = collect_batches(services, deadline, waiting)
             for event_id, reason in invalid:
                 fail_events_with_reason(services, [event_id], reason)
+            batches = _put_slow_last(services, batches)
             git: list[EventBatch] = []
             errors = [_process_with_trace(services, deadline, batch, git) for batch in batches]
             done += sum(len(batch.event_ids) for batch in batches)
@@ -71,6 +80,17 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
             send_plan(services, waiting)
             break
     return {"events": done}
+
+
+def _put_slow_last(services: Services, batches: Sequence[EventBatch]) -> list[EventBatch]:
+    """Return batches of sources that used up the time of an earlier task after the others."""
+    names = [_slow_name(batch) for batch in batches]
+    slow = services.coordinator.find_paused(names)
+    return sorted(batches, key=lambda batch: _slow_name(batch) in slow)
+
+
+def _slow_name(batch: EventBatch) -> str:
+    return f"plan {get_source_id(batch.content)}"
 
 
 def _process_with_trace(
@@ -91,7 +111,7 @@ def _process_batch(
 
     git: earlier batches of git sources; a batch of a git source is added.
     """
-    content = batch.content
+    content, had_time = batch.content, deadline.remaining() > 0
     try:
         if needs_fetch(content, services.graph.list_sources):
             if not git:  # one fetch handles all open events; in another task, since hosts are slow
@@ -109,6 +129,8 @@ def _process_batch(
         else:
             raise PermanentError(f"{type(content).__name__} does not change the library")
     except TransientError as error:
+        if had_time and isinstance(error, DeadlineExceededError):
+            services.coordinator.pause(_slow_name(batch), str(error), _SLOW_SECONDS)
         return "passing", error
     except PermanentError as error:
         log.warning("event failed", event_ids=batch.event_ids[:10], reason=str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.errors import UsageError
-from config.settings import LimitSettings
+from config.errors import TransientError, UsageError
+from config.settings import LimitSettings, Settings
 from graph.records import Publication, SkillState, Source
 from skills.events import (
     Event,
@@ -30,7 +31,8 @@ from tasks.ingest.plan import plan
 from tasks.journal.protocol import trace_of
 from tasks.policies import FETCH, LINK, Deadline
 from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
-from tasks.sources.protocol import SourceScan
+from tasks.sources.protocol import SourceReader, SourceScan
+from tasks.sources.readers import open_reader
 from tests.support.samples.planning import PlanServices
 
 LIMITS = LimitSettings()
@@ -408,3 +410,35 @@ def test_one_fetch_is_sent_for_the_events_of_all_git_sources(services: Services)
     services.plan()
     assert services.sent == [(FETCH.name, [events[0].id])]
     assert services.journal.count_open_jobs("event") == 2
+
+
+class EndingDeadline(Deadline):
+    """A deadline that ends when the test says so."""
+
+    ended = False
+
+    def remaining(self) -> float:
+        """Return no time once it has ended."""
+        return 0.0 if self.ended else super().remaining()
+
+
+def test_a_source_that_takes_too_long_does_not_hold_up_the_others(
+    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("slow", "quick"):
+        put(tmp_path / name / "skill" / "SKILL.md")
+        changed = SourceChanged(source_id=name, root=str(tmp_path / name))
+        services.accept(new_event(changed, "skillbus/test"))
+    deadline = EndingDeadline(60)
+
+    def open_slowly(source: Source, settings: Settings) -> AbstractContextManager[SourceReader]:
+        deadline.ended = deadline.ended or source.source_id == "slow"
+        return open_reader(source, settings)
+
+    monkeypatch.setattr("tasks.ingest.plan.open_reader", open_slowly)
+    for _ in range(2):
+        deadline.ended = False
+        with pytest.raises(TransientError, match="plan: not done within"):
+            plan(services, deadline, services.journal.list_open_jobs("event"))  # type: ignore[arg-type]
+    assert services.ingested() == ["quick:skill"]
+    assert len(services.journal.list_open_jobs("event")) == 1
