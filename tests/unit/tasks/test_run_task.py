@@ -14,7 +14,7 @@ from tasks import run_task as module
 from tasks.coordination.local import LocalCoordinator
 from tasks.journal.sqlite import SqliteJournal
 from tasks.metrics_recorder import NullMetrics
-from tasks.policies import EMBED_SKILLS, INGEST, LINK, PLAN, DeadlineExceededError
+from tasks.policies import INGEST, LINK, PLAN, REFINE, DeadlineExceededError
 from tasks.run_task import PoisonTaskError, handle_failure, run_task
 
 
@@ -173,9 +173,9 @@ def test_a_final_failure_of_one_id_is_a_dead_letter(services: Any) -> None:
 
 def test_a_repeated_failure_of_the_same_work_replaces_its_dead_letter(services: Any) -> None:
     for reason in ("first", "second"):
-        handle_failure(services, EMBED_SKILLS, reason, ["lib:a"], PermanentError(reason))
+        handle_failure(services, REFINE, reason, ["lib:a"], PermanentError(reason))
         handle_failure(services, LINK, reason, [], PermanentError(reason))
-    handle_failure(services, EMBED_SKILLS, "id", ["lib:b"], PermanentError("other"))
+    handle_failure(services, REFINE, "id", ["lib:b"], PermanentError("other"))
     letters = services.journal.list_dead_letters()
     assert [(letter.ids, letter.reason) for letter in letters] == [
         (("lib:b",), "other"),
