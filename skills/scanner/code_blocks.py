@@ -15,7 +15,7 @@ _NAMES: dict[Language, str] = {
 _LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
 """Name -> language, for names in fences, file endings and first lines of scripts."""
 PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+_FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?!.*`)|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
 _COMMANDS = (
     "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
@@ -78,15 +78,23 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
             yield from _find_commands("\n".join(lines[start:end]), start + 1)
             start = end
             continue
-        end = start + 1
-        while end < len(lines) and fenced[end] and not _FENCE.match(lines[end]):
-            end += 1
         fence = _FENCE.match(lines[start])
-        language = _LANGUAGES.get(fence[1].lower() or "sh") if fence else None
+        mark, name = (fence[1], fence[2].lower() or "sh") if fence else ("", "")
+        language = _LANGUAGES.get(name)
+        end = start + 1
+        # A block of another language, such as Markdown, may contain blocks of code.
+        while end < len(lines) and fenced[end] and not _is_fence(lines[end], mark, bool(language)):
+            end += 1
         if language:
             text = _PROMPT.sub(r"\1", "\n".join(lines[start + 1 : end]))
             yield from _with_embedded(Code(language, text, start + 2))
-        start = end + 1
+        start = end + (end < len(lines) and _is_fence(lines[end], mark, bare=True))
+
+
+def _is_fence(line: str, mark: str, bare: bool) -> bool:
+    """Return whether a line begins with a fence's mark. bare: without the name of a language."""
+    fence = _FENCE.match(line) if line.lstrip().startswith(mark) else None
+    return bool(fence and not (bare and fence[2]))
 
 
 def _find_commands(line: str, number: int) -> Iterator[Code]:
