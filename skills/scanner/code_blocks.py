@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -25,12 +26,11 @@ _COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*\(?(?:{_COMMANDS.rep
 _LEAD = re.compile(r"^\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
-_EMBEDDED = re.compile(
-    r"\b(?P<program>python3?"
-    r"|node)\b[^\n]{0,80}?(?:<<-?\s*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=mark)\b"
-    r"|\s-[ce]\s+(?P<quote>['\"])(?P<line>.*?)(?P=quote)(?=\s|$|[|;&)]))",
-    re.DOTALL,
-)
+_EMBEDDED = [
+    re.compile(r"\b(python3?|node)\b[^\n]{0,80}?" + mark)
+    for mark in (r"<<-?\s*['\"]?(\w+)", r"\s-[ce]\s+(['\"])")
+]
+_EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
 _INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.|[^"\\])*)"')
 
 
@@ -111,8 +111,18 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     yield code
     if code.language != "shell":
         return
-    for found in _EMBEDDED.finditer(code.text):
-        language: Language = "javascript" if found["program"] == "node" else "python"
-        text = found["text"] or found["line"] or ""
-        before = code.text.count("\n", 0, found.start("text" if found["text"] else "line"))
-        yield Code(language, text, code.first_line + before)
+    ends: dict[str, list[int]] = {}
+    for end in _EMBEDDED_END.finditer(code.text):
+        ends.setdefault(end[1] or end[2], []).append(end.start())
+    for pattern in _EMBEDDED:
+        at = 0
+        while found := pattern.search(code.text, at):
+            at, places = found.end(), ends.get(found[2], [])
+            start = at if found[2] in "'\"" else code.text.find("\n", at)
+            ended = bisect_left(places, start)
+            if start < 0 or ended == len(places):
+                continue
+            at = max(at, places[ended])
+            language: Language = "javascript" if found[1] == "node" else "python"
+            first_line = code.first_line + code.text.count("\n", 0, start)
+            yield Code(language, code.text[start : places[ended]], first_line)

@@ -20,6 +20,7 @@ from skills.scanner import (
     list_rules,
     scan_lines,
 )
+from skills.scanner.code_blocks import find_script
 from skills.scanner.indicators import indicator_texts
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.scan import _TEXT_RULES, _words
@@ -298,6 +299,41 @@ def test_time_is_linear_in_hostile_input(piece: str) -> None:
     start = time.thread_time()
     scan_lines([text], 1)
     assert time.thread_time() - start < 30
+
+
+@pytest.mark.parametrize(
+    "piece", ["python <<A\n", "python <<A ", "python -c 'a\n", "python -c 'a", "\n"]
+)
+def test_programs_in_commands_are_found_in_linear_time(piece: str) -> None:
+    """Seconds at most of processor time, where quadratic time would take minutes."""
+    lines = (piece * (300_000 // len(piece))).split("\n")
+    start = time.thread_time()
+    assert len(list(find_script("a.sh", lines))) == 1
+    assert time.thread_time() - start < 10
+
+
+def test_programs_in_commands() -> None:
+    lines = [
+        "python3 - <<'END' | sort",
+        "a = 'END'",
+        "",
+        " END",
+        "node -e \"b('c')\"; python -c '",
+        "d",
+        "' && python <<A",
+        "A",
+        "python <<B",
+        "never ends",
+    ]
+    script, *programs = find_script("a.sh", lines)
+    assert script.language == "shell"
+    assert sorted((one.first_line, one.language, one.text.strip()) for one in programs) == [
+        (1, "python", "a = 'END'"),
+        (5, "javascript", "b('c')"),
+        (5, "python", "d"),
+        (7, "python", ""),
+    ]
+    assert programs[0].text.split("\n")[1] == lines[1]
 
 
 @settings(deadline=None, max_examples=60)
