@@ -56,6 +56,9 @@ _LICENCE_TEXTS = (
     ("Unlicense", re.compile(r"free and unencumbered software released into the public domain")),
 )
 _MAX_TEXT_CHARACTERS = 4_000
+_LICENCE_FILE = re.compile(
+    r"(?:licen[cs]e|copying|unlicense)(?:|\.(?:[^/]*\.)?(?:md|txt|rst))", re.IGNORECASE
+)
 _REFERS_TO_FILE = re.compile(
     r"(?:see |complete terms in |terms in )?(?:the )?(?:\./)?(?:licen[cs]e|copying)(?:\.txt|\.md)?"
     r"(?: for complete terms| has complete terms)?\.?"
@@ -128,8 +131,7 @@ def resolve_licence(licence: str, text: str) -> str:
 
 def is_licence_file(path: str) -> bool:
     """Return whether a path in a skill's folder is that of its licence file."""
-    name = path.casefold().partition(".")[0]
-    return "/" not in path and name in ("license", "licence", "copying", "unlicense")
+    return _LICENCE_FILE.fullmatch(path) is not None
 
 
 def _is_identifier_allowed(text: str, allowed: Collection[str]) -> bool:

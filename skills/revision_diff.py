@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import chain
+from difflib import Match, SequenceMatcher
+from itertools import accumulate, chain
 from typing import NamedTuple
+
+from typing_extensions import override
 
 from skills.record import ParsedSkill, SafetyFinding, SkillRecord
 
 CONTEXT_LINES = 3
-_MAX_COMPARED = 4_000_000
-"""Maximum pairs of changed lines to compare; a larger change is shown as one replacement. The time
-is proportional to the number of pairs, and the text is untrusted."""
+_MAX_COMPARED = 20_000_000
+"""Maximum steps of a comparison; a change that takes more is shown as one replacement. Equal lines
+can make a comparison take cubic time, and the text is untrusted."""
 
 _FIELDS = (
     *("name", "description", "licence", "version", "compatibility", "language"),
@@ -103,17 +106,36 @@ def diff_lines(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     old, new = before[first : len(before) - last], after[first : len(after) - last]
     if not old and not new:
         return
-    if len(old) * len(new) > _MAX_COMPARED:
+    try:
+        codes = [one for one in _BoundedMatcher(old, new).get_opcodes() if one[0] != "equal"]
+    except _TooManyStepsError:
         codes = [("replace", 0, len(old), 0, len(new))]
-    else:
-        codes = [
-            one
-            for one in SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-            if one[0] != "equal"
-        ]
     changes = [(i + first, j + first, k + first, n + first) for _, i, j, k, n in codes]
     for hunk in _group(changes):
         yield from _format_hunk(before, after, hunk)
+
+
+class _TooManyStepsError(Exception):
+    """A comparison takes more than _MAX_COMPARED steps."""
+
+
+class _BoundedMatcher(SequenceMatcher[str]):
+    """Compares texts; raises _TooManyStepsError. A step is a line, or a pair of equal lines."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        counts = Counter(new)
+        self._steps = [0, *accumulate(1 + counts[line] for line in old)]
+        self._left = _MAX_COMPARED
+
+    @override
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> Match:
+        self._left -= self._steps[-1 if ahi is None else ahi] - self._steps[alo]
+        if self._left < 0:
+            raise _TooManyStepsError
+        return super().find_longest_match(alo, ahi, blo, bhi)
 
 
 _Change = tuple[int, int, int, int]

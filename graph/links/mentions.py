@@ -14,6 +14,7 @@ from typing import NamedTuple
 from graph.records import Mention
 from graph.skill_names import is_name_variant, lookup_keys, normalise_name
 from skills.filtered_pattern import FilteredPattern
+from skills.parsing.markdown import find_fenced_lines
 from skills.record import ParsedSkill, PassageKind
 
 MAX_MENTIONS = 200
@@ -59,7 +60,6 @@ _THE_SKILL = FilteredPattern(
     rf"({_WORD})\s+(?:sub-?)?skills?\b",
     re.IGNORECASE,
 )
-_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(?:```|~~~)")
 _SKILL_WORD = FilteredPattern(r"\bskills?\b|技能", re.IGNORECASE)
 _NEIGHBOUR_FILE = re.compile(
     r"(?<!\.\./)(?:\.\./)+(?:\w[\w.-]*/){0,6}?(\w[\w.-]*)/(?:SKILL\.md|scripts/|references/|"
@@ -212,17 +212,12 @@ def _described(parsed: ParsedSkill) -> Iterator[Mention]:
 
 def _lines(parsed: ParsedSkill) -> list[_Line]:
     """Return the non-blank lines of the body with their context, without headings."""
-    code: set[int] = set()
+    # A fence inside a list item belongs to the passage of the item, which is not code.
+    fenced = find_fenced_lines(parsed.lines, parsed.body_line)
+    code = {number for number, inside in enumerate(fenced, 1) if inside}
     for passage in parsed.passages:
         if passage.kind is PassageKind.CODE:
             code.update(range(passage.first_line, passage.last_line + 1))
-    fenced = False
-    for number, text in enumerate(parsed.lines, 1):
-        # A fence inside a list item belongs to the passage of the item, which is not code.
-        fence = ("```" in text or "~~~" in text) and _FENCE.match(text)
-        fenced = fenced != bool(fence)
-        if fenced or fence:
-            code.add(number)
     lines = []
     for section in parsed.sections:
         titles = " / ".join(section.heading_path[1:] or section.heading_path)[:_LINE_LIMIT]

@@ -157,7 +157,7 @@ def _close_open_blocks(text: str) -> str:
             mark = ""
         elif not mark:
             outside.append(number)
-    after = "\n".join(lines).lower()
+    after = _lower("\n".join(lines))
     last = {opener: after.rfind(end) for opener, end in _UNENDED}
     starts = [0, *accumulate(len(line) + 1 for line in lines)]
     for number in outside:
@@ -167,12 +167,17 @@ def _close_open_blocks(text: str) -> str:
     return "\n".join([*lines, mark] if mark else lines)
 
 
+def _lower(text: str) -> str:
+    """Return the text in lower case; its length stays, as only U+0130 grows when lowered."""
+    return text.replace("\u0130", "I").lower()
+
+
 def _escape_unended(line: str, ended: dict[str, int]) -> str:
     """Escape each `<` in the line that opens a construct without an end.
 
     ended: by opener, the offset of the last end mark in the text, relative to the line's start.
     """
-    shown, folded = [], line.lower()
+    shown, folded = [], _lower(line)
     for at, character in enumerate(line):
         unended = character == "<" and any(
             folded.startswith(opener, at) and place < at + len(opener)

@@ -60,7 +60,7 @@ class _FrontmatterBlock:
 def parse_frontmatter(lines: Sequence[str], limits: YamlLimits) -> Frontmatter:
     """Parse the frontmatter of a file; without one, values are empty and all lines are body."""
     found = Frontmatter()
-    block = _locate(lines, found)
+    block = _locate(lines, found, limits)
     if block is None:
         found.warn("no_frontmatter", 1, "no frontmatter")
         return found
@@ -89,7 +89,9 @@ def _merge_second(lines: Sequence[str], found: Frontmatter, limits: YamlLimits) 
 # -- locating
 
 
-def _locate(lines: Sequence[str], found: Frontmatter) -> _FrontmatterBlock | None:
+def _locate(
+    lines: Sequence[str], found: Frontmatter, limits: YamlLimits
+) -> _FrontmatterBlock | None:
     at = _skip_blank(lines, 1)
     if at > len(lines):
         return None
@@ -100,18 +102,23 @@ def _locate(lines: Sequence[str], found: Frontmatter) -> _FrontmatterBlock | Non
     if opening.lstrip() == "{" or opening.startswith('{"'):
         return _json_block(lines, at)
     if opening == "---":
-        return _find_delimited(lines, at, found)
+        return _find_delimited(lines, at, found, limits)
     if _WANTED.match(opening):
         return _find_unopened(lines, at, found)
     return _find_after_preamble(lines, at, found)
 
 
-def _find_delimited(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:
+def _find_delimited(
+    lines: Sequence[str], at: int, found: Frontmatter, limits: YamlLimits
+) -> _FrontmatterBlock | None:
     """Return the block that the `---` in line `at` opens."""
     last = _find_closing(lines, at + 1, "---")
     end = _find_mapping_end(lines, at + 1)
-    if last and (end >= last - 1 or not _swallows_body(lines, at, last)):
-        return _FrontmatterBlock(at + 1, last - 1, last + 1)
+    if last:
+        block = _FrontmatterBlock(at + 1, last - 1, last + 1)
+        swallows = end < last - 1 and _swallows_body(lines, at, last)
+        if not swallows or _is_strict_mapping(_text(lines, block), limits):
+            return block
     if end <= at:
         return None
     found.warn("frontmatter_unclosed", at, "the frontmatter has no closing `---`")
@@ -127,6 +134,14 @@ def _swallows_body(lines: Sequence[str], at: int, last: int) -> bool:
             return True
         blank = not line.strip()
     return False
+
+
+def _is_strict_mapping(text: str, limits: YamlLimits) -> bool:
+    """Return whether a text is a mapping in strict YAML, where a heading is a comment."""
+    try:
+        return len(text) <= limits.max_bytes and bool(parse_strict_yaml(text, limits).mapping)
+    except YamlError:
+        return False
 
 
 def _find_unopened(lines: Sequence[str], at: int, found: Frontmatter) -> _FrontmatterBlock | None:

@@ -10,6 +10,9 @@ YamlValue: TypeAlias = "str | list[YamlValue] | dict[str, YamlValue]"
 YamlMapping: TypeAlias = "dict[str, YamlValue]"
 
 _KEY = re.compile(r"([\"']?)([^\W\d][\w .\-/]{0,60}?)\1[ \t]*:(?:[ \t]+(.*)|$)")
+_COMMENT = re.compile(r"(?:^|\s)#(?:\s|$)")
+_ENDED = re.compile(r"(\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'|\[[^\]]*\])\s+#")
+"""A quoted text or a list, with a comment after it."""
 _BLOCK = re.compile(r"([|>])[+\-0-9]*[ \t]*(?:#.*)?")
 _DEPTH = 6
 
@@ -32,7 +35,7 @@ def parse_lenient_yaml(lines: Sequence[str], depth: int = 0) -> YamlMapping:
             continue
         if key and not mapping.get(key):
             mapping[key] = _value(first, rest, depth)
-        key, first, rest = match[2].strip(), (match[3] or "").strip(), []
+        key, first, rest = match[2].strip(), _drop_comment((match[3] or "").strip()), []
     if key and not mapping.get(key):
         mapping[key] = _value(first, rest, depth)
     return mapping
@@ -49,6 +52,14 @@ def _ends_quote(first: str, rest: Sequence[str]) -> bool:
     return len(rest) > 12 or any(not line.strip() or line.count(mark) for line in rest)
 
 
+def _drop_comment(text: str) -> str:
+    """Return a value without the comment after it; `#12` and `C#` are no comments."""
+    if text[:1] in ("'", '"', "["):
+        ended = _ENDED.match(text)
+        return ended[1] if ended else text
+    return _COMMENT.split(text, maxsplit=1)[0].rstrip()
+
+
 def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
@@ -63,6 +74,8 @@ def _value(first: str, rest: Sequence[str], depth: int) -> YamlValue:
             return _items(filled, depth)
         if depth < _DEPTH and _indent(filled[0]) and _KEY.match(filled[0].strip()):
             return parse_lenient_yaml(filled, depth + 1)
+    if first[:1] not in ("'", '"', "["):
+        filled = [_drop_comment(line) for line in filled]
     text = " ".join([first, *(line.strip() for line in filled)]).strip()
     if text.startswith("[") and text.endswith("]"):
         return [_unquote(part.strip()) for part in text[1:-1].split(",") if part.strip()]
@@ -88,7 +101,7 @@ def _item(lines: Sequence[str], depth: int) -> YamlValue:
     if len(lines) > 1 and depth < _DEPTH and _KEY.match(lines[0]):
         inner = " " * _indent(lines[1])
         return parse_lenient_yaml([inner + lines[0], *lines[1:]], depth + 1)
-    return _unquote(" ".join(line.strip() for line in lines))
+    return _unquote(_drop_comment(" ".join(line.strip() for line in lines)))
 
 
 def _scalar_block(lines: Sequence[str], folded: bool) -> str:

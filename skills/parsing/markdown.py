@@ -44,6 +44,7 @@ class MarkdownBlock:
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*(.*)")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])(?=[ \t]|$)")
+_MARKER = re.compile(r"^[ \t]*(?:[-*+•]|\d{1,9}[.)])[ \t]+")
 _CLOSE_ITEM = re.compile(r"\d{1,3}[、.．](?=[^\d\s])")
 _HTML = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?=[\s/>]|$)|<!--")
 _HEADING_MARKS = re.compile(r"#{1,6}")
@@ -61,6 +62,21 @@ _SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
 def parse_blocks(lines: Sequence[str], first_line: int) -> list[MarkdownBlock]:
     """Parse `lines[first_line - 1:]` into blocks, which contain every non-blank line, in order."""
     return _BlockParser(lines).blocks(first_line - 1)
+
+
+def find_fenced_lines(lines: Sequence[str], first_line: int) -> list[bool]:
+    """Return for each line whether it is in a fenced block, the fences included.
+
+    Blocks in list items count too. first_line: the first line of the Markdown (1-based).
+    """
+    parser, fenced = _BlockParser(lines), [False] * len(lines)
+    at = first_line - 1
+    while at < len(lines):
+        opening = _fence_at(_MARKER.sub("", lines[at]))
+        last = parser.fence(at, *opening).last if opening else at
+        fenced[at:last] = [True] * (last - at)
+        at = max(last, at + 1)
+    return fenced
 
 
 def measure_indent(line: str) -> int:
@@ -150,14 +166,16 @@ class _BlockParser:
     def _block(self, at: int) -> MarkdownBlock:
         line = self._lines[at]
         if measure_indent(line) >= 4:
-            return self._fence(at) if _fence_at(line) else self._indented(at)
+            opening = _fence_at(line)
+            return self.fence(at, *opening) if opening else self._indented(at)
         title = parse_heading(line)
         if title is not None:
             return MarkdownBlock(BlockType.HEADING, at + 1, at + 1, title[0], title[1])
         if is_thematic_break(line):
             return MarkdownBlock(BlockType.BREAK, at + 1, at + 1)
-        if _fence_at(line):
-            return self._fence(at)
+        opening = _fence_at(line)
+        if opening:
+            return self.fence(at, *opening)
         if self._opens_item(line):
             return self._item(at)
         if self._opens_table(at):
@@ -168,8 +186,8 @@ class _BlockParser:
 
     # -- code
 
-    def _fence(self, at: int) -> MarkdownBlock:
-        mark, info = _fence_at(self._lines[at]) or ("```", "")
+    def fence(self, at: int, mark: str, info: str) -> MarkdownBlock:
+        """Return the block of the fence that opens at a line."""
         language = re.split(r"[\s,{:]", info.strip("{}. "), maxsplit=1)[0].lower()[:40]
         end = self._fence_end(at, mark, language)
         closed = end >= 0
@@ -265,8 +283,9 @@ class _BlockParser:
             indent = measure_indent(line)
             if indent <= base + 1 and (after_blank or self._interrupts(number)):
                 break
-            if indent > base + 1 and _fence_at(line):
-                number = self._fence(number).last - 1
+            opening = _fence_at(line) if indent > base + 1 else None
+            if opening:
+                number = self.fence(number, *opening).last - 1
             last, after_blank = number, False
             number += 1
         return MarkdownBlock(BlockType.ITEM, at + 1, last + 1)

@@ -5,11 +5,13 @@ Only scanner findings and the name of the licence are kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from skills import licences
 from skills.parsing import tooling
+from skills.parsing.decoding import ParseError, decode_lines
 from skills.record import SafetyFinding, SiblingFile
 from skills.scanner import MAX_FINDINGS, make_finding, scan_lines, scan_scripts
 from skills.scanner.data_files import word_set
@@ -31,6 +33,8 @@ _BUILD_FILES = word_set(
     "makefile dockerfile justfile package.json pyproject.toml requirements.txt setup.cfg mcp.json "
     ".mcp.json hooks.json settings.json"
 )
+_LINE_END = re.compile(r"\r?\n|[\r\u2028\u2029]")
+"""Ends of lines, and thus of comments, in Python and JavaScript."""
 _TEXT_RANK = 2
 _PROGRAM_FOLDERS = frozenset({"scripts", "bin", "hooks"})
 
@@ -88,25 +92,36 @@ def scan_files(
 ) -> tuple[SafetyFinding, ...]:
     """Return findings of the scanner in the other files of a skill; `lines` is its SKILL.md.
 
-    Scripts and other code that were not read, such as files over the limits, are findings of level
-    1.
+    Scripts and other code that were not read, such as files over the limits or files that are not
+    text, are findings of level 1.
     """
     scripts = set(tooling.find_entrypoints(files))
     code = {file.path for file in files if _rank(file.path, file.path in scripts) in (0, 1)}
-    unread = code.difference(contents)
+    texts = {path: _read_text(path, content) for path, content in contents.items()}
+    unread = code.difference(path for path, text in texts.items() if text is not None)
     found = [make_finding("unread", path=path) for path in sorted(unread)]
     found += find_unreadable_files(files)
-    texts = {
-        path: content.decode("utf-8", "replace").splitlines()
-        for path, content in contents.items()
-        if not licences.is_licence_file(path)
-    }
-    for path, text in texts.items():
-        found += scan_lines(text, 1, path)
-    found += set(scan_scripts(texts)).difference(found)
+    readings: dict[str, Sequence[str]] = {}
+    for path, content in contents.items():
+        # A shell ignores NUL, and runs the lines after a line of other bytes.
+        plain = content.replace(b"\0", b"").decode("utf-8-sig", "replace")
+        text = texts[path] or plain
+        readings[path] = _LINE_END.split(text)
+        found += scan_lines(readings[path], 1, path)
+        if plain != text:
+            found += set(scan_lines(_LINE_END.split(plain), 1, path)).difference(found)
+    found += set(scan_scripts(readings)).difference(found)
     found += find_ordered_scripts(lines, body_line, found)
     found.sort(key=lambda finding: -finding.level)
     return tuple(found[:MAX_FINDINGS])
+
+
+def _read_text(path: str, content: bytes) -> str | None:
+    """Return the text of a file in any common encoding, None for a binary file."""
+    try:
+        return "\n".join(decode_lines(path, content)[0])
+    except ParseError:
+        return None
 
 
 def find_licence_text(contents: Mapping[str, bytes]) -> str:

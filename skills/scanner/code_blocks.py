@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,7 @@ _NAMES: dict[Language, str] = {
 _LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
 """Name -> language, for names in fences, file endings and first lines of scripts."""
 PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
-_FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*\{?\.?([\w+-]*)")
+_FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?!.*`)|~{3,})\s*\{?\.?([\w+-]*)")
 _PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
 _COMMANDS = (
     "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
@@ -25,12 +26,11 @@ _COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*\(?(?:{_COMMANDS.rep
 _LEAD = re.compile(r"^\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
 _SPAN = re.compile(r"`([^`\n]{8,400})`")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
-_EMBEDDED = re.compile(
-    r"\b(?P<program>python3?"
-    r"|node)\b[^\n]{0,80}?(?:<<-?\s*['\"]?(?P<mark>\w+)['\"]?[^\n]*\n(?P<text>.*?)\n\s*(?P=mark)\b"
-    r"|\s-[ce]\s+(?P<quote>['\"])(?P<line>.*?)(?P=quote)(?=\s|$|[|;&)]))",
-    re.DOTALL,
-)
+_EMBEDDED = [
+    re.compile(r"\b(python3?|node)\b[^\n]{0,80}?" + mark)
+    for mark in (r"<<-?\s*['\"]?(\w+)", r"\s-[ce]\s+(['\"])")
+]
+_EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
 _INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.|[^"\\])*)"')
 
 
@@ -78,15 +78,23 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
             yield from _find_commands("\n".join(lines[start:end]), start + 1)
             start = end
             continue
-        end = start + 1
-        while end < len(lines) and fenced[end] and not _FENCE.match(lines[end]):
-            end += 1
         fence = _FENCE.match(lines[start])
-        language = _LANGUAGES.get(fence[1].lower() or "sh") if fence else None
+        mark, name = (fence[1], fence[2].lower() or "sh") if fence else ("", "")
+        language = _LANGUAGES.get(name)
+        end = start + 1
+        # A block of another language, such as Markdown, may contain blocks of code.
+        while end < len(lines) and fenced[end] and not _is_fence(lines[end], mark, bool(language)):
+            end += 1
         if language:
             text = _PROMPT.sub(r"\1", "\n".join(lines[start + 1 : end]))
             yield from _with_embedded(Code(language, text, start + 2))
-        start = end + 1
+        start = end + (end < len(lines) and _is_fence(lines[end], mark, bare=True))
+
+
+def _is_fence(line: str, mark: str, bare: bool) -> bool:
+    """Return whether a line begins with a fence's mark. bare: without the name of a language."""
+    fence = _FENCE.match(line) if line.lstrip().startswith(mark) else None
+    return bool(fence and not (bare and fence[2]))
 
 
 def _find_commands(line: str, number: int) -> Iterator[Code]:
@@ -103,8 +111,18 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     yield code
     if code.language != "shell":
         return
-    for found in _EMBEDDED.finditer(code.text):
-        language: Language = "javascript" if found["program"] == "node" else "python"
-        text = found["text"] or found["line"] or ""
-        before = code.text.count("\n", 0, found.start("text" if found["text"] else "line"))
-        yield Code(language, text, code.first_line + before)
+    ends: dict[str, list[int]] = {}
+    for end in _EMBEDDED_END.finditer(code.text):
+        ends.setdefault(end[1] or end[2], []).append(end.start())
+    for pattern in _EMBEDDED:
+        at = 0
+        while found := pattern.search(code.text, at):
+            at, places = found.end(), ends.get(found[2], [])
+            start = at if found[2] in "'\"" else code.text.find("\n", at)
+            ended = bisect_left(places, start)
+            if start < 0 or ended == len(places):
+                continue
+            at = max(at, places[ended])
+            language: Language = "javascript" if found[1] == "node" else "python"
+            first_line = code.first_line + code.text.count("\n", 0, start)
+            yield Code(language, code.text[start : places[ended]], first_line)

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 
+from skills.parsing.markdown import find_fenced_lines
 from skills.required_words import replace_white_space
 from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
 
-_FENCE = re.compile(r"\s{0,12}(`{3,}|~{3,})")
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
@@ -74,7 +74,7 @@ class NormalisedText:
                 for line in plain
             ]
             if "```" in whole or "~~~" in whole:
-                self.fenced = _fenced(plain, body_line)
+                self.fenced = find_fenced_lines(lines, body_line)
             whole = "".join(_join_lines(plain, self.fenced, body_line))
         self.display = whole.replace("\\\n", "  ")
         # U+0130 is the only character that grows when lowered.
@@ -170,16 +170,3 @@ def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) ->
         goes_on = may_go_on and not _OWN_LINE.match(following)
         yield line + (" " if goes_on else "\n")
     yield from lines[-1:]
-
-
-def _fenced(lines: Sequence[str], body_line: int) -> list[bool]:
-    inside, mark = [], ""
-    for number, line in enumerate(lines, start=1):
-        may_be = number >= body_line and ("```" in line or "~~~" in line)
-        fence = _FENCE.match(line) if may_be else None
-        inside.append(bool(mark or fence))
-        if fence and not mark:
-            mark = fence[1]
-        elif fence and fence[1].startswith(mark):
-            mark = ""
-    return inside

@@ -56,7 +56,7 @@ def resolve_root(root: Path) -> Path:
     """Return the root as an absolute path without links; raises UsageError if it cannot be
     listed."""
     try:
-        resolved = root.expanduser().resolve(strict=True)
+        resolved = _resolve(root.expanduser())
         if not resolved.is_dir():
             raise UsageError(f"{root} is a file; give the folder that holds the skills")
         with os.scandir(resolved):
@@ -111,7 +111,7 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
             found.refused[path] = f"folder cannot be read: {error.strerror}"
             found.unreadable.append(path)
             continue
-        if any(entry.name == SKILL_FILE and not entry.is_dir() for entry in entries):
+        if any(entry.name == SKILL_FILE and not _is_folder(entry) for entry in entries):
             owner = path
             records[owner] = []
         for entry in entries:
@@ -124,7 +124,7 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
                     found.refused[escape_non_utf8(inner)] = reason
                 else:
                     stack.append((inner, owner, depth + 1))
-            elif entry.is_symlink() and entry.is_dir():
+            elif entry.is_symlink() and _is_folder(entry):
                 _refuse_linked_folder(root, escape_non_utf8(inner), found)
             elif owner is not None:
                 _add_file(entry, path == owner, owner, records, fresh, settled, found)
@@ -155,12 +155,25 @@ def _add_file(
         found.sizes[owner] = status.st_size
 
 
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or a link to one; a loop of links is neither."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _resolve(path: Path) -> Path:
+    """Return an existing path without links; raises OSError, unlike `Path.resolve`, for a loop."""
+    return Path(os.path.realpath(path, strict=True))
+
+
 def _is_virtual_environment(path: str) -> bool:
     return os.path.exists(os.path.join(path, VIRTUAL_ENVIRONMENT_FILE))  # noqa: PTH110, PTH118 - hot loop
 
 
 def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:
-    target = (root / path).resolve()
+    target = Path(os.path.realpath(root / path))
     if not target.is_relative_to(root) and (target / SKILL_FILE).exists():
         found.refused[path] = f"a link out of the source ({target}); sync that folder itself"
 
@@ -169,7 +182,7 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
     """Read and hash one skill's folder; raises as `SourceReader.read` does."""
     check_relative_path(path, str(root))
     folder = root / path
-    if not folder.resolve().is_relative_to(root):
+    if not Path(os.path.realpath(folder)).is_relative_to(root):
         raise PermanentError(f"{path}: a link out of the source; sync the linked folder itself")
     for _ in range(_READ_ATTEMPTS):
         content = _read_regular_file(
@@ -196,7 +209,7 @@ def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
     """Return the hashed bytes of a file; raises _ChangedError if the file has changed since."""
     path = _find_listed(folder, file.path)
     try:
-        if not path.resolve(strict=True).is_relative_to(root):
+        if not _resolve(path).is_relative_to(root):
             raise _ChangedError
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -224,7 +237,7 @@ def _read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> 
     setting: name of the setting of the limit.
     """
     try:
-        if not file.resolve(strict=True).is_relative_to(root):
+        if not _resolve(file).is_relative_to(root):
             raise PermanentError(f"{file}: a link out of the source; copy the file instead")
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
@@ -286,7 +299,7 @@ def _read_sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
     """Return a regular file inside the root, None for links out of it, sockets and vanished
     files."""
     try:
-        if not file.resolve(strict=True).is_relative_to(root):
+        if not _resolve(file).is_relative_to(root):
             return None
         with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as stream:
             status = os.fstat(stream.fileno())

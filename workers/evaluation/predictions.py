@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +30,7 @@ def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
     """
     rows = []
     lines: dict[tuple[str, str], int] = {}
-    for number, line in enumerate(read_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
@@ -174,4 +175,5 @@ def read_published_revisions(
 def percentile(values: Sequence[float], share: float) -> float:
     """Return a percentile by the nearest-rank method. share: in [0, 1]."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    rank = math.ceil(round(share * len(ordered), 6))  # .07 * 100 is a little more than 7
+    return ordered[max(rank, 1) - 1]

@@ -114,6 +114,11 @@ def test_what_merely_occurs_is_not_mentioned(text: str) -> None:
     assert not mentions(text)
 
 
+@pytest.mark.parametrize("start", ["```pip install x``` first.", "- ```sh\n  ls\n  ```"])
+def test_a_name_after_code_is_mentioned(start: str) -> None:
+    assert mentions(f"{start}\n\nFirst use the `ledger` skill.") == {("quoted", "ledger")}
+
+
 def test_of_two_ways_the_first_is_meant() -> None:
     found = mentions("Draw it with the `chart-drawer` skill or `plot-maker`.")
     assert found == {("quoted", "chart-drawer")}

@@ -95,12 +95,7 @@ def test_a_licence_file_is_known_by_its_words_and_its_place() -> None:
         == "Apache-2.0"
     )
     assert detect_licence("All rights reserved.") == ""
-    assert [
-        is_licence_file(path) for path in ("LICENSE", "licence.md", "a/LICENSE", "licenses.py")
-    ] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    named = ("LICENSE", "licence.md", "COPYING.rst", "License.MIT.txt")
+    others = ("a/LICENSE", "licenses.py", "license.sh", "LICENSE.py", "license.md.sh", "licence.")
+    assert [path for path in (*named, *others) if is_licence_file(path)] == list(named)
     assert resolve_licence("", "") == ""

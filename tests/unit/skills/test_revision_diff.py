@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +65,22 @@ def test_equal_texts_have_no_diff() -> None:
 def test_a_large_change_is_one_replacement() -> None:
     before, after = ["a", "b"] * 30_000, ["b", "a", "c"] * 20_000
     assert _patch(before, list(diff_lines(before, after))) == after
+
+
+def test_lines_that_repeat_are_compared_in_bounded_time() -> None:
+    """Seconds at most of processor time, where cubic time would take minutes."""
+    before, after = ["a", "b"] * 2_000, ["a", "c"] * 2_000
+    start = time.thread_time()
+    assert _patch(before, list(diff_lines(before, after))) == after
+    assert time.thread_time() - start < 10
+
+
+def test_a_long_text_with_blank_lines_keeps_its_unchanged_lines() -> None:
+    before = [line for n in range(400) for line in (f"step {n}", "", "```")]
+    after = [line.replace("9", "nine") for line in before]
+    diff = list(diff_lines(before, after))
+    assert _patch(before, diff) == after
+    assert not any(line in diff for line in ("-step 1", "+step 1", "-", "+"))
 
 
 def _skill(text: str, *files: SiblingFile, licence: str = "MIT") -> ParsedSkill:

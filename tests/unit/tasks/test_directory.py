@@ -117,6 +117,28 @@ def test_a_folder_named_like_a_skill_file_is_not_a_skill(root: Path) -> None:
     assert scan(root, "", LIMITS).signatures == {}
 
 
+def test_a_loop_of_links_is_skipped(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "run.sh")
+    (root / "a" / "loop").symlink_to("loop")
+    (root / "loop").symlink_to("loop")
+    assert list(scan(root, "", LIMITS).signatures) == ["a"]
+    assert [file.path for file in read_skill_folder(root, "a", LIMITS).files] == ["run.sh"]
+
+
+def test_a_loop_of_links_in_place_of_a_skill_is_an_error_of_that_skill(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    (root / "b").mkdir()
+    (root / "b" / "SKILL.md").symlink_to("SKILL.md")
+    (root / "loop").symlink_to("loop")
+    assert sorted(scan(root, "", LIMITS).signatures) == ["a", "b"]
+    for name in ("b", "loop"):
+        with pytest.raises(PermanentError, match="Too many levels of symbolic links"):
+            read_skill_folder(root, name, LIMITS)
+    with pytest.raises(UsageError, match="cannot be read"):
+        resolve_root(root / "loop")
+
+
 @pytest.mark.parametrize("name", [".git", "node_modules", "__pycache__", ".venv", "venv"])
 def test_folders_of_tools_are_skipped(root: Path, name: str) -> None:
     put(root / "a" / "SKILL.md")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from workers.evaluation.bundles import (
 )
 from workers.evaluation.intervals import ConfidenceInterval, bootstrap_interval
 from workers.evaluation.metrics import routing_metrics, routing_metrics_by_task
-from workers.evaluation.predictions import read_jsonl
+from workers.evaluation.predictions import percentile, read_jsonl
 
 NEEDED = {"one": ["s:a"], "two": ["s:b", "s:c"], "none": [], "nothing": []}
 GIVEN = {
@@ -162,3 +163,29 @@ def test_a_line_of_another_shape_is_named(tmp_path: Path, line: str, said: str) 
     path.write_text(f'{{"task_id": "a", "instruction": "bake"}}\n{line}\n', encoding="utf-8")
     with pytest.raises(UsageError, match=said):
         read_jsonl(path, ("task_id", "instruction"))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_only_line_feeds_end_a_line_of_jsonl(tmp_path: Path, end: str) -> None:
+    texts = ["bake\u2028a loaf\x85", "boil\u2029it"]
+    rows = [{"task_id": text, "instruction": text} for text in texts]
+    path = tmp_path / "tasks.jsonl"
+    path.write_bytes(end.join(json.dumps(row, ensure_ascii=False) for row in rows).encode())
+    assert read_jsonl(path, ("task_id", "instruction")) == rows
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "rank"),
+    [
+        (10, 0.5, 5),
+        (100, 0.95, 95),
+        (20, 0.95, 19),
+        (3, 0.5, 2),
+        (1, 0.95, 1),
+        (9, 1.0, 9),
+        (9, 0.0, 1),
+        (100, 0.07, 7),
+    ],
+)
+def test_percentiles_by_nearest_rank(count: int, share: float, rank: int) -> None:
+    assert percentile(range(count, 0, -1), share) == rank

@@ -252,4 +252,7 @@ def test_hidden_characters_are_counted_and_open_ends_are_closed() -> None:
     assert show_invisible("\U000e0041" * 12) == "[hidden characters: 12]"
     assert escape_passage("```sh\nls") == "```sh\nls\n```"
     assert escape_passage("see <!-- here") == "see &lt;!-- here"
+    assert escape_passage("İ<!-- here") == "İ&lt;!-- here"
+    assert escape_passage("<!-- İİİ\nand <script>") == "&lt;!-- İİİ\nand &lt;script>"
+    assert escape_passage("İİİİ <!-- one -->\n<!-- two") == "İİİİ <!-- one -->\n&lt;!-- two"
     assert escape_attribute('a"> b') == "a'&gt; b"

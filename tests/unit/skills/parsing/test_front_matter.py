@@ -80,6 +80,15 @@ def test_an_unclosed_frontmatter_does_not_swallow_the_body_up_to_a_rule() -> Non
     assert found.body_line == 4
 
 
+def test_comments_after_a_blank_line_belong_to_the_frontmatter() -> None:
+    legal = "---\nname: a\ndescription: b\n\n# Legal\nlicense: MIT\n{}---\n\n# A\n\n---\ntext"
+    found = read(legal.format("allowed-tools: Bash\n"))
+    assert list(found.values) == ["name", "description", "license", "allowed-tools"]
+    assert (found.body_line, found.warnings) == (9, [])
+    assert read(legal.format("\n## End\n\n")).body_line == 11
+    assert read(legal.format("\nA sentence.\n")).body_line == 4
+
+
 def test_an_unopened_frontmatter() -> None:
     found = read("name: a\ndescription: b\n---\n# Body")
     assert (found.values, found.body_line) == ({"name": "a", "description": "b"}, 4)
@@ -214,6 +223,23 @@ def test_loose_continuation_lines_and_comments() -> None:
     assert loose("a: one\n  two\nthree\n# comment\nb: 'it''s'") == {
         "a": "one two three",
         "b": "it's",
+    }
+
+
+def test_loose_values_end_before_comments() -> None:
+    found = loose(
+        "description: Use when: foo # not C#\nlicense: MIT # ok\ntools: [Bash, 'a # b'] # c\n"
+        "language: C#\nurl: 'a # b' # c\nempty: # c\nlist: # c\n  - one # c\n  - two#\nlink: #1"
+    )
+    assert found == {
+        "description": "Use when: foo",
+        "license": "MIT",
+        "tools": ["Bash", "a # b"],
+        "language": "C#",
+        "url": "a # b",
+        "empty": "",
+        "list": ["one", "two#"],
+        "link": "#1",
     }
 
 

@@ -1,6 +1,12 @@
 import pytest
 
-from skills.parsing.markdown import MarkdownBlock, is_thematic_break, parse_blocks, parse_heading
+from skills.parsing.markdown import (
+    MarkdownBlock,
+    find_fenced_lines,
+    is_thematic_break,
+    parse_blocks,
+    parse_heading,
+)
 
 
 def shapes(text: str) -> list[tuple[str, int, int]]:
@@ -91,6 +97,18 @@ def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
 def test_an_unclosed_fence_without_a_chapter_reaches_to_the_end() -> None:
     block = only("```py\na\n\nb\n\n")
     assert (block.last, block.closed) == (4, False)
+
+
+def test_lines_of_fenced_blocks() -> None:
+    def fenced(text: str) -> str:
+        return "".join("x" if inside else "." for inside in find_fenced_lines(text.split("\n"), 1))
+
+    assert fenced("a\n```py\nb\n```\nc") == ".xxx."
+    assert fenced("```pip install x``` first.\nb") == ".."
+    assert fenced("```\na\n```py\nb\n```\nc") == "xxxxx."
+    assert fenced("- ```sh\n  ls\n  ```\n- b\n  ~~~\n  c\n  ~~~\nd") == "xxx.xxx."
+    assert fenced("```py\na\n\n## Next\nb") == "xx..."
+    assert find_fenced_lines(["```", "a", "b"], 2) == [False] * 3
 
 
 def test_indented_code() -> None:
