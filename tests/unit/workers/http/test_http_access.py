@@ -226,6 +226,12 @@ def test_a_page_of_an_allowed_origin_passes_the_preflight_without_a_token(
     assert "access-control-allow-origin" not in refused.headers
 
 
+def test_a_page_may_send_the_headers_of_an_mcp_client(page: httpx.AsyncClient) -> None:
+    sent = "authorization, content-type, mcp-protocol-version, mcp-method, mcp-name"
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": sent}
+    assert asyncio.run(page.options("/mcp", headers=asked)).status_code == 200
+
+
 def test_a_page_can_read_why_it_was_refused(page: httpx.AsyncClient) -> None:
     answer = asyncio.run(page.get("/v1/skills"))
     assert answer.status_code == 401
