@@ -201,7 +201,7 @@ def test_too_many_connections_get_503() -> None:
 @pytest.fixture
 def page(tmp_path: Path) -> httpx.AsyncClient:
     """A web page of an origin that may call."""
-    gateway = GatewaySettings(origins=("https://board.example",))
+    gateway = GatewaySettings(origins=("https://Board.example/",))
     backend: Any = SimpleNamespace(
         settings=Settings(home=tmp_path, gateway=gateway), journal=None, skills=None
     )
