@@ -77,6 +77,11 @@ class GatewaySettings(SettingsGroup):
         "tokens, made on first use",
     )
 
+    @field_validator("origins")
+    @classmethod
+    def _normalise_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(origin.lower().rstrip("/") for origin in origins)  # as browsers send them
+
     @field_validator("proxies")
     @classmethod
     def _check_proxies(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:

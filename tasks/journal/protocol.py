@@ -79,7 +79,7 @@ class DeadLetter:
 
 
 class EndedJobs(NamedTuple):
-    """Jobs that ended as `done`, and the time up to which they were read, in seconds since the
+    """Jobs that ended in a state, and the time up to which they were read, in seconds since the
     epoch of the journal's clock."""
 
     job_ids: tuple[str, ...]
@@ -159,8 +159,8 @@ class JobStore(Protocol):
         """Return the failed jobs, newest first."""
         ...
 
-    def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
-        """Return the jobs that ended as `done` at or after a time, in the order in which they
+    def list_ended_jobs(self, kind: JobKind, since: float, state: str = "done") -> EndedJobs:
+        """Return the jobs that ended in a state at or after a time, in the order in which they
         ended."""
         ...
 

@@ -242,13 +242,13 @@ class RedisJournal(RedisWorkRecords, Journal):
         return [_to_job(one, values) for one, values in zip(ids, found, strict=True) if values]
 
     @override
-    def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
+    def list_ended_jobs(self, kind: JobKind, since: float, state: str = "done") -> EndedJobs:
         with self._connected() as client:
             seconds, micros = client.time()
             ids = client.zrangebyscore(_ENDED + kind, f"{since:.6f}", "+inf")
         states = self.get_job_states(ids)
-        done = tuple(one for one in ids if states.get(one, ("", ""))[0] == "done")
-        return EndedJobs(done, seconds + micros / 1e6)
+        ended = tuple(one for one in ids if states.get(one, ("", ""))[0] == state)
+        return EndedJobs(ended, seconds + micros / 1e6)
 
     @override
     def list_asked(self, owner: str) -> list[AskedQuery]:

@@ -179,14 +179,14 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
         return [self.get_job(row[0]) for row in rows]
 
     @override
-    def list_done_jobs(self, kind: JobKind, since: float) -> EndedJobs:
+    def list_ended_jobs(self, kind: JobKind, since: float, state: str = "done") -> EndedJobs:
         with self._database.reading() as connection:
             until = time.time()
             # SQLite uses the index of ended jobs only for the condition that defines it.
             rows = connection.execute(
                 "SELECT id FROM jobs WHERE kind = ? AND state != 'accepted' AND finished >= ? "
-                "AND state = 'done' ORDER BY finished",
-                (kind, since),
+                "AND state = ? ORDER BY finished",
+                (kind, since, state),
             ).fetchall()
         return EndedJobs(tuple(row[0] for row in rows), until)
 

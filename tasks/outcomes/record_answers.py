@@ -94,7 +94,7 @@ def record_missing_answers(services: Services) -> int:
     of jobs that were checked."""
     journal, outcomes = services.journal, services.outcomes
     since = outcomes.get_recorded_until() - _CLOCK_SECONDS
-    ended = journal.list_done_jobs("query", since)
+    ended = journal.list_ended_jobs("query", since)
     for start in range(0, len(ended.job_ids), _BATCH_JOBS):
         batch = ended.job_ids[start : start + _BATCH_JOBS]
         missing = set(batch) - outcomes.get_answers(batch).keys()

@@ -257,6 +257,19 @@ def test_failed_jobs_come_newest_first(journal: Journal) -> None:
     assert [job.reason for job in journal.list_failed_jobs(2)] == ["2", "1"]
 
 
+def test_ended_jobs_are_listed_by_kind_and_state(journal: Journal) -> None:
+    failed, done, query = changed(), changed(), asked()
+    for event, kind in ((failed, "event"), (done, "event"), (query, "query")):
+        journal.add_job(event, kind)
+    journal.fail_job(failed.id, "why")
+    journal.fail_job(query.id, "why")
+    journal.finish_job(done.id, {})
+    ended = journal.list_ended_jobs("event", 0.0, "failed")
+    assert ended.job_ids == (failed.id,)
+    assert journal.list_ended_jobs("event", 0.0).job_ids == (done.id,)
+    assert journal.list_ended_jobs("event", ended.until + 60, "failed").job_ids == ()
+
+
 def test_failed_jobs_can_be_reopened(journal: Journal) -> None:
     failed, done = changed(), changed()
     for event in (failed, done):

@@ -10,9 +10,10 @@ from starlette.requests import HTTPConnection
 from starlette.routing import compile_path
 from starlette.types import Scope
 
+from workers.audit.commands import get_outcome
 from workers.audit.log import AuditLog, Outcome, get_local_principal
 
-_OBJECT, _ACTION = "audit_object", "audit_action"
+_OBJECT, _ACTION, _OUTCOME = "audit_object", "audit_action", "audit_outcome"
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
@@ -100,6 +101,11 @@ def note_object(request: HTTPConnection, name: str, action: str = "") -> None:
     setattr(request.state, _ACTION, action)
 
 
+def note_failure(request: HTTPConnection, error: BaseException) -> None:
+    """Note the error of a change, for the audit record of a response whose status does not tell."""
+    setattr(request.state, _OUTCOME, get_outcome(error))
+
+
 class RequestRecorder:
     """Writes the audit record of one request, if the request changes something."""
 
@@ -144,8 +150,9 @@ class RequestRecorder:
         if route is None:
             return
         self._is_recorded = True
-        outcome: Outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
+        of_status: Outcome = "done" if status < 400 else "refused" if status < 500 else "failed"
         noted = self._scope["state"]
+        outcome: Outcome = noted.get(_OUTCOME) or of_status
         name = noted.get(_OBJECT) or _describe(self._scope, route.parameters)
         principal = self._principal
         if route.action == "webhooks.accept":

@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from workers.console.sessions import ConsoleSessions, Session
 from workers.console.static_files import StaticFiles
 from workers.console.text_display import (
+    Url,
     format_bytes,
     format_duration,
     format_event_type,
@@ -173,10 +174,10 @@ def check_local_url(url: str) -> str:
     return url if is_local and "\\" not in url and url.isprintable() else PREFIX
 
 
-def build_url(path: str, parameters: Mapping[str, object]) -> str:
+def build_url(path: str, parameters: Mapping[str, object]) -> Url:
     """Return the URL of a page with the parameters that are set."""
     chosen = {name: value for name, value in parameters.items() if value not in (None, "")}
-    return f"{path}?{urlencode(chosen, doseq=True)}" if chosen else path
+    return Url(f"{path}?{urlencode(chosen, doseq=True)}" if chosen else path)
 
 
 def _create_environment(static_files: StaticFiles) -> Environment:

@@ -25,6 +25,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_MARKS = 6
 
 
+class Url(str):
+    """A URL of a page, which is printed as it is: a shortened one would lead elsewhere."""
+
+
 def show_value(value: object) -> object:
     """Return a value in the form that a page prints: text of bounded length,
     without invisible characters.
@@ -32,7 +36,7 @@ def show_value(value: object) -> object:
     It is the `finalize` of the template environment, called for every printed
     value; escaping follows.
     """
-    if not isinstance(value, str) or isinstance(value, Markup):
+    if not isinstance(value, str) or isinstance(value, Markup | Url):
         return value
     if len(value) <= MAX_CHARACTERS and value.isascii() and value.isprintable():
         return value  # most values; a large page prints thousands

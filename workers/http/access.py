@@ -137,7 +137,7 @@ class AccessMiddleware:
         self._requests = RateLimiter(settings.requests_a_minute, settings.burst)
         self._deliveries = RateLimiter(settings.deliveries_a_minute, settings.delivery_burst)
         self._hosts = None if access.hosts is None else {name.lower() for name in access.hosts}
-        self._origins = {origin.lower().rstrip("/") for origin in settings.origins}
+        self._origins = settings.origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with a problem."""

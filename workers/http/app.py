@@ -59,6 +59,8 @@ _ALLOWED_HEADERS = (
     "Idempotency-Key",
     "If-None-Match",
     "MCP-Protocol-Version",
+    "Mcp-Method",
+    "Mcp-Name",
     "Prefer",
     "X-Request-Id",
     "traceparent",

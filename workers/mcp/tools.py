@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -14,10 +14,24 @@ from anyio import to_thread
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, CallToolResult, ListResourcesResult, Resource, TextContent
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolResult,
+    ListResourcesResult,
+    Resource,
+    TextContent,
+)
 from pydantic import ValidationError
 
-from config.errors import MisconfiguredError, NotFoundError, SkillbusError, TransientError
+from config.errors import (
+    MisconfiguredError,
+    NotFoundError,
+    PermanentError,
+    SkillbusError,
+    TransientError,
+    UsageError,
+)
 from config.settings import Settings
 from skills.access import Reader
 from skills.bundle.budget_form import BudgetForm
@@ -32,7 +46,7 @@ from skills.events import (
 )
 from skills.outcomes.model import OutcomeKind, Reporter
 from workers.audit.commands import recorded
-from workers.audit.requests import note_object
+from workers.audit.requests import note_failure, note_object
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
@@ -202,20 +216,28 @@ class SkillTools:
                 status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
                     backend, report, *get_sender(ctx)
                 )
+                if status.state == "failed":
+                    kind = UsageError if status.outcome.get("usage") else PermanentError
+                    raise kind(status.reason)
         except SkillbusError as error:
             raise ToolError(explain_error(error)) from error
-        if status.state == "failed":
-            raise ToolError(status.reason)
         stored = "stored" if status.state == "done" else "accepted, and stored soon"
         return _build_tool_result(ReportedOutcome(text=f"{outcome}: {stored}"))
 
-    def _record(self, ctx: Context, query_id: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def _record(self, ctx: Context, query_id: str) -> Iterator[None]:
         """Record a report in the audit log: through the gateway, or here on standard streams."""
         http_request = ctx.request_context.request
         if http_request is None:
-            return recorded(self._settings, "outcomes.report", query_id)
+            with recorded(self._settings, "outcomes.report", query_id):
+                yield
+            return
         note_object(http_request, query_id)
-        return nullcontext()
+        try:
+            yield
+        except Exception as error:
+            note_failure(http_request, error)
+            raise
 
     async def read_resource(self, ctx: Context, skill_id: str) -> str:
         """Return the resource of a skill: its text with its source, up to RESOURCE_TOKENS."""
@@ -238,8 +260,10 @@ class SkillTools:
             entries = await self.run_in_thread(
                 partial(skills.list_published, cursor or "", PAGE_SIZE + 1), True
             )
-        except SkillbusError as error:
+        except NotFoundError as error:
             raise MCPError(INVALID_PARAMS, explain_error(error)) from error
+        except SkillbusError as error:
+            raise MCPError(INTERNAL_ERROR, explain_error(error)) from error
         shown = entries[:PAGE_SIZE]
         return ListResourcesResult(
             resources=[

@@ -187,7 +187,7 @@ def test_ended_jobs_are_found_by_an_index(path: Path) -> None:
     statements: list[str] = []
     connection = journal._database.connection
     connection.set_trace_callback(statements.append)
-    assert journal.list_done_jobs("event", 0.0).job_ids == (event.id,)
+    assert journal.list_ended_jobs("event", 0.0).job_ids == (event.id,)
     assert journal.delete_ended_jobs("event", -60.0) == 1
     connection.set_trace_callback(None)
     found = [one for one in statements if "FROM jobs" in one]

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from inspect import signature
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -19,7 +20,6 @@ from graph.records import SkillState
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle, BundleSkill
 from skills.events import describe_validation_error
-from skills.events.requests import QueryFilters
 from skills.outcomes.model import OutcomeKind
 from skills.outcomes.weights import TRUSTED_OWNERS
 from skills.record import RevisionKey
@@ -36,6 +36,7 @@ from workers.http.routes.queries import QueryRequest, QueryService
 from workers.http.routes.revisions import describe_revisions
 from workers.http.routes.sources import list_source_rows
 from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
+from workers.mcp.tools import SkillTools
 
 PATH = f"{PREFIX}/ask"
 
@@ -43,6 +44,8 @@ _WAIT_SECONDS = 0.4
 """Time within which the answer of a query is shown at once, without a page of its stages."""
 
 _FILTERS = ("source", "licence", "language", "tool")
+_KEPT = ("obstacle", "resend", "brief", "pins", "least_probability")
+"""Fields of a query that the form does not have; a query that is asked again keeps them."""
 _MAX_SCORES = 30
 _MAX_OTHERS = 8
 
@@ -104,8 +107,12 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
 
     @router.post("/ask")
     async def ask(caller: CurrentCaller, form: SentForm) -> Response:
-        query, compare = _read_query(form), get_text(form, "compare")
-        if await run_in_threadpool(_is_look, query_service, caller, query, compare):
+        compare = get_text(form, "compare")
+        before = await run_in_threadpool(_find_query, query_service, caller, compare)
+        if "task" not in form and not before:
+            raise NotFoundError("this query is no longer kept; ask it again under Ask")
+        query = _read_query(form, before)
+        if _is_look(query, before):
             query = query.model_copy(update={"record_use": False})
         query_id = await query_service.accept(query, caller)
         url = build_url(f"{PATH}/{query_id}", {"compare": compare})
@@ -139,45 +146,55 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
     return router
 
 
-def _read_query(form: FormData) -> QueryRequest:
-    """Return the query of a form; raises UsageError if the form is invalid."""
-    filters = {name: tuple(get_text(form, name).split()) for name in _FILTERS}
-    values: dict[str, Any] = {
-        "task": get_text(form, "task", 1_000_000),
-        "filters": QueryFilters(**filters),
-        "without": tuple(str(one) for one in form.getlist("without")),
-        "session": get_text(form, "session").strip(),
-        "explain": True,
-    }
-    if why := get_text(form, "why").strip():
-        values["explain_skills"] = (why,)
-    for name in ("budget", "top"):
-        text = get_text(form, name).strip()
-        if text:
-            if not text.isascii() or not text.isdigit():
-                raise UsageError(f"{name}: write a whole number, or leave it empty")
-            values[name] = int(text)
+def _find_query(query_service: QueryService, caller: Caller, query_id: str) -> Mapping[str, Any]:
+    """Return the data of a query, empty without an id or if it is no longer kept."""
+    if query_id:
+        with suppress(NotFoundError):
+            return query_service.get_job(query_id, caller).event.data
+    return {}
+
+
+def _read_query(form: FormData, before: Mapping[str, Any]) -> QueryRequest:
+    """Return the query of a form; raises UsageError if the form is invalid.
+
+    before: data of the query that is asked again. What the form has no field for is kept of it.
+    """
+    values = {name: value for name, value in before.items() if name != "record_use"}
+    if "task" in form:
+        values |= _read_fields(form)
+    if not values.get("task"):
+        values.pop("task", None)  # that of the session
+    why = get_text(form, "why").strip()
+    values |= {"explain": True, "explain_skills": (why,) if why else ()}
     try:
         return QueryRequest(**values)
     except ValidationError as error:
         raise UsageError(describe_validation_error(error)) from None
 
 
-def _is_look(
-    query_service: QueryService, caller: Caller, query: QueryRequest, compare: str
-) -> bool:
+def _read_fields(form: FormData) -> dict[str, Any]:
+    filters = {name: tuple(get_text(form, name).split()) for name in _FILTERS}
+    values: dict[str, Any] = {
+        "task": get_text(form, "task", 1_000_000),
+        "filters": filters,
+        "without": tuple(str(one) for one in form.getlist("without")),
+        "session": get_text(form, "session").strip(),
+    }
+    for name in ("budget", "top"):
+        text = get_text(form, name).strip()
+        if text and not (text.isascii() and text.isdigit()):
+            raise UsageError(f"{name}: write a whole number, or leave it empty")
+        values[name] = int(text) if text else None
+    return values
+
+
+def _is_look(query: QueryRequest, before: Mapping[str, Any]) -> bool:
     """Return whether a query only inspects an answer, and so is not recorded as use.
 
-    It then explains given skills, or has the task of the answer that it is compared with.
+    It then explains given skills, or has the task of the query that is asked again.
     """
-    if query.explain_skills:
-        return True
-    if not compare:
-        return False
-    with suppress(NotFoundError):
-        before = query_service.get_job(compare, caller).event.data
-        return bool(query.task.split() == before.get("task", "").split())
-    return False
+    is_same = bool(before) and query.task.split() == before.get("task", "").split()
+    return bool(query.explain_skills) or is_same
 
 
 def _describe_form(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,6 +207,7 @@ def _describe_form(data: Mapping[str, Any]) -> dict[str, Any]:
         "session": data.get("session", ""),
         "without": list(data.get("without") or ()),
         "why": next(iter(data.get("explain_skills") or ()), ""),
+        "kept": [name for name in _KEPT if data.get(name)],
         **{name: " ".join(filters.get(name) or ()) for name in _FILTERS},
     }
 
@@ -344,7 +362,9 @@ def _list_copies(bundle: Bundle, job: Job, base_url: str) -> list[tuple[str, str
         for name, value in job.event.data.items()
         if value and name != "record_use" and not (name == "filters" and not any(value.values()))
     }
-    call = {"name": "find_skills", "arguments": {n: v for n, v in data.items() if n != "explain"}}
+    known = signature(SkillTools.find_skills).parameters
+    arguments = {n: v for n, v in (data | {"task": bundle.task}).items() if n in known}
+    call = {"name": "find_skills", "arguments": arguments}
     body = json.dumps(data, ensure_ascii=False)
     curl = (
         f"curl --silent {base_url}/v1/queries --header 'Prefer: wait=10' \\\n"

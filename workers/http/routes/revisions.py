@@ -9,6 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.convertors import IntegerConvertor, register_url_convertor
 
 from skills.record import RevisionKey
 from workers.audit.requests import note_object
@@ -23,6 +24,13 @@ _MAX_PAGE = 100
 _MAX_LINES = 20_000
 
 Seq = Annotated[int, Field(ge=1, le=2**63 - 1)]
+
+
+class _SeqConvertor(IntegerConvertor):
+    regex = "[0-9]{1,18}"  # stores take 63 bits, and Python converts 4,300 digits at most
+
+
+register_url_convertor("seq", _SeqConvertor())
 
 
 class _Revision(BaseModel):
@@ -202,7 +210,7 @@ def revision_routes(backend: StoreBackend) -> APIRouter:
             )
         return data | {"diff": data["diff"][query.offset : end]}
 
-    @router.get("/v1/skills/{skill_id:path}/revisions/{seq:int}", response_model=RevisionDetail)
+    @router.get("/v1/skills/{skill_id:path}/revisions/{seq:seq}", response_model=RevisionDetail)
     def get_revision(skill_id: str, seq: int, caller: CurrentCaller) -> Any:
         """Show one revision with its findings, files and text."""
         if (skill := find_skill(f"{skill_id}/revisions/{seq}", caller)) is not None:

@@ -36,6 +36,7 @@ _COUNTS_REST = 20
 took, so that they are not counted for each page."""
 _EXTRA_HITS = 100
 _MAX_VALUES = 100
+_MAX_PLACE_DIGITS = 12
 _UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
 
 
@@ -191,7 +192,8 @@ class LibrarySearch:
         found = self._find_entries(wanted.text, visible, include_withheld)
         counts = [_count_one(entry) for entry in found]
         matching = [entry for entry, one in zip(found, counts, strict=True) if wanted.covers(one)]
-        first = int(after) if after.isascii() and after.isdigit() else 0
+        is_place = after.isascii() and after.isdigit() and len(after) <= _MAX_PLACE_DIGITS
+        first = int(after) if is_place else 0
         return LibraryPage(
             entries=matching[first : first + limit],
             total=len(matching),

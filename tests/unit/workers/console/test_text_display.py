@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from markupsafe import Markup
 
+from workers.console.pages import build_url
 from workers.console.text_display import (
     MAX_CHARACTERS,
     MAX_LINE_CHARACTERS,
@@ -35,6 +36,11 @@ def test_values_are_bounded() -> None:
     assert show_value("x" * 10_000) == "x" * MAX_CHARACTERS + "… [8,000 more characters]"
     assert show_value("a" + "\u0301" * 100) == "a" + "\u0301" * 6 + "[94 more marks]"
     assert show_value("\ud800x") == "[U+D800]x"
+
+
+def test_urls_are_printed_whole() -> None:
+    url = build_url("/console/ask", {"task": "x" * MAX_CHARACTERS})
+    assert show_value(url) == f"/console/ask?task={'x' * MAX_CHARACTERS}"
 
 
 def test_text_between_backticks_is_code() -> None:

@@ -201,7 +201,7 @@ def test_too_many_connections_get_503() -> None:
 @pytest.fixture
 def page(tmp_path: Path) -> httpx.AsyncClient:
     """A web page of an origin that may call."""
-    gateway = GatewaySettings(origins=("https://board.example",))
+    gateway = GatewaySettings(origins=("https://Board.example/",))
     backend: Any = SimpleNamespace(
         settings=Settings(home=tmp_path, gateway=gateway), journal=None, skills=None
     )
@@ -224,6 +224,12 @@ def test_a_page_of_an_allowed_origin_passes_the_preflight_without_a_token(
     assert allowed.headers["access-control-allow-origin"] == "https://board.example"
     refused = asyncio.run(page.options("/v1/queries", headers=asked | {"Origin": "https://x"}))
     assert "access-control-allow-origin" not in refused.headers
+
+
+def test_a_page_may_send_the_headers_of_an_mcp_client(page: httpx.AsyncClient) -> None:
+    sent = "authorization, content-type, mcp-protocol-version, mcp-method, mcp-name"
+    asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": sent}
+    assert asyncio.run(page.options("/mcp", headers=asked)).status_code == 200
 
 
 def test_a_page_can_read_why_it_was_refused(page: httpx.AsyncClient) -> None:

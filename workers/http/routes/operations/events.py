@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -157,12 +158,17 @@ def list_task_runs(backend: StoreBackend, caller: Caller, trace_id: str) -> list
 def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEvent]:
     """Return open and recently ended events that this caller may see, newest first; if there are
     many, the newest."""
-    journal = backend.journal
-    ended = journal.list_done_jobs("event", time.time() - _RECENT_SECONDS).job_ids
-    named = dict.fromkeys([*ended[-_MAX_LISTED:], *journal.list_open_jobs("event")[-_MAX_LISTED:]])
-    jobs = [job for one in named if (job := _find_job(backend, one)) is not None]
-    jobs += [job for job in journal.list_failed_jobs(_MAX_LISTED) if job.kind == "event"]
-    seen = {job.id: job for job in jobs if caller.can_see(job.event.owner)}
+    journal, since = backend.journal, time.time() - _RECENT_SECONDS
+    lists = [
+        journal.list_ended_jobs("event", since).job_ids,
+        journal.list_ended_jobs("event", since, "failed").job_ids,
+        journal.list_open_jobs("event"),
+    ]
+    seen: dict[str, Job] = {}
+    for ids in lists:
+        found = (_find_job(backend, one) for one in reversed(ids))
+        visible = (job for job in found if job is not None and caller.can_see(job.event.owner))
+        seen |= {job.id: job for job in islice(visible, _MAX_LISTED)}
     newest_first = sorted(seen.values(), key=lambda job: -job.accepted)
     return [describe_event(job) for job in newest_first[:_MAX_LISTED]]
 

@@ -1,0 +1,74 @@
+"""The list of events over HTTP: those of its caller, open or ended within the last hour."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from skills.access import UNRESTRICTED
+from skills.events import QueryAsked, SourceChanged, new_event, replace_origin
+from skills.events.requests import Request
+from tasks.journal.protocol import job_id
+from tasks.journal.sqlite import SqliteJournal
+from workers.http.authentication import LOCAL_USER, Caller
+from workers.http.routes.operations.events import list_recent_events
+from workers.http.tokens import TokenScope
+
+MANY = 101
+READER = Caller("reader", TokenScope.READ)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[SqliteJournal]:
+    journal = SqliteJournal(tmp_path / "journal.db")
+    yield journal
+    journal.close()
+
+
+def add(journal: SqliteJournal, owner: str, data: Request | None = None) -> str:
+    """The id of an open job of an owner."""
+    event = new_event(data or SourceChanged(source_id="team", root="/skills"), "tests")
+    event = replace_origin(event, owner, UNRESTRICTED)
+    journal.add_job(event, "query" if isinstance(data, QueryAsked) else "event")
+    return job_id(event)
+
+
+def list_ids(journal: SqliteJournal, caller: Caller) -> list[str]:
+    backend: Any = SimpleNamespace(journal=journal)
+    return [one.id for one in list_recent_events(backend, caller)]
+
+
+@pytest.mark.parametrize("state", ["accepted", "done", "failed"])
+def test_many_events_of_others_hide_none_of_the_callers(journal: SqliteJournal, state: str) -> None:
+    ids = [add(journal, owner) for owner in ("reader", *("other",) * MANY)]
+    for one in ids:
+        if state == "done":
+            journal.finish_job(one)
+        elif state == "failed":
+            journal.fail_job(one, "why")
+    assert list_ids(journal, READER) == ids[:1]
+    assert list_ids(journal, LOCAL_USER) == ids[:1:-1]
+
+
+def test_failed_queries_hide_no_failed_events(journal: SqliteJournal) -> None:
+    event = add(journal, "reader")
+    journal.fail_job(event, "why")
+    for _ in range(MANY):
+        journal.fail_job(add(journal, "reader", QueryAsked(task="x")), "why")
+    assert list_ids(journal, READER) == [event]
+
+
+def test_events_that_failed_earlier_are_left_out(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    event = add(journal, "reader")
+    journal.fail_job(event, "why")
+    assert list_ids(journal, READER) == [event]
+    later = time.time() + 3_700
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert list_ids(journal, READER) == []

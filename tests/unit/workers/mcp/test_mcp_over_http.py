@@ -1,0 +1,94 @@
+"""Requests of MCP clients over HTTP: their audit records, and the codes of their errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from config.errors import TransientError
+from tests.support.samples.tiny import tiny_backend
+from workers.backend.embedded import EmbeddedBackend
+from workers.http.access import AccessRules
+from workers.http.app import create_gateway
+from workers.http.tokens import TokenScope, TokenStore
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
+    with tiny_backend(tmp_path / "home") as backend:
+        yield backend
+
+
+def send(backend: EmbeddedBackend, method: str, **params: Any) -> dict[str, Any]:
+    """The JSON-RPC response to a request over HTTP."""
+    tokens = TokenStore(backend.settings.home / "tokens.json")
+    if tokens.are_configured():
+        tokens.revoke("agent")
+    secret = tokens.add("agent", TokenScope.READ)
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    headers = {
+        "Authorization": f"Bearer {secret}",
+        "Accept": "application/json, text/event-stream",
+    }
+
+    async def post() -> httpx.Response:
+        transport = httpx.ASGITransport(create_gateway(backend, AccessRules(tokens)))
+        async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
+            return await client.post("/mcp", json=body, headers=headers)
+
+    response = asyncio.run(post())
+    assert response.status_code == 200, response.text
+    [data] = [one for one in response.text.splitlines() if one.startswith("data: {")]
+    answer: dict[str, Any] = json.loads(data.removeprefix("data: "))
+    return answer
+
+
+def list_outcomes(backend: EmbeddedBackend) -> list[tuple[str, str]]:
+    """Action and outcome of each audit record."""
+    file = backend.settings.home / "audit" / "audit.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    return [(one["action"], one["outcome"]) for one in rows]
+
+
+def report(backend: EmbeddedBackend, query_id: str) -> bool:
+    """Report a missing skill; return whether the tool answers with an error."""
+    arguments = {"query_id": query_id, "outcome": "missing"}
+    answer = send(backend, "tools/call", name="report_outcome", arguments=arguments)
+    return bool(answer["result"].get("isError"))
+
+
+def test_reports_are_recorded_with_their_outcome(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id = found["result"]["structuredContent"]["query_id"]
+    assert not report(backend, query_id)
+    assert report(backend, "unknown")
+
+    def refuse(*_: Any) -> None:
+        raise TransientError("too many events are open")
+
+    monkeypatch.setattr(backend, "accept", refuse)
+    assert report(backend, query_id)
+    expected = [("outcomes.report", one) for one in ("done", "refused", "failed")]
+    assert list_outcomes(backend) == expected
+
+
+def test_only_wrong_cursors_are_invalid_parameters(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert send(backend, "resources/list", cursor="a\0b")["error"]["code"] == -32602
+
+    def fail(*_: Any) -> None:
+        raise TransientError("the catalog does not answer")
+
+    monkeypatch.setattr(type(backend.skills), "list_published", fail)
+    failed = send(backend, "resources/list")["error"]
+    assert failed["code"] == -32603
+    assert "try again" in failed["message"]
