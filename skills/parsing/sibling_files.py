@@ -25,6 +25,14 @@ MAX_BYTES = 1 << 18
 MAX_TEXT_BYTES = 1 << 14
 """Limit of the total size of texts, since they take as long to scan as code."""
 
+VIRTUAL_ENVIRONMENT_FILE = "pyvenv.cfg"
+"""A folder that holds this file is a virtual environment of Python; sources read no other file of
+it."""
+_SKIPPED_SCRIPT = re.compile(
+    r"(?<![\w.-])(?:node_modules|__pycache__|\.(?:git|hg|svn))/[\w./@+-]{0,200}"
+    r"\.(?:py|sh|bash|[cm]?js|ts|rb|pl|ps1|bat|cmd)\b"
+)
+"""A script in a folder that sources skip."""
 _CODE_ENDS = word_set(
     ".bat .cmd .psm1 .vbs .zsh .fish .lua .php .go .rs .applescript .command .pyw .mts .jsx .tsx"
 )
@@ -92,13 +100,16 @@ def scan_files(
 ) -> tuple[SafetyFinding, ...]:
     """Return findings of the scanner in the other files of a skill; `lines` is its SKILL.md.
 
-    Scripts and other code that were not read, such as files over the limits or files that are not
-    text, are findings of level 1.
+    Code that was not read is a finding of level 1: files over the limits, files that are not text,
+    virtual environments, and scripts in skipped folders that a text names.
     """
     scripts = set(tooling.find_entrypoints(files))
     code = {file.path for file in files if _rank(file.path, file.path in scripts) in (0, 1)}
     texts = {path: _read_text(path, content) for path, content in contents.items()}
     unread = code.difference(path for path, text in texts.items() if text is not None)
+    unread.update(file.path for file in files if file.path.endswith(f"/{VIRTUAL_ENVIRONMENT_FILE}"))
+    named = "\n".join([*lines, *(text for text in texts.values() if text)])
+    unread.update(_SKIPPED_SCRIPT.findall(named))
     found = [make_finding("unread", path=path) for path in sorted(unread)]
     found += find_unreadable_files(files)
     readings: dict[str, Sequence[str]] = {}

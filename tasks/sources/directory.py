@@ -20,10 +20,10 @@ from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
 from skills.parsing import sibling_files
 from skills.parsing.parse_skill import ParseLimits
+from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 from tasks.sources.folder_rules import (
     SKIPPED_FOLDERS,
-    VIRTUAL_ENVIRONMENT_FILE,
     check_relative_path,
     escape_non_utf8,
     find_owner,
@@ -102,23 +102,17 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     stack: list[tuple[str, str | None, int]] = [(start, None, start.count("/"))]
     while stack:
         path, owner, depth = stack.pop()
-        try:
-            with os.scandir(root / path) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            found.refused[path] = f"folder cannot be read: {error.strerror}"
-            found.unreadable.append(path)
-            continue
+        entries = _list_entries(root, path, found)
         if any(entry.name == SKILL_FILE and not _is_folder(entry) for entry in entries):
             owner = path
             records[owner] = []
         for entry in entries:
             inner = f"{path}/{entry.name}" if path else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name in SKIPPED_FOLDERS or _is_virtual_environment(entry.path):
-                    continue
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if is_folder and entry.name in SKIPPED_FOLDERS:
+                continue
+            environment = _find_virtual_environment(entry.path) if is_folder else ""
+            if is_folder and not environment:
                 reason = find_skip_reason(entry.name, depth, limits)
                 if reason:
                     found.refused[escape_non_utf8(inner)] = reason
@@ -127,15 +121,30 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
             elif entry.is_symlink() and _is_folder(entry):
                 _refuse_linked_folder(root, escape_non_utf8(inner), found)
             elif owner is not None:
-                _add_file(entry, path == owner, owner, records, fresh, settled, found)
+                own = path == owner and entry.name == SKILL_FILE
+                file = environment or entry.path
+                _add_file(file, own, owner, records, fresh, settled, found)
     for path, lines in records.items():
         digest = hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogateescape"))
         found.signatures[path] = "" if path in fresh else digest.hexdigest()[:32]
     return found
 
 
+def _list_entries(root: Path, path: str, found: SourceScan) -> list[os.DirEntry[str]]:
+    """Return the entries of a folder by name; none if it is gone or cannot be read."""
+    try:
+        with os.scandir(root / path) as listing:
+            return sorted(listing, key=lambda entry: entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        found.refused[path] = f"folder cannot be read: {error.strerror}"
+        found.unreadable.append(path)
+        return []
+
+
 def _add_file(
-    entry: os.DirEntry[str],
+    path: str,
     own: bool,
     owner: str,
     records: dict[str, list[str]],
@@ -144,14 +153,14 @@ def _add_file(
     found: SourceScan,
 ) -> None:
     try:
-        status = entry.stat()
+        status = os.stat(path)  # noqa: PTH116 - hot loop
     except OSError:
-        records[owner].append(f"{entry.path}?")
+        records[owner].append(f"{path}?")
         return
-    records[owner].append(f"{entry.path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ino}")
+    records[owner].append(f"{path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ino}")
     if status.st_mtime > settled:
         fresh.add(owner)
-    if own and entry.name == SKILL_FILE:
+    if own:
         found.sizes[owner] = status.st_size
 
 
@@ -168,8 +177,10 @@ def _resolve(path: Path) -> Path:
     return Path(os.path.realpath(path, strict=True))
 
 
-def _is_virtual_environment(path: str) -> bool:
-    return os.path.exists(os.path.join(path, VIRTUAL_ENVIRONMENT_FILE))  # noqa: PTH110, PTH118 - hot loop
+def _find_virtual_environment(folder: str) -> str:
+    """Return the file that makes a folder a virtual environment, "" without one."""
+    path = os.path.join(folder, VIRTUAL_ENVIRONMENT_FILE)  # noqa: PTH118 - hot loop
+    return path if os.path.exists(path) else ""  # noqa: PTH110 - hot loop
 
 
 def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:
@@ -280,13 +291,17 @@ def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[
         if current != folder and any(entry.name == SKILL_FILE for entry in entries):
             continue
         for entry in entries:
+            path = entry.path
             if entry.is_dir(follow_symlinks=False):
-                if entry.name not in SKIPPED_FOLDERS and not _is_virtual_environment(entry.path):
+                if entry.name in SKIPPED_FOLDERS:
+                    continue
+                path = _find_virtual_environment(entry.path)
+                if not path:
                     stack.append(Path(entry.path))
+                    continue
+            elif current == folder and entry.name == SKILL_FILE:
                 continue
-            if current == folder and entry.name == SKILL_FILE:
-                continue
-            file = _read_sibling(root, folder, Path(entry.path))
+            file = _read_sibling(root, folder, Path(path))
             if file is None:
                 continue
             count, total = count + 1, total + file.size

@@ -11,9 +11,7 @@ from config.errors import PermanentError, UsageError
 from config.settings import LimitSettings
 from skills.record import SiblingFile
 
-SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv"})
-VIRTUAL_ENVIRONMENT_FILE = "pyvenv.cfg"
-"""A folder that holds this file is a virtual environment of Python, and is not entered."""
+SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
 
 
 def find_skip_reason(name: str, depth: int, limits: LimitSettings) -> str:

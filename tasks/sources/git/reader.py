@@ -14,9 +14,9 @@ from config.errors import PermanentError, TransientError
 from config.settings import LimitSettings, Settings
 from graph.records import Source
 from skills.parsing import sibling_files
+from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 from tasks.sources.folder_rules import (
-    VIRTUAL_ENVIRONMENT_FILE,
     check_relative_path,
     escape_non_utf8,
     find_owner,
@@ -91,7 +91,10 @@ class GitReader(SourceReader):
                 lines = (f"{_joined(folder, name)}|{files[name].object_id}" for name in files)
                 records[owner].extend(lines)
             for inner in self._tree.subfolders.get(folder, ()):
-                if VIRTUAL_ENVIRONMENT_FILE in self._tree.folders.get(inner, {}):
+                environment = self._tree.folders.get(inner, {}).get(VIRTUAL_ENVIRONMENT_FILE)
+                if environment:
+                    if owner is not None:
+                        records[owner].append(f"{inner}|{environment.object_id}")
                     continue
                 reason = find_skip_reason(inner, depth, self._limits)
                 if reason:
@@ -173,13 +176,17 @@ class GitReader(SourceReader):
         while stack:
             folder = stack.pop()
             files = self._tree.folders.get(folder, {})
-            if folder != path and (SKILL_FILE in files or VIRTUAL_ENVIRONMENT_FILE in files):
+            environment = files.get(VIRTUAL_ENVIRONMENT_FILE) if folder != path else None
+            if environment:
+                files = {VIRTUAL_ENVIRONMENT_FILE: environment}
+            elif folder != path and SKILL_FILE in files:
                 continue
             for name, blob in files.items():
                 if folder != path or name != SKILL_FILE:
                     inner = _joined(folder, name)
                     yield escape_non_utf8(inner[len(path) + 1 :] if path else inner), blob
-            stack.extend(self._tree.subfolders.get(folder, ()))
+            if not environment:
+                stack.extend(self._tree.subfolders.get(folder, ()))
 
     @override
     def find_owning_skill(self, path: str) -> str | None:

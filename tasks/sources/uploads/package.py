@@ -19,10 +19,10 @@ from typing import IO, Any
 from config.errors import PermanentError, TransientError
 from config.settings import Settings
 from skills.parsing import sibling_files
+from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 from tasks.sources.folder_rules import (
     SKIPPED_FOLDERS,
-    VIRTUAL_ENVIRONMENT_FILE,
     hash_skill_folder,
 )
 from tasks.sources.protocol import SKILL_FILE, SkillFolder
@@ -112,11 +112,13 @@ def _group_by_skill(stored: Mapping[str, str]) -> tuple[dict[str, dict[str, str]
         for name in stored
         if PurePosixPath(name).name == VIRTUAL_ENVIRONMENT_FILE
     }
-    skills: dict[str, dict[str, str]] = {folder: {} for folder in folders}
+    skills: dict[str, dict[str, str]] = {folder: {} for folder in folders - environments}
     unowned = 0
     for name, entry in stored.items():
         above = [str(folder) for folder in PurePosixPath(name).parents]
-        owner = next((folder for folder in above if folder in folders), None)
+        owner = next((folder for folder in above if folder in skills), None)
+        if PurePosixPath(name).name == VIRTUAL_ENVIRONMENT_FILE:
+            above = above[1:]
         if owner is None or environments.intersection(above):
             unowned += 1
             continue

@@ -139,7 +139,7 @@ def test_a_loop_of_links_in_place_of_a_skill_is_an_error_of_that_skill(root: Pat
         resolve_root(root / "loop")
 
 
-@pytest.mark.parametrize("name", [".git", "node_modules", "__pycache__", ".venv", "venv"])
+@pytest.mark.parametrize("name", [".git", "node_modules", "__pycache__"])
 def test_folders_of_tools_are_skipped(root: Path, name: str) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / name / "SKILL.md")
@@ -152,6 +152,24 @@ def test_a_virtual_environment_is_skipped_whatever_its_name(root: Path) -> None:
     put(root / "tools" / "pyvenv.cfg")
     put(root / "tools" / "lib" / "SKILL.md")
     assert scan(root, "", LIMITS).signatures == {}
+
+
+def test_only_the_configuration_of_a_virtual_environment_is_read(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "tools" / "run.sh")
+    put(root / "a" / "venv" / "run.sh")
+    before = scan(root, "", LIMITS).signatures
+    listed = [file.path for file in read_skill_folder(root, "a", LIMITS).files]
+    assert listed == ["tools/run.sh", "venv/run.sh"]
+    put(root / "a" / "tools" / "pyvenv.cfg")
+    put(root / "a" / "tools" / "in" / "SKILL.md")
+    listed = [file.path for file in read_skill_folder(root, "a", LIMITS).files]
+    assert listed == ["tools/pyvenv.cfg", "venv/run.sh"]
+    changed = scan(root, "", LIMITS).signatures
+    put(root / "a" / "tools" / "pyvenv.cfg", "home = /usr/bin")
+    again = scan(root, "", LIMITS).signatures
+    assert len({before["a"], changed["a"], again["a"]}) == 3
+    assert list(again) == ["a"]
 
 
 def test_deeper_than_the_limit_is_refused_with_its_setting(root: Path) -> None:

@@ -220,6 +220,22 @@ def test_paths_of_uploaded_skills(
     assert taken.skill_ids == tuple(f"team:{one}" for one in expected)
 
 
+def test_only_the_configuration_of_a_virtual_environment_is_kept(settings: Settings) -> None:
+    names = (
+        "run.sh",
+        "venv/run.sh",
+        "env/pyvenv.cfg",
+        "env/run.sh",
+        "env/SKILL.md",
+        "env/in/pyvenv.cfg",
+    )
+    store = put(
+        settings, zipped(dict.fromkeys(("trips/SKILL.md", *(f"trips/{n}" for n in names)), SKILL))
+    )
+    listed = [file.path for file in store.read("team", "trips", 10_000).files]
+    assert listed == ["env/pyvenv.cfg", "run.sh", "venv/run.sh"]
+
+
 def test_nested_archives_stay_files(settings: Settings) -> None:
     inner = zipped({"../../evil/SKILL.md": SKILL})
     store = put(settings, zipped({"trips/SKILL.md": SKILL, "trips/more.zip": inner}))
