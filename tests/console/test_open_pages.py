@@ -110,7 +110,7 @@ def slow(
             SKILLBUS_GATEWAY__BURST="100000",
             **model_environment(server.url, '["select"]'),
         )
-        skillbus("sync", str(write_topics(base / "crafts")), "--until", "words")
+        skillbus("sync", str(write_topics(base / "crafts")), "--until", "embedded")
         secrets = {"read": skillbus("tokens", "add", "read", "--scope", "read").out.strip()}
         port = free_port()
         with skillbus.serving("--listen", f"127.0.0.1:{port}"):
@@ -133,6 +133,11 @@ class TestStages:
         stages = page.locator("ul.stages li")
         expect(stages.filter(has_text="retrieve").first).to_be_visible()
         expect(stages.filter(has_text="select").first).to_be_visible()
+        with page.expect_response("**/events"):
+            page.reload()
+        page.wait_for_timeout(500)  # the stream begins with the stages that are listed
+        names = stages.all_inner_texts()
+        assert names == list(dict.fromkeys(names))
         expect(page.get_by_role("button", name="Cancel")).to_be_visible()
         held.released.set()
         expect(page.get_by_role("heading", name="Bundle", exact=True)).to_be_visible()

@@ -6,13 +6,13 @@ these agents treat any other as an error, and 2 blocks the prompt. The reason of
 written to standard error, with `--verbose` only.
 
 The agent waits for it at each prompt. It therefore imports only the standard library, and only
-fast modules: `_socket` and `_signal` instead of `socket` and `signal`, which import `enum`.
+fast modules: `_socket` and `_thread` instead of `socket`, which imports `enum`, and `threading`.
 """
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # typeshed lacks it
 import _socket
+import _thread
 import os
 import sys
 import time
@@ -52,27 +52,29 @@ def main(words: list[str]) -> int:
     started = time.monotonic() - _measure_age()
     verbose = "--verbose" in words
 
-    def end_in_time(number: int, frame: object) -> None:
-        # Not an exception: it could be raised where it is not caught.
-        del number, frame
-        _report("no answer in time", started, verbose)
-        os._exit(0)
+    ended = _thread.allocate_lock()
+
+    def end_in_time(seconds: float) -> None:
+        # A thread: a handler of signals does not run while the C library looks up a host name.
+        time.sleep(seconds)
+        if ended.acquire(blocking=False):
+            _report("no answer in time", started, verbose)
+            os._exit(0)
 
     try:
-        _signal.signal(_signal.SIGALRM, end_in_time)
         options = _read_options(words)
         limit = float(options["timeout_ms"]) - _END_MS
         left = limit / 1000 - (time.monotonic() - started)
-        _signal.setitimer(_signal.ITIMER_REAL, max(left, 0.001))
+        _thread.start_new_thread(end_in_time, (max(left, 0.001),))
         text, event = _answer(options, started)
-        _signal.setitimer(_signal.ITIMER_REAL, 0)
+        ended.acquire()  # blocks if the time is over: the thread then ends the process
         _write(text, event)
         message = "skills added"
     except _Nothing as reason:
         message = str(reason)
     except Exception as error:  # the prompt must go on after any error
         message = f"{type(error).__name__}: {error}"
-    _signal.setitimer(_signal.ITIMER_REAL, 0)
+    ended.acquire(blocking=False)
     _report(message, started, verbose)
     return 0
 

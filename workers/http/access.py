@@ -178,10 +178,14 @@ class AccessMiddleware:
             await self._app(scope, receive, response)
             return
 
+        refusal = _unauthorized(_LOST_ACCESS)
+
         async def has_access() -> bool:
+            nonlocal refusal
             try:
                 caller = await self._authenticate(scope["path"], headers)
-            except HTTPException:
+            except HTTPException as error:
+                refusal = error if error.status_code == 503 else refusal
                 return False
             return bool(caller == scope["state"]["caller"])
 
@@ -189,7 +193,7 @@ class AccessMiddleware:
             await self._app(scope, watch.receive, watch.send)
         if watch.is_lost and not response.is_complete:
             if not response.status:
-                raise _unauthorized(_LOST_ACCESS)
+                raise refusal
             await response({"type": "http.response.body", "body": b""})
 
     def _refuse(self, scope: Scope, error: HTTPException) -> Response:

@@ -49,6 +49,8 @@ if (stream) {
   const events = new EventSource(stream.dataset.events);
   events.addEventListener("stage", (event) => {
     const { stage } = JSON.parse(event.data);
+    // The stream begins with the stages that the page already lists.
+    if ([...stream.children].some((item) => item.textContent === stage)) return;
     const item = document.createElement("li");
     item.textContent = stage;
     stream.append(item);

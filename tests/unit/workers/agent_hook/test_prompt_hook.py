@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,44 @@ def test_a_server_that_does_not_answer_is_left_in_time(tmp_path: Path) -> None:
         server.listen()
         words = ("codex", "--home", str(tmp_path), "--timeout-ms", "500", "--verbose")
         done = run(*words, content=json.dumps(PROMPT).encode())
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"no answer in time" in done.stderr
+
+
+SILENT_RESOLVER = """
+import ctypes, socket, struct, sys
+sys.path.append(sys.argv.pop(1))
+import prompt_hook
+libc = ctypes.CDLL(None)
+libc.__res_init()
+libc.__res_state.restype = ctypes.c_void_p
+port = struct.pack("!H", int(sys.argv.pop(1)))
+server = struct.pack("=iH", 1, socket.AF_INET) + port + socket.inet_aton("127.0.0.1") + bytes(8)
+state = libc.__res_state()
+ctypes.memmove(state, struct.pack("=i", 60), 4)  # retrans: seconds to wait for an answer
+ctypes.memmove(state + 16, server, len(server))  # nscount and nsaddr_list
+sys.exit(prompt_hook.main(sys.argv[1:]))
+"""
+"""Runs the hook with the C library's resolver set to a port of this machine."""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it changes state of glibc")
+def test_a_resolver_that_does_not_answer_is_left_in_time() -> None:
+    import socket
+
+    folder = str(LAUNCHER.parent)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as resolver:
+        resolver.bind(("127.0.0.1", 0))
+        resolver.settimeout(60)
+        words = ("codex", "--url", "https://skillbus.example", "--timeout-ms", "500", "--verbose")
+        done = subprocess.run(
+            [sys.executable, "-c", SILENT_RESOLVER, folder, str(resolver.getsockname()[1]), *words],
+            input=json.dumps(PROMPT).encode(),
+            capture_output=True,
+            check=False,
+            timeout=30,
+        )
+        assert b"skillbus" in resolver.recv(512)
     assert (done.returncode, done.stdout) == (0, b"")
     assert b"no answer in time" in done.stderr
 
