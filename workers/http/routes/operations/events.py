@@ -36,6 +36,8 @@ from workers.http.tokens import TokenScope
 
 _RECENT_SECONDS = 3_600.0
 _MAX_LISTED = 100
+_MAX_SEARCHED = 2_000
+"""Maximum events of each state that are read, the newest, for those that the caller may see."""
 
 
 class TaskRunData(BaseModel):
@@ -166,7 +168,7 @@ def list_recent_events(backend: StoreBackend, caller: Caller) -> list[ListedEven
     ]
     seen: dict[str, Job] = {}
     for ids in lists:
-        found = (_find_job(backend, one) for one in reversed(ids))
+        found = (_find_job(backend, one) for one in reversed(ids[-_MAX_SEARCHED:]))
         visible = (job for job in found if job is not None and caller.can_see(job.event.owner))
         seen |= {job.id: job for job in islice(visible, _MAX_LISTED)}
     newest_first = sorted(seen.values(), key=lambda job: -job.accepted)
