@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from config.errors import NotFoundError, SkillbusError
+from config.errors import NotFoundError, SkillbusError, TransientError
 from config.settings import Settings
 from skills.access import ANYONE
 from workers.library.served_skills import ServedSkill, ServedSkills
@@ -52,8 +52,8 @@ class _Index:
     """Skills by name.
 
     state: epoch of the catalog, and version of the reviews. digests: of the files and
-    archives that the index links to. next_at: time from which it may be rebuilt. hidden:
-    sources that not everyone may see.
+    archives that the index links to. next_at: time from which it may be rebuilt, 0 before it is
+    built. hidden: sources that not everyone may see.
     """
 
     state: tuple[int, int] = (-1, -1)
@@ -75,7 +75,7 @@ class PublicSkills:
         self._sources = tuple(dict.fromkeys(settings.policy.public))
         self._settings = settings
         self._all_skills = skill_reader
-        self._lock = threading.Lock()
+        self._building = threading.Lock()
         self._archives = threading.Semaphore(_MAX_ARCHIVES)
         self._index = _Index()
         self._digests: dict[Fingerprint, str] = {}
@@ -144,19 +144,34 @@ class PublicSkills:
         return skill
 
     def _read_index(self) -> _Index:
+        """Return the index; while another thread builds it, the former one.
+
+        Raises TransientError if there is none for the sources that are visible now. Waiting for the
+        build would let callers without a token occupy all threads.
+        """
         if not self._sources:
             raise NotFoundError("no skills are public here (policy.public)")
-        with self._lock:
-            started = time.monotonic()
-            hidden = self._find_hidden()
-            if started >= self._index.next_at or hidden != self._index.hidden:
-                state = (self._skill_reader.get_epoch(), self._skill_reader.get_review_version())
-                if self._index.state != state or hidden != self._index.hidden:
-                    self._index = self._make_index(state, hidden)
-                    spent = time.monotonic() - started
-                    # While a library is being filled, most of the time is left for other requests.
-                    self._index.next_at = time.monotonic() + _PAUSES * spent
+        index, hidden = self._index, self._find_hidden()
+        if time.monotonic() < index.next_at and hidden == index.hidden:
+            return index
+        state = (self._skill_reader.get_epoch(), self._skill_reader.get_review_version())
+        if index.state == state and hidden == index.hidden:
+            return index
+        if not self._building.acquire(blocking=False):
+            if index.next_at and hidden == index.hidden:
+                return index
+            raise TransientError("the index of public skills is being built; try again in a moment")
+        try:
+            if self._index is index or self._index.hidden != hidden:
+                started = time.monotonic()
+                made = self._make_index(state, hidden)
+                ended = time.monotonic()
+                # While a library is being filled, most of the time is left for other requests.
+                made.next_at = ended + _PAUSES * (ended - started)
+                self._index = made
             return self._index
+        finally:
+            self._building.release()
 
     def _find_hidden(self) -> frozenset[str]:
         """Return the sources of the setting that not everyone may see."""
