@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from search.text.tokens import tokenize
-from skills.parsing.markdown import find_fenced_lines
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
 
@@ -155,12 +154,14 @@ def _score(line: TextLine, place: int, skill: SkillText, others: Sequence[SkillT
 
 def _read_lines(parsed: ParsedSkill) -> Iterator[TextLine]:
     """Yield the lines of the body that have words, without the fences of code."""
-    fenced = find_fenced_lines(parsed.lines, parsed.body_line)
+    fenced = False
     for number, text in enumerate(parsed.lines[:_MAX_LINES], 1):
-        inside = fenced[number - 1]
-        says_nothing = _EMPTY.match(text) or (inside and _FENCE.match(text))
-        if number >= parsed.body_line and not says_nothing:
-            yield TextLine(number, text[:_LINE_LIMIT], inside)
+        if number < parsed.body_line:
+            continue
+        if _FENCE.match(text):
+            fenced = not fenced
+        elif not _EMPTY.match(text):
+            yield TextLine(number, text[:_LINE_LIMIT], fenced)
 
 
 def _find_description(parsed: ParsedSkill) -> int:

@@ -107,17 +107,6 @@ def test_lines_that_name_the_other_skill_or_its_files_come_first() -> None:
     assert sum("Sand board" in line for line in shown.values()) < 5
 
 
-def test_only_lines_in_fences_are_code() -> None:
-    content = FITTING + "\n```pip install x``` first.\n\n```sh\nls sails\n```\nSew the sails.\n"
-    code = {line.text: line.code for line in text("fitting", content).lines}
-    assert [code[one] for one in ("```pip install x``` first.", "ls sails", "Sew the sails.")] == [
-        False,
-        True,
-        False,
-    ]
-    assert "```sh" not in code
-
-
 def test_files_that_any_skill_has_say_nothing() -> None:
     assert find_files("writes hulls.json, package.json, output.csv and Data.CSV") == {"hulls.json"}
 
