@@ -259,8 +259,9 @@ def test_failed_jobs_come_newest_first(journal: Journal) -> None:
 
 def test_ended_jobs_are_listed_by_kind_and_state(journal: Journal) -> None:
     failed, done, query = changed(), changed(), asked()
-    for event, kind in ((failed, "event"), (done, "event"), (query, "query")):
-        journal.add_job(event, kind)
+    journal.add_job(failed, "event")
+    journal.add_job(done, "event")
+    journal.add_job(query, "query")
     journal.fail_job(failed.id, "why")
     journal.fail_job(query.id, "why")
     journal.finish_job(done.id, {})

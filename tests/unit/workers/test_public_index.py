@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from config.bundle_settings import PolicySettings
 from config.errors import TransientError
-from config.settings import PolicySettings
 from skills.events import SourceChanged
 from tests.support.program.program import wait_for
 from tests.support.samples.library import write_skill
