@@ -101,7 +101,6 @@ def distributed(tmp_path_factory: pytest.TempPathFactory) -> Any:
             ("index",),
             [
                 "ranked by the words in memory: the search index did not answer",
-                "passages chosen by words only: the search index did not answer",
                 "descriptions in place of passages: the search index did not answer",
             ],
         ),
@@ -118,7 +117,6 @@ def distributed(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 "links and paths are not known: the catalog did not answer",
                 "the library as of 0 s ago: a store did not answer",
                 "ranked by the words in memory: the search index did not answer",
-                "passages chosen by words only: the search index did not answer",
                 "descriptions in place of passages: the search index did not answer",
             ],
         ),
