@@ -202,13 +202,16 @@ def servers(run_servers: RunServers) -> Iterator[ServerControls]:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Three processes, each with servers of its own; one on servers that run already.
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes, each with servers of its own; one on servers that run already.
 
-    Tests wait for servers, timers and other processes: with two, two processors are idle for a
-    third of the time.
+    Three for unit tests alone: they start no servers, and wait for timers and short processes.
     """
-    return 1 if any(external(name) for name in NAMES) else 3
+    if any(external(name) for name in NAMES):
+        return 1
+    unit = config.rootpath / "tests" / "unit"
+    paths = [config.invocation_params.dir / one for one in config.args]
+    return 3 if all(one.is_relative_to(unit) for one in paths) else 2
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
