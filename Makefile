@@ -16,7 +16,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --no-compile
 # With it every process would compile all modules anew: tests start a few hundred.
 unexport PYTHONDONTWRITEBYTECODE
 
-PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder
+# A process that crashes ends the run: pytest-xdist would wait for one that replaces it.
+PARALLEL := --numprocesses auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 .PHONY: help install install-light demo test console-test unit check docs bench quality quality-page crash soak schemas stack-up stack-down stack-status lock clean
 

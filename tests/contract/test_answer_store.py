@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
@@ -26,6 +25,7 @@ from tasks.language_model.claim_owner import new_claim_owner
 from tasks.language_model.protocol import TokenUsage
 from tasks.language_model.redis_answers import RedisAnswerStore
 from tasks.language_model.sqlite_answers import SqliteAnswerStore
+from tests.support.program.fresh_processes import FRESH
 from tests.support.servers.redis_database import redis_settings
 
 __all__ = ["redis_settings"]
@@ -35,7 +35,6 @@ DAY, NEXT_DAY = "2026-11-22", "2026-11-23"
 HOUR = 3600.0
 """Seconds of a claim or a reservation that does not end while a test runs."""
 KIND = RefinementKind("roles", "model:8b", 1)
-SPAWN = multiprocessing.get_context("spawn")
 
 
 def open_at(place: Place) -> AnswerStore:
@@ -81,7 +80,7 @@ def test_an_invalid_answer_is_kept_with_its_reason(answers: AnswerStore) -> None
 
 
 def test_answers_outlive_their_process_and_are_shared(place: Place, answers: AnswerStore) -> None:
-    worker = SPAWN.Process(target=save_and_die, args=(place,))
+    worker = FRESH.Process(target=save_and_die, args=(place,))
     worker.start()
     worker.join(120)
     assert worker.exitcode == -signal.SIGKILL
@@ -126,8 +125,8 @@ def test_an_owner_extends_its_claim(answers: AnswerStore) -> None:
 
 
 def test_the_claim_of_a_killed_process_ends_with_it(place: Place, answers: AnswerStore) -> None:
-    ready = SPAWN.Event()
-    worker = SPAWN.Process(target=claim_and_wait, args=(place, ready))
+    ready = FRESH.Event()
+    worker = FRESH.Process(target=claim_and_wait, args=(place, ready))
     worker.start()
     assert ready.wait(120)
     assert not answers.claim("key", new_claim_owner(), HOUR)
@@ -275,10 +274,10 @@ def test_many_refinements_are_read_at_once(answers: AnswerStore) -> None:
 # -- many processes
 def compete(work: Any, place: Place, items: list[str]) -> list[list[str]]:
     """What each of four processes got that start at the same time."""
-    results = SPAWN.SimpleQueue()
-    together = SPAWN.Barrier(4)
+    results = FRESH.SimpleQueue()
+    together = FRESH.Barrier(4)
     workers = [
-        SPAWN.Process(target=run_together, args=(work, place, items, together, results))
+        FRESH.Process(target=run_together, args=(work, place, items, together, results))
         for _ in range(4)
     ]
     for worker in workers:
@@ -293,6 +292,7 @@ def compete(work: Any, place: Place, items: list[str]) -> list[list[str]]:
 def run_together(work: Any, place: Place, items: list[str], together: Any, results: Any) -> None:
     together.wait(120)
     results.put(work(place, items))
+    together.wait(120)  # what a process claims is free as soon as it ends
 
 
 def test_what_is_forgotten_is_gone_with_all_answers(answers: AnswerStore) -> None:

@@ -34,6 +34,7 @@ from search.text.tokens import tokenize
 from search.visible_index import VisibleIndex
 from skills.parsing.parse_skill import parse_skill
 from skills.record import Completion, RevisionKey
+from tests.support.program.fresh_processes import FRESH
 from tests.support.program.program import wait_for
 from tests.support.servers.elastic import ElasticIndices
 
@@ -703,9 +704,8 @@ class TestLocalFiles:
         index.close()
 
     def test_a_kill_loses_nothing_that_was_acknowledged(self, tmp_path: Path) -> None:
-        context = multiprocessing.get_context("spawn")
-        started = context.Event()
-        child = context.Process(target=_write_until_killed, args=(str(tmp_path), started))
+        started = FRESH.Event()
+        child = FRESH.Process(target=_write_until_killed, args=(str(tmp_path), started))
         child.start()
         assert started.wait(120)
         time.sleep(0.15)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,6 +22,7 @@ from tasks.outcomes.usage.forget import forget_owner
 from tasks.outcomes.usage.model import Usage, count_by_name
 from tasks.outcomes.usage.roll_up import merge_months, roll_up_days
 from tasks.outcomes.usage.window import read_usage
+from tests.support.program.fresh_processes import FRESH
 from tests.support.samples.reopened import reopening
 from tests.support.servers.redis_database import redis_settings
 
@@ -30,7 +30,6 @@ __all__ = ["redis_settings"]
 
 Reopen = Callable[[], OutcomeStore]
 Place = Path | ServerSettings
-SPAWN = multiprocessing.get_context("spawn")
 DAY = 20_454
 """1 January 2026."""
 NOON = (DAY + 0.5) * SECONDS_PER_DAY
@@ -290,7 +289,7 @@ def test_counts_are_exact_after_kills(place: Place, after: int, tmp_path: Path) 
     roll(undisturbed)
     store = open_at(place)
     for seen in (after, after + 20):
-        writer = SPAWN.Process(target=write_at, args=(place,))
+        writer = FRESH.Process(target=write_at, args=(place,))
         writer.start()
         while writer.is_alive() and f"q{seen}" not in store.get_answers([f"q{seen}"]):
             time.sleep(0.001)
@@ -300,7 +299,7 @@ def test_counts_are_exact_after_kills(place: Place, after: int, tmp_path: Path) 
     roll(store)
     assert stored(store) == stored(undisturbed)
 
-    pruner = SPAWN.Process(target=prune_at, args=(place,))
+    pruner = FRESH.Process(target=prune_at, args=(place,))
     pruner.start()
     while "q0" in store.get_answers(["q0"]):
         time.sleep(0.001)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import re
@@ -38,6 +37,7 @@ from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.bench.fill import copy_graph
 from tests.support.program.former_version import acting_former, former_migrations
+from tests.support.program.fresh_processes import FRESH
 from tests.support.program.secrecy import made_up
 from tests.support.samples.catalog import (
     catalog_settings,
@@ -262,8 +262,7 @@ def interrupt_call(settings: ServerSettings, in_transaction: bool) -> None:
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_an_interrupt_ends_a_call_as_itself(settings: ServerSettings, in_transaction: bool) -> None:
     """Celery ends a worker process by a signal whose handler raises SystemExit in any call."""
-    context = multiprocessing.get_context("spawn")
-    child = context.Process(target=interrupt_call, args=(settings, in_transaction))
+    child = FRESH.Process(target=interrupt_call, args=(settings, in_transaction))
     child.start()
     child.join(200)
     child.kill()

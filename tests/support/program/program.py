@@ -91,8 +91,8 @@ class ForkServer:
         self._asking = threading.Lock()
         self._socket = folder / "forkserver.sock"
         program = Path(__file__).with_name("forkserver.py")
-        errors = folder / "forkserver.err"
-        with errors.open("wb") as stderr:
+        self._errors = folder / "forkserver.err"
+        with self._errors.open("wb") as stderr:
             self._server = subprocess.Popen(
                 [sys.executable, str(program), str(self._socket), str(vectors)],
                 stdin=subprocess.PIPE,
@@ -104,7 +104,7 @@ class ForkServer:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         if self._started.get(timeout=START_SECONDS) < 0:
-            raise RuntimeError(f"the fork server ended: {errors.read_text()}")
+            raise RuntimeError(f"the fork server ended: {self._errors.read_text()}")
 
     def _listen(self) -> None:
         assert self._server.stdout is not None
@@ -144,7 +144,10 @@ class ForkServer:
         with self._asking:
             self._server.stdin.write((json.dumps(job) + "\n").encode())
             self._server.stdin.flush()
-            process = Process(self._started.get(timeout=SECONDS), output)
+            pid = self._started.get(timeout=SECONDS)
+        if pid < 0:  # as a process id it would stand for all processes
+            raise RuntimeError(f"the fork server ended: {self._errors.read_text()}")
+        process = Process(pid, output)
         with self._lock:
             self._running[process.pid] = process
             code = self._early.pop(process.pid, None)

@@ -49,7 +49,8 @@ class Worker:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self._seen: set[int] = set()
+        self._seen: dict[int, int] = {}
+        """Process ids of children -> their pidfd: another process may have the id later."""
 
     @property
     def pid(self) -> int:
@@ -71,7 +72,10 @@ class Worker:
         path = Path(f"/proc/{self.pid}/task/{self.pid}/children")
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             children = [int(pid) for pid in path.read_text().split()]
-            self._seen.update(children)
+            for pid in children:
+                if pid not in self._seen:
+                    with contextlib.suppress(ProcessLookupError):
+                        self._seen[pid] = os.pidfd_open(pid)
             return children
         return []
 
@@ -100,9 +104,11 @@ class Worker:
         """End parent and children as a power cut would."""
         self.children()
         self.process.kill()
-        for pid in self._seen:
+        while self._seen:
+            _, child = self._seen.popitem()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                signal.pidfd_send_signal(child, signal.SIGKILL)
+            os.close(child)
 
     def stop(self, seconds: float = _STOP_SECONDS) -> Result:
         """SIGTERM, and wait for its end."""
