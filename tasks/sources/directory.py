@@ -78,20 +78,20 @@ def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     Signatures cover names, sizes and times of the files. Raises TransientError if the root was
     moved, replaced or mounted meanwhile: skills that were not found then are not gone.
     """
-    before = _identify(root)
+    before = identify_folder(root)
     found = _walk(root, start, limits)
-    if _identify(root) != before:
+    if identify_folder(root) != before:
         raise TransientError(f"{root} was moved or replaced while it was read")
     return found
 
 
-def _identify(folder: Path) -> tuple[int, int] | None:
-    """Return device and inode of a folder, None if there is none."""
+def identify_folder(folder: Path) -> tuple[int, int] | None:
+    """Return device and inode of a folder, None if it is missing or cannot be reached."""
     try:
         status = folder.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
