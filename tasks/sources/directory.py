@@ -342,7 +342,14 @@ class DirectoryReader(SourceReader):
 
     @override
     def read(self, path: str) -> SkillFolder:
-        return read_skill_folder(self._root, path, self._limits)
+        try:
+            return read_skill_folder(self._root, path, self._limits)
+        except PermanentError:
+            if identify_folder(self._root) is None:
+                raise TransientError(
+                    f"{self._root} is missing or cannot be reached; its skills stay as they are"
+                ) from None
+            raise
 
     @override
     def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
