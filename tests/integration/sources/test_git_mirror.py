@@ -23,7 +23,7 @@ from config.errors import MisconfiguredError, PermanentError, TransientError, Us
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from graph.records import Source
-from tasks.sources.directory import read_skill_folder, scan
+from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
 from tasks.sources.git.fetch import fetch_ref, folder_size
 from tasks.sources.git.mirror import (
     Mirror,
@@ -129,13 +129,23 @@ def test_a_commit_reads_like_a_directory(
         (tree / name).write_text("x")
     (tree / "big").mkdir()
     (tree / "big/SKILL.md").write_bytes(b"x" * (known.limits.skill_bytes + 1))
+    deep = "/".join(["d"] * (known.limits.depth + 1))
+    (tree / deep).mkdir(parents=True)
+    (tree / deep / "SKILL.md").write_text("x")
     remote.push()
     there = scan(tree, "", known.limits)
     with reading(source, known) as reader:
         found = reader.scan("")
         assert set(found.signatures) == set(there.signatures) == {"kiln", "a", "a/b", "ä", "big"}
         assert found.sizes == there.sizes
-        assert found.refused == {}
+        assert found.refused == there.refused
+        assert list(found.refused) == [deep]
+        for path in ("a", "a/env", "a/env/bin", deep, f"{deep}/x"):
+            below, there_below = reader.scan(path), scan(tree, path, known.limits)
+            assert set(below.signatures) == set(there_below.signatures)
+            assert below.refused == there_below.refused
+            owner = DirectoryReader(tree, known.limits).find_owning_skill(path)
+            assert reader.find_owning_skill(path) == owner
         for path in set(found.signatures) - {"big"}:
             assert reader.read(path) == read_skill_folder(tree, path, known.limits)
         assert set(reader.scan("a").signatures) == {"a", "a/b"}
