@@ -442,3 +442,47 @@ def test_a_source_that_takes_too_long_does_not_hold_up_the_others(
             plan(services, deadline, services.journal.list_open_jobs("event"))  # type: ignore[arg-type]
     assert services.ingested() == ["quick:skill"]
     assert len(services.journal.list_open_jobs("event")) == 1
+
+
+@pytest.fixture
+def try_later(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """No source can be read until this is undone."""
+
+    def open_later(source: Source, settings: Settings) -> AbstractContextManager[SourceReader]:
+        raise TransientError("try again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.ingest.plan.open_reader", open_later)
+        yield patched
+
+
+def test_a_change_that_is_retried_stays_before_the_removal_of_a_skill(
+    root: Path, services: Services, try_later: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.accept(
+        new_event(everything(root), "skillbus/test"),
+        new_event(SkillRemoved(skill_id="team:a"), "skillbus/test"),
+    )
+    with pytest.raises(TransientError, match="try again"):
+        services.plan()
+    assert len(services.journal.list_open_jobs("event")) == 2
+    try_later.undo()
+    services.plan()
+    assert services.states() == {"a": "removed"}
+    assert services.journal.list_failed_jobs() == []
+
+
+def test_a_change_that_is_retried_does_not_bring_a_removed_source_back(
+    root: Path, services: Services, try_later: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.graph.save_source(Source("team", "directory", str(root)))
+    change = new_event(everything(root), "skillbus/test")
+    services.accept(change, new_event(SourceRemoved(source_id="team"), "skillbus/test"))
+    services.plan()
+    assert services.graph.list_sources() == []
+    assert services.journal.get_job(change.id).reason == "the source was removed meanwhile"
+    try_later.undo()
+    services.plan()
+    assert services.graph.list_sources() == []
