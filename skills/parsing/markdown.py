@@ -140,6 +140,11 @@ def _fence_at(line: str) -> tuple[str, str] | None:
     return match[1], match[2]
 
 
+def _language(info: str) -> str:
+    """Return the language that the info string of a fence names."""
+    return re.split(r"[\s,{:]", info.strip("{}. "), maxsplit=1)[0].lower()[:40]
+
+
 class _BlockParser:
     """Walks the lines once; each method takes a 0-based line and returns the block there."""
 
@@ -188,7 +193,7 @@ class _BlockParser:
 
     def fence(self, at: int, mark: str, info: str) -> MarkdownBlock:
         """Return the block of the fence that opens at a line."""
-        language = re.split(r"[\s,{:]", info.strip("{}. "), maxsplit=1)[0].lower()[:40]
+        language = _language(info)
         end = self._fence_end(at, mark, language)
         closed = end >= 0
         if not closed:
@@ -272,8 +277,8 @@ class _BlockParser:
     def _item(self, at: int) -> MarkdownBlock:
         """Parse a top-level item with its nested content."""
         base = measure_indent(self._lines[at])
-        last, after_blank = at, False
-        number = at + 1
+        last, after_blank = self._mark_end(at), False
+        number = last + 1
         while number < self._end:
             line = self._lines[number]
             if not line.strip():
@@ -283,12 +288,17 @@ class _BlockParser:
             indent = measure_indent(line)
             if indent <= base + 1 and (after_blank or self._interrupts(number)):
                 break
-            opening = _fence_at(line) if indent > base + 1 else None
-            if opening:
-                number = self.fence(number, *opening).last - 1
             last, after_blank = number, False
-            number += 1
+            if indent > base + 1:
+                opening = _fence_at(line)
+                last = self.fence(number, *opening).last - 1 if opening else self._mark_end(number)
+            number = last + 1
         return MarkdownBlock(BlockType.ITEM, at + 1, last + 1)
+
+    def _mark_end(self, at: int) -> int:
+        """Return the last line of the fence that opens right after the mark of an item, or `at`."""
+        opening = _fence_at(_MARKER.sub("", self._lines[at]))
+        return max(at, self._fence_end(at, opening[0], _language(opening[1]))) if opening else at
 
     # -- tables, comments, paragraphs
 

@@ -86,6 +86,21 @@ def test_stray_marks_behind_a_closing_fence() -> None:
     assert shapes("```\na\n```py\nb\n```") == [("code", 1, 5)]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- ```sh\n  ls\n  ```\n\nText", [(1, 3), (5, 5)]),
+        ("- ```sh\n  ls\n\n  pwd\n  ```\n- b", [(1, 5), (6, 6)]),
+        ("1. a\n   - ```sh\n     ls\n     ```\n2. b\n\nText", [(1, 4), (5, 5), (7, 7)]),
+        ("- ```never closed\n- b\n\nText", [(1, 1), (2, 2), (4, 4)]),
+    ],
+)
+def test_a_fence_after_the_mark_of_an_item_ends_with_its_closing_fence(
+    text: str, expected: list[tuple[int, int]]
+) -> None:
+    assert [(block.first, block.last) for block in parse_blocks(text.split("\n"), 1)] == expected
+
+
 def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
     blocks = parse_blocks(["```py", "a", "", "# comment", "", "## Next", "text"], 1)
     assert [(block.first, block.last, block.closed) for block in blocks[:2]] == [
