@@ -151,8 +151,8 @@ class _BlockParser:
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._end = len(lines)
-        # Mark character -> length of a fence mark that is never closed; saves searches.
-        self._unclosed: dict[str, int] = {}
+        # Mark character -> the longest closing fence from each line on; saves searches.
+        self._longest: dict[str, list[int]] = {}
         self._comments_end = True
         self._nested_budget = _NESTED_BUDGET
 
@@ -208,14 +208,24 @@ class _BlockParser:
             nested = self._nested_end(at, mark)
             if nested >= 0:
                 return nested
-        known = self._unclosed.get(mark[0])
-        if known is not None and len(mark) >= known:
+        longest = self._longest.get(mark[0])
+        if longest is not None and longest[at + 1] < len(mark):
             return -1
         for number in range(at + 1, self._end):
             if self._closes(self._lines[number], mark):
                 return number
-        self._unclosed[mark[0]] = len(mark)
+        self._longest[mark[0]] = self._find_longest(mark[0])
         return -1
+
+    def _find_longest(self, char: str) -> list[int]:
+        """Return for each line the length of the longest closing fence in it and all later ones."""
+        longest = [0] * (self._end + 1)
+        for number in reversed(range(self._end)):
+            text = self._lines[number].strip()
+            closes = self._closes(text, 3 * char)
+            length = len(text) - len(text.lstrip(char)) if closes else 0
+            longest[number] = max(longest[number + 1], length)
+        return longest
 
     @staticmethod
     def _closes(line: str, mark: str) -> bool:

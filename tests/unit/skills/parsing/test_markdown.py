@@ -2,6 +2,7 @@ import pytest
 
 from skills.parsing.markdown import (
     MarkdownBlock,
+    _BlockParser,
     find_fenced_lines,
     is_thematic_break,
     parse_blocks,
@@ -112,6 +113,24 @@ def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
 def test_an_unclosed_fence_without_a_chapter_reaches_to_the_end() -> None:
     block = only("```py\na\n\nb\n\n")
     assert (block.last, block.closed) == (4, False)
+
+
+def test_fences_that_are_never_closed_are_not_searched_for_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    closes = _BlockParser._closes
+
+    def count(line: str, mark: str) -> bool:
+        read.append(line)
+        return closes(line, mark)
+
+    monkeypatch.setattr(_BlockParser, "_closes", staticmethod(count))
+    fences = [line for size in range(60, 3, -1) for line in ("~" * size, "", "## Next", "")]
+    lines = [*fences, *["text", ""] * 1000, "~~~~~", "closed", "~~~~"]
+    blocks = parse_blocks(lines, 1)
+    assert [block.closed for block in blocks if block.fenced] == [False] * 55 + [True, False]
+    assert len(read) < 5 * len(lines)
 
 
 def test_lines_of_fenced_blocks() -> None:
