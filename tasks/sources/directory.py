@@ -382,9 +382,8 @@ class DirectoryReader(SourceReader):
     def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
         for part in (path, name):
             check_relative_path(part, str(self._root))
-        return _read_regular_file(
-            self._root, self._root / path / name, max_bytes, "limits.folder_bytes"
-        )
+        file = _find_listed(self._root / path, name)
+        return _read_regular_file(self._root, file, max_bytes, "limits.folder_bytes")
 
     @override
     def find_owning_skill(self, path: str) -> str | None:

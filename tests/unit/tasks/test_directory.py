@@ -457,6 +457,16 @@ def test_a_script_whose_name_is_not_utf8_is_read(root: Path) -> None:
     assert read_skill_folder(root, "a", LIMITS).sibling_files == {"scripts/caf\\xe9.sh": b"echo"}
 
 
+def test_every_listed_file_can_be_read_alone(root: Path) -> None:
+    put(root / "a" / "SKILL.md", "text")
+    put(root / "a" / "caf\udce9" / "x\udce9.txt", "text")
+    put(root / "a" / "\\xe9.txt", "text")  # a name that looks like an escaped one
+    listed = [file.path for file in read_skill_folder(root, "a", LIMITS).files]
+    assert listed == ["\\xe9.txt", "caf\\xe9/x\\xe9.txt"]
+    reader = DirectoryReader(root, LIMITS)
+    assert [reader.read_file("a", name, 100) for name in ["SKILL.md", *listed]] == [b"text"] * 3
+
+
 def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "x", "one")

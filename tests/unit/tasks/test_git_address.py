@@ -67,7 +67,7 @@ def test_ambiguous_hosts_are_refused(host: str) -> None:
 @pytest.mark.parametrize("url", ["/srv/skills", "./skills", "my skills", "~/skills", "h/x.git", ""])
 def test_a_folder_is_refused_with_advice(url: str) -> None:
     for settings in (OPEN, GitSettings()):
-        with pytest.raises(UsageError, match="https://host/path, or .* `skillbus sync FOLDER`"):
+        with pytest.raises(UsageError, match=r"https://host/path, or .* `skillbus sync FOLDER`"):
             check_url(url, settings)
 
 
