@@ -270,6 +270,7 @@ def delete_orphaned_mirrors(source_ids: Collection[str], settings: Settings) -> 
     known = {mirror_folder(source_id, settings) for source_id in source_ids}
     settled = time.time() - _ORPHAN_SECONDS
     for folder in _mirrors(settings).glob("*.git"):
-        if folder not in known and folder.stat().st_mtime < settled:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.with_name(folder.name + _LOCK_SUFFIX).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another process deletes it
+            if folder not in known and folder.stat().st_mtime < settled:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.with_name(folder.name + _LOCK_SUFFIX).unlink()

@@ -662,7 +662,10 @@ def test_mirrors_of_sources_that_are_gone_are_dropped(tmp_path: Path) -> None:
     long_ago = time.time() - 10_000
     for name in ("kept", "gone"):
         os.utime(mirror_folder(name, known), (long_ago, long_ago))
+    # As one that another process deletes at this moment.
+    (tmp_path / "home/git/vanished.git").symlink_to("nowhere")
     delete_orphaned_mirrors(["kept"], known)
+    (tmp_path / "home/git/vanished.git").unlink()
     assert {one.name for one in (tmp_path / "home/git").iterdir()} == {"kept.git", "new.git"}
 
 
