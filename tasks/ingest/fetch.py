@@ -292,8 +292,11 @@ class _FetchRun:
         pushed = content.pushed if isinstance(content, SourceChanged) else None
         if pushed is None or commit not in ("", pushed.before, one.source.commit):
             return False  # differs from the commit before the push, so it is later
+        if commit == pushed.after:
+            return False
+        # A known commit was followed by another push, unless this one goes back to it.
         mirror = Mirror(one.source, self._services.settings)
-        if commit == pushed.after or mirror.has_commit(pushed.after):
+        if commit not in ("", pushed.before) and mirror.has_commit(pushed.after):
             return False
         retries = self._retries.get(pushed.after, 0)
         if retries == len(_RETRY_PAUSES_SECONDS):

@@ -520,6 +520,25 @@ def test_a_mirror_is_tidied_and_read_meanwhile(
     assert len(list((mirror.folder / "objects/pack").glob("*.pack"))) < 4
 
 
+def test_a_mirror_that_cannot_be_tidied_is_made_anew(
+    tmp_path: Path, remote: PushedRepository, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = settings(tmp_path / "home")
+    mirror = Mirror(source, known)
+    mirror.fetch()
+    former = set((mirror.folder / "objects/pack").glob("*.pack"))
+    (remote.tree / "kiln/SKILL.md").write_text("Anew.\n")
+    newer = remote.push()
+    mirror.fetch()
+    for pack in former:
+        pack.chmod(0o600)
+        pack.write_bytes(pack.read_bytes()[:12] + bytes(300))
+    monkeypatch.setattr("tasks.sources.git.mirror._MAX_PACKS", 1)
+    assert mirror.fetch() == newer
+    with open_git_reader(replace(source, commit=newer), known) as reader:
+        assert reader.read("kiln").content == b"Anew.\n"
+
+
 # -- many processes, and what they leave
 
 

@@ -216,6 +216,29 @@ def test_a_push_that_is_announced_before_it_is_served_is_awaited(
     wait_for(lambda: backend.journal.get_job(event_id).state == "done")
 
 
+def test_a_push_back_to_an_earlier_commit_is_awaited_too(
+    backend: EmbeddedBackend,
+    remote: PushedRepository,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    come(backend, address)
+    first = source_of(backend).commit
+    put(remote.tree, "skills/dye")
+    second = remote.push()
+    assert come(backend) == ("done", "")
+    assert "skills/dye" in paths(backend)
+    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (0.1,) * 3000)
+    event_id = pushed(backend, second, first)
+    time.sleep(0.4)
+    assert backend.journal.get_job(event_id).state == "accepted"
+    remote.git("reset", "-q", "--hard", first)
+    remote.publish()
+    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
+    settle(backend)
+    assert set(paths(backend)) == {"skills/kiln", "skills/loom"}
+
+
 def test_a_removed_source_leaves_nothing(
     backend: EmbeddedBackend, address: str, tmp_path: Path
 ) -> None:
