@@ -172,6 +172,11 @@ def _diff_paths(
         for below in {scope, start}:
             entries = services.graph.get_entries_under(source.source_id, below)
             known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
+    for path in sorted(total.signatures.keys() - known):
+        # The files of a new skill no longer belong to the skill above it.
+        outer = reader.find_owning_skill(str(PurePosixPath(path).parent)) if path else None
+        if outer is not None:
+            total.signatures.setdefault(outer, "")
     return list(total.signatures), [path for path in known if _is_gone(path, total)], total
 
 

@@ -224,6 +224,21 @@ def test_paths_in_any_number_and_form_are_looked_at_once(
     assert services.states() == {"a": "published", "deep/c": "published"}
 
 
+def test_a_new_skill_in_the_folder_of_another_takes_its_files_away(
+    root: Path, services: Services
+) -> None:
+    for name in ("a/SKILL.md", "a/in/notes.txt", "b/SKILL.md"):
+        put(root / name)
+    services.run(everything(root))
+    services.publish_waiting()
+    put(root / "a" / "in" / "SKILL.md")
+    services.run(everything(root, "a/in/SKILL.md"))
+    assert services.ingested() == ["team:a", "team:a/in"]
+    services.publish_waiting()
+    services.run(everything(root))
+    assert services.ingested() == []
+
+
 def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services) -> None:
     for name in ("a", "deep/b", "deep/c"):
         put(root / name / "SKILL.md")
