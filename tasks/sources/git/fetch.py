@@ -36,7 +36,7 @@ input closes, as at the death of the process that started it."""
 _ASKPASS_SCRIPT = """#!/bin/sh
 case "$1" in
 Username*) printf '%s\\n' "$CREDENTIAL_USER" ;;
-*) read -r line < "$CREDENTIAL_FILE"; printf '%s\\n' "${line#*:}" ;;
+*) tr -d '\\r\\n' < "$CREDENTIAL_FILE" | { read -r line; printf '%s\\n' "${line#*:}"; } ;;
 esac
 """
 _LOGIN_ERRORS = (

@@ -436,7 +436,9 @@ def test_private_addresses_are_refused_before_anything_is_sent(
         assert asked == []
 
 
-@pytest.mark.parametrize("line", [f"{SECRET}\n", f"ana:{SECRET}\n"])
+@pytest.mark.parametrize(
+    "line", [f"{SECRET}\n", f"ana:{SECRET}\n", f"{SECRET}\r\n", f"\n ana:{SECRET} \n\n", SECRET]
+)
 def test_a_credential_is_sent_and_never_shown(
     tmp_path: Path, source: Source, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
