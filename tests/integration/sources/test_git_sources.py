@@ -415,3 +415,18 @@ def test_fetch_forwards_events_of_other_sources_to_plan(
     backend.journal.add_job(event, "event")
     backend.services.send_task(FETCH.name, [event.id])
     wait_for(lambda: backend.journal.get_job(event.id).state == "done")
+
+
+def test_a_refresh_reads_failed_skills_again(
+    backend: EmbeddedBackend, remote: PushedRepository, address: str
+) -> None:
+    settings = backend.services.settings
+    limits = settings.limits.model_copy(update={"skill_bytes": 60})
+    backend.services.settings = settings.model_copy(update={"limits": limits})
+    put(remote.tree, "skills/dye", "Dye wool with madder and alum. " * 3)
+    remote.push()
+    assert come(backend, address) == ("done", "")
+    assert set(paths(backend)) == {"skills/kiln", "skills/loom"}
+    backend.services.settings = settings
+    assert come(backend) == ("done", "")
+    assert set(paths(backend)) == {"skills/dye", "skills/kiln", "skills/loom"}
