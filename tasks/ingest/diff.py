@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+import structlog
 from structlog.contextvars import get_contextvars
 
 from config.errors import PermanentError, TransientError
@@ -24,6 +25,8 @@ from tasks.policies import Deadline
 from tasks.services import Services
 from tasks.sources.directory import DirectoryReader, no_skill_found, resolve_root, to_parse_limits
 from tasks.sources.protocol import SourceReader, SourceScan
+
+log = structlog.get_logger()
 
 _BATCH_BYTES = 192_000
 _BATCH_SKILLS = 32
@@ -236,6 +239,9 @@ def _is_unchanged(reader: SourceReader, entry: CatalogEntry, limits: LimitSettin
         return False
     except PermanentError as error:
         return str(error) == entry.reason
+    except Exception:  # a skill that failed still breaks the parser; others in the source do not
+        log.exception("skill cannot be compared", skill_id=entry.skill_id)
+        return entry.state is SkillState.FAILED
     return False
 
 

@@ -161,6 +161,28 @@ def test_an_unchanged_library_asks_for_nothing(root: Path, services: Services) -
     assert services.sent == []
 
 
+def test_a_skill_that_breaks_the_parser_does_not_hold_up_its_source(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    key = RevisionKey("team:a", services.graph.allocate_sequence(1)[0])
+    services.graph.record_failures([(key, "team", "a", "ingest failed unexpectedly: KeyError")])
+
+    def break_down(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("tasks.ingest.diff.parse_skill", break_down)
+    put(root / "b" / "SKILL.md", "other")
+    assert services.run(everything(root)).state == "done"
+    assert services.ingested() == ["team:b"]
+    monkeypatch.undo()
+    services.run(everything(root))
+    assert "team:a" in services.ingested(), "by a version that can read it"
+
+
 def test_a_touched_file_costs_no_ingest(root: Path, services: Services) -> None:
     put(root / "a" / "SKILL.md")
     services.run(everything(root))
