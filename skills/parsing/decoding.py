@@ -29,7 +29,8 @@ class ParseError(PermanentError):
     """A SKILL.md that cannot be read. `line` is 0 when the whole file is at fault."""
 
     def __init__(self, path: str, line: int, reason: str, advice: str) -> None:
-        super().__init__(f"{path}/SKILL.md:{max(line, 1)}: {reason}; {advice}")
+        file = f"{path}/SKILL.md" if path else "SKILL.md"
+        super().__init__(f"{file}:{max(line, 1)}: {reason}; {advice}")
         self.path = path
         self.line = line
         self.reason = reason

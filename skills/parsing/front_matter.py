@@ -296,9 +296,9 @@ def _drop_conflicts(block: Sequence[str], first: int, found: Frontmatter) -> lis
         return list(block)
     found.warn("conflict_marks", first + marks[0] - 1, "unresolved merge; our side was read")
     kept: list[str] = []
-    ours = True
+    ours, numbers = True, frozenset(marks)
     for number, line in enumerate(block, 1):
-        if number in marks:
+        if number in numbers:
             ours = not line.startswith(("=", "|"))
         elif ours:
             kept.append(line)

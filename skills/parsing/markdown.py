@@ -140,14 +140,19 @@ def _fence_at(line: str) -> tuple[str, str] | None:
     return match[1], match[2]
 
 
+def _language(info: str) -> str:
+    """Return the language that the info string of a fence names."""
+    return re.split(r"[\s,{:]", info.strip("{}. "), maxsplit=1)[0].lower()[:40]
+
+
 class _BlockParser:
     """Walks the lines once; each method takes a 0-based line and returns the block there."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
         self._end = len(lines)
-        # Mark character -> length of a fence mark that is never closed; saves searches.
-        self._unclosed: dict[str, int] = {}
+        # Mark character -> the longest closing fence from each line on; saves searches.
+        self._longest: dict[str, list[int]] = {}
         self._comments_end = True
         self._nested_budget = _NESTED_BUDGET
 
@@ -188,7 +193,7 @@ class _BlockParser:
 
     def fence(self, at: int, mark: str, info: str) -> MarkdownBlock:
         """Return the block of the fence that opens at a line."""
-        language = re.split(r"[\s,{:]", info.strip("{}. "), maxsplit=1)[0].lower()[:40]
+        language = _language(info)
         end = self._fence_end(at, mark, language)
         closed = end >= 0
         if not closed:
@@ -203,14 +208,24 @@ class _BlockParser:
             nested = self._nested_end(at, mark)
             if nested >= 0:
                 return nested
-        known = self._unclosed.get(mark[0])
-        if known is not None and len(mark) >= known:
+        longest = self._longest.get(mark[0])
+        if longest is not None and longest[at + 1] < len(mark):
             return -1
         for number in range(at + 1, self._end):
             if self._closes(self._lines[number], mark):
                 return number
-        self._unclosed[mark[0]] = len(mark)
+        self._longest[mark[0]] = self._find_longest(mark[0])
         return -1
+
+    def _find_longest(self, char: str) -> list[int]:
+        """Return for each line the length of the longest closing fence in it and all later ones."""
+        longest = [0] * (self._end + 1)
+        for number in reversed(range(self._end)):
+            text = self._lines[number].strip()
+            closes = self._closes(text, 3 * char)
+            length = len(text) - len(text.lstrip(char)) if closes else 0
+            longest[number] = max(longest[number + 1], length)
+        return longest
 
     @staticmethod
     def _closes(line: str, mark: str) -> bool:
@@ -272,8 +287,8 @@ class _BlockParser:
     def _item(self, at: int) -> MarkdownBlock:
         """Parse a top-level item with its nested content."""
         base = measure_indent(self._lines[at])
-        last, after_blank = at, False
-        number = at + 1
+        last, after_blank = self._mark_end(at), False
+        number = last + 1
         while number < self._end:
             line = self._lines[number]
             if not line.strip():
@@ -283,12 +298,17 @@ class _BlockParser:
             indent = measure_indent(line)
             if indent <= base + 1 and (after_blank or self._interrupts(number)):
                 break
-            opening = _fence_at(line) if indent > base + 1 else None
-            if opening:
-                number = self.fence(number, *opening).last - 1
             last, after_blank = number, False
-            number += 1
+            if indent > base + 1:
+                opening = _fence_at(line)
+                last = self.fence(number, *opening).last - 1 if opening else self._mark_end(number)
+            number = last + 1
         return MarkdownBlock(BlockType.ITEM, at + 1, last + 1)
+
+    def _mark_end(self, at: int) -> int:
+        """Return the last line of the fence that opens right after the mark of an item, or `at`."""
+        opening = _fence_at(_MARKER.sub("", self._lines[at]))
+        return max(at, self._fence_end(at, opening[0], _language(opening[1]))) if opening else at
 
     # -- tables, comments, paragraphs
 

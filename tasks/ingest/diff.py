@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+import structlog
 from structlog.contextvars import get_contextvars
 
 from config.errors import PermanentError, TransientError
@@ -24,6 +25,8 @@ from tasks.policies import Deadline
 from tasks.services import Services
 from tasks.sources.directory import DirectoryReader, no_skill_found, resolve_root, to_parse_limits
 from tasks.sources.protocol import SourceReader, SourceScan
+
+log = structlog.get_logger()
 
 _BATCH_BYTES = 192_000
 _BATCH_SKILLS = 32
@@ -172,6 +175,11 @@ def _diff_paths(
         for below in {scope, start}:
             entries = services.graph.get_entries_under(source.source_id, below)
             known.update(entry.path for entry in entries if entry.state is not SkillState.REMOVED)
+    for path in sorted(total.signatures.keys() - known):
+        # The files of a new skill no longer belong to the skill above it.
+        outer = reader.find_owning_skill(str(PurePosixPath(path).parent)) if path else None
+        if outer is not None:
+            total.signatures.setdefault(outer, "")
     return list(total.signatures), [path for path in known if _is_gone(path, total)], total
 
 
@@ -231,6 +239,9 @@ def _is_unchanged(reader: SourceReader, entry: CatalogEntry, limits: LimitSettin
         return False
     except PermanentError as error:
         return str(error) == entry.reason
+    except Exception:  # a skill that failed still breaks the parser; others in the source do not
+        log.exception("skill cannot be compared", skill_id=entry.skill_id)
+        return entry.state is SkillState.FAILED
     return False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -20,7 +20,8 @@ import structlog
 from structlog.contextvars import bound_contextvars
 
 from config.errors import PermanentError, TransientError, UsageError
-from graph.records import Source
+from graph.entry_filter import EntryFilter
+from graph.records import SkillState, Source
 from skills.events import (
     SkillRemoved,
     SourceChanged,
@@ -51,6 +52,7 @@ _INTERRUPTED = "the last fetch was interrupted before the library was synced"
 _LOCK_POLL_SECONDS = 0.02
 _POLL_SECONDS = 0.25
 _MAX_EVENTS = 2_000
+_MAX_FAILED = 1_000
 _RETRY_PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Pauses between fetches from a host that does not serve the commit of its webhook yet."""
 _RESERVED_SECONDS = 60.0
@@ -292,8 +294,11 @@ class _FetchRun:
         pushed = content.pushed if isinstance(content, SourceChanged) else None
         if pushed is None or commit not in ("", pushed.before, one.source.commit):
             return False  # differs from the commit before the push, so it is later
+        if commit == pushed.after:
+            return False
+        # A known commit was followed by another push, unless this one goes back to it.
         mirror = Mirror(one.source, self._services.settings)
-        if commit == pushed.after or mirror.has_commit(pushed.after):
+        if commit not in ("", pushed.before) and mirror.has_commit(pushed.after):
             return False
         retries = self._retries.get(pushed.after, 0)
         if retries == len(_RETRY_PAUSES_SECONDS):
@@ -313,7 +318,8 @@ def _host(root: str) -> str:
 def _sync_fetched(
     services: Services, deadline: Deadline, one: _Fetch, commit: str
 ) -> dict[str, object]:
-    """Sync the catalog with a commit; skills below the event's `paths` are read in any case."""
+    """Sync the catalog with a commit; skills below the event's `paths` are read in any case, and so
+    are failed skills."""
     content = one.batch.content
     paths = content.paths if isinstance(content, SourceChanged) else ()
     known, now, since = one.known, time.time(), one.batch.accepted
@@ -323,9 +329,11 @@ def _sync_fetched(
         if known and find_source(services.graph.list_sources(), known.source_id) is None:
             raise PermanentError("the source was removed meanwhile")
         if same and not paths:
+            signatures = services.graph.get_file_signatures(source.source_id)
+            paths = _list_failed(services, source.source_id, signatures)
+        if same and not paths:
             services.graph.save_source(replace(source, last_success=now))
-            found = len(services.graph.get_file_signatures(source.source_id))
-            return {"found": found, "changed": 0, "removed": 0, "commit": commit}
+            return {"found": len(signatures), "changed": 0, "removed": 0, "commit": commit}
         outcome: dict[str, object] = {}
         with open_git_reader(source, services.settings) as reader:
             if known is None and not reader.scan("").signatures:
@@ -340,6 +348,13 @@ def _sync_fetched(
                 outcome = outcome or named
         services.graph.save_source(replace(source, last_success=time.time()))
         return outcome | {"commit": commit}
+
+
+def _list_failed(services: Services, source_id: str, found: Collection[str]) -> tuple[str, ...]:
+    """Return the paths of failed skills that the commit holds: a limit may have been raised."""
+    failed = EntryFilter(source_id=source_id, state=SkillState.FAILED)
+    entries = services.graph.list_entries(failed, "", _MAX_FAILED)
+    return tuple(entry.path for entry in entries if entry.path in found)
 
 
 @contextmanager

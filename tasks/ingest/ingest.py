@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from config.errors import PermanentError, TransientError
+from config.errors import TransientError
 from config.tracing import span
 from graph.records import CatalogEntry, Publication
 from search.protocol import Filters, SkillDocument, Vector
@@ -19,7 +19,7 @@ from search.skill_analysis import section_text_hashes, skill_text_hashes
 from skills import licences
 from skills.record import ParsedSkill, RevisionKey
 from skills.review import collect_rule_ids
-from tasks.history.keep import keep_superseded, withdraw
+from tasks.history.keep import keep_superseded
 from tasks.ingest.held.pinned import hold_back, read_pinned
 from tasks.ingest.held.reviewed import HELD_REASON, hold_for_review, keep_reviewed
 from tasks.ingest.next_tasks import (
@@ -34,19 +34,14 @@ from tasks.ingest.preparation.prepare import (
     UnreadableSkill,
     prepare_parsed,
 )
+from tasks.ingest.read_folders import Failure, Place, read_folders, withdraw_gone
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
 from tasks.record_work import record_searchable
 from tasks.refine.completion.completions import find_outdated, read_completions
 from tasks.services import Services
 from tasks.sources.directory import to_parse_limits
-from tasks.sources.protocol import SkillFolder, SkillGoneError
-from tasks.sources.readers import ReaderPool
-
-_Place = tuple[RevisionKey, CatalogEntry]
-"""A skill with the key of its next revision."""
-
-_Failure = tuple[RevisionKey, str, str, str]
+from tasks.sources.protocol import SkillFolder
 
 _Staying = Mapping[str, KeptRevision]
 """Revisions at which skills stay, by skill_id: of pinned skills, and of skills whose updates wait
@@ -75,16 +70,20 @@ def ingest(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 
     Skills without an open request are skipped. Each other skill takes a new seq before its content
     is read, so that of two runs the run with the higher seq has read the newer content. A skill
-    that cannot be read becomes a failed entry, and does not affect the others.
+    that cannot be read becomes a failed entry, and does not affect the others. Raises
+    TransientError for skills that may be readable later, once the others are published.
     """
     published: list[_Published] = []
+    unavailable: list[TransientError] = []
     try:
         entries = [entry for entry in services.graph.get_entries(skill_ids) if needs_ingest(entry)]
         with time_stage(services.metrics, INGEST.name, "read"):
-            skills = _read(services, entries, deadline) if entries else []
+            skills = _read(services, entries, deadline, unavailable) if entries else []
         published = _publish(services, skills, deadline) if skills else []
     finally:
         _send_next_tasks(services, published, services.coordinator.add_pending(INGEST.name, -1))
+    if unavailable:
+        raise unavailable[0]
     return {"published": len(published)}
 
 
@@ -106,11 +105,19 @@ def needs_ingest(entry: CatalogEntry) -> bool:
 
 
 def _read(
-    services: Services, entries: Sequence[CatalogEntry], deadline: Deadline
+    services: Services,
+    entries: Sequence[CatalogEntry],
+    deadline: Deadline,
+    unavailable: list[TransientError],
 ) -> list[_SkillWork]:
-    """Read and parse the skills that have to be published; record the others in the catalog."""
+    """Read and parse the skills that have to be published; record the others in the catalog.
+
+    unavailable: gets the errors of skills that cannot be read now; their requests stay open.
+    """
     graph = services.graph
-    folders, gone, failures = _read_folders(services, entries, deadline)
+    read = read_folders(services, entries, deadline)
+    unavailable += read.unavailable
+    folders, failures = read.folders, read.failures
     staying: _Staying = read_pinned(services, entries)
     folders = _replace_held(services, folders, staying)
     staying, held, unreadable = _hold_unreviewed(services, folders, staying)
@@ -131,7 +138,7 @@ def _read(
             else:
                 content_hash = changed[key, entry].content_hash
                 skills.append(_SkillWork(key, entry, content_hash, outcome))
-    withdraw(services, gone)
+    withdraw_gone(services, read.gone)
     if failures:
         failed = {key.skill_id for key, *_ in failures}
         keep_superseded(services, [entry for entry in entries if entry.skill_id in failed])
@@ -143,8 +150,8 @@ def _read(
 
 
 def _replace_held(
-    services: Services, folders: Mapping[_Place, SkillFolder], pinned: _Staying
-) -> dict[_Place, SkillFolder]:
+    services: Services, folders: Mapping[Place, SkillFolder], pinned: _Staying
+) -> dict[Place, SkillFolder]:
     """Return the folders. A folder whose content differs from its skill's pin is held back and
     replaced by an empty folder with the content hash of the pin."""
     settings, replaced = _preparation_settings(services), {}
@@ -158,8 +165,8 @@ def _replace_held(
 
 
 def _hold_unreviewed(
-    services: Services, folders: dict[_Place, SkillFolder], pinned: _Staying
-) -> tuple[_Staying, list[_Failure], list[_Failure]]:
+    services: Services, folders: dict[Place, SkillFolder], pinned: _Staying
+) -> tuple[_Staying, list[Failure], list[Failure]]:
     """Hold back content that waits for review: replace its folders, or remove those of new skills.
 
     Returns the skills that stay at a revision, the pinned ones included, the new skills that are
@@ -193,10 +200,10 @@ def _preparation_settings(services: Services) -> PreparationSettings:
 
 def _prepare(
     services: Services,
-    folders: Mapping[_Place, SkillFolder],
+    folders: Mapping[Place, SkillFolder],
     staying: _Staying,
     deadline: Deadline,
-) -> Iterator[tuple[_Place, PreparedSkill | UnreadableSkill]]:
+) -> Iterator[tuple[Place, PreparedSkill | UnreadableSkill]]:
     """Yield the outcome of each folder; for a skill that stays at a revision, that revision."""
     completions = read_completions(services, [one.content_hash for one in folders.values()])
     read = {place: folder for place, folder in folders.items() if place[1].skill_id not in staying}
@@ -214,32 +221,8 @@ def _prepare(
             yield place, prepare_parsed(kept.parsed.with_completions(stored))
 
 
-def _read_folders(
-    services: Services, entries: Sequence[CatalogEntry], deadline: Deadline
-) -> tuple[dict[_Place, SkillFolder], list[RevisionKey], list[_Failure]]:
-    """Read the folders of skills; returns them, the keys of skills that are gone, and failures."""
-    folders: dict[_Place, SkillFolder] = {}
-    gone: list[RevisionKey] = []
-    failures: list[_Failure] = []
-    seqs = services.graph.allocate_sequence(len(entries))
-    # Read after the seqs were allocated: a git source's commit is part of the content.
-    sources = {source.source_id: source for source in services.graph.list_sources()}
-    with ReaderPool(sources, services.settings) as readers:
-        for entry, seq in zip(entries, seqs, strict=True):
-            deadline.check("read")
-            services.coordinator.yield_to_queries()
-            key = RevisionKey(entry.skill_id, seq)
-            try:
-                folders[key, entry] = readers.get(entry.source_id).read(entry.path)
-            except SkillGoneError:
-                gone.append(key)
-            except PermanentError as error:
-                failures.append((key, entry.source_id, entry.path, str(error)))
-    return folders, gone, failures
-
-
 def _find_unchanged(
-    services: Services, folders: Mapping[_Place, SkillFolder]
+    services: Services, folders: Mapping[Place, SkillFolder]
 ) -> dict[RevisionKey, str]:
     """Return the skills whose published revision would not change: key -> content hash.
 

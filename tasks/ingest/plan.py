@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
     Events of one source are carried out together; events of git sources are forwarded to `fetch`.
     One task of all processes plans at a time. A batch that fails does not affect the others: a
     source that used up the time comes last for a day. Raises TransientError if a batch is to be
-    retried.
+    retried; later batches of its source wait, since their order counts.
     """
     done, waiting = 0, list(event_ids)
     seen: set[str] = set()
@@ -66,12 +67,10 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
             for event_id, reason in invalid:
                 fail_events_with_reason(services, [event_id], reason)
             batches = _put_slow_last(services, batches)
-            git: list[EventBatch] = []
-            errors = [_process_with_trace(services, deadline, batch, git) for batch in batches]
+            errors = _process_in_order(services, deadline, batches)
             done += sum(len(batch.event_ids) for batch in batches)
-        for error in errors:
-            if error is not None:
-                raise error
+        if errors:
+            raise errors[0]
         # Tasks for events that arrived meanwhile did not get the lock.
         seen.update(waiting, *(batch.event_ids for batch in batches))
         still_open = services.journal.list_open_jobs("event", _RECHECK_EVENTS)
@@ -91,6 +90,36 @@ def _put_slow_last(services: Services, batches: Sequence[EventBatch]) -> list[Ev
 
 def _slow_name(batch: EventBatch) -> str:
     return f"plan {get_source_id(batch.content)}"
+
+
+def _process_in_order(
+    services: Services, deadline: Deadline, batches: Sequence[EventBatch]
+) -> list[TransientError]:
+    """Carry out batches; returns an error for each source with a batch that is to be retried.
+
+    Later batches of such a source are left open. The removal of the source is carried out at once,
+    and fails the batches before it.
+    """
+    git: list[EventBatch] = []
+    errors: dict[str, TransientError] = {}
+    waiting: defaultdict[str, list[EventBatch]] = defaultdict(list)
+    for batch in batches:
+        source_id, is_removal = (
+            get_source_id(batch.content),
+            isinstance(batch.content, SourceRemoved),
+        )
+        if source_id in errors and not is_removal:
+            waiting[source_id].append(batch)
+            continue
+        error = _process_with_trace(services, deadline, batch, git)
+        if error is not None:
+            errors[source_id] = error
+            waiting[source_id].append(batch)
+        elif is_removal and errors.pop(source_id, None) is not None:
+            for earlier in waiting.pop(source_id):
+                reason = "the source was removed meanwhile"
+                fail_events_with_reason(services, earlier.event_ids, reason)
+    return list(errors.values())
 
 
 def _process_with_trace(

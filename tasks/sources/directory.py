@@ -78,20 +78,20 @@ def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     Signatures cover names, sizes and times of the files. Raises TransientError if the root was
     moved, replaced or mounted meanwhile: skills that were not found then are not gone.
     """
-    before = _identify(root)
+    before = identify_folder(root)
     found = _walk(root, start, limits)
-    if _identify(root) != before:
+    if before is None or identify_folder(root) != before:
         raise TransientError(f"{root} was moved or replaced while it was read")
     return found
 
 
-def _identify(folder: Path) -> tuple[int, int] | None:
-    """Return device and inode of a folder, None if there is none."""
+def identify_folder(folder: Path) -> tuple[int, int] | None:
+    """Return device and inode of a folder, None if it is missing or cannot be reached."""
     try:
         status = folder.stat()
     except OSError:
         return None
-    return status.st_dev, status.st_ino
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
@@ -99,7 +99,10 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     records: dict[str, list[str]] = {}
     fresh: set[str] = set()
     settled = time.time() - _SETTLED_SECONDS
-    stack: list[tuple[str, str | None, int]] = [(start, None, start.count("/"))]
+    if not _is_entered(root, start, limits, found):
+        return found
+    depth = start.count("/") + 1 if start else 0
+    stack: list[tuple[str, str | None, int]] = [(start, None, depth)]
     while stack:
         path, owner, depth = stack.pop()
         entries = _list_entries(root, path, found)
@@ -111,7 +114,7 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
             is_folder = entry.is_dir(follow_symlinks=False)
             if is_folder and entry.name in SKIPPED_FOLDERS:
                 continue
-            environment = _find_virtual_environment(entry.path) if is_folder else ""
+            environment = _find_environment(entry.path) if is_folder else ""
             if is_folder and not environment:
                 reason = find_skip_reason(entry.name, depth, limits)
                 if reason:
@@ -119,7 +122,7 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
                 else:
                     stack.append((inner, owner, depth + 1))
             elif entry.is_symlink() and _is_folder(entry):
-                _refuse_linked_folder(root, escape_non_utf8(inner), found)
+                _refuse_linked_folder(root, inner, found)
             elif owner is not None:
                 own = path == owner and entry.name == SKILL_FILE
                 file = environment or entry.path
@@ -128,6 +131,28 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
         digest = hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogateescape"))
         found.signatures[path] = "" if path in fresh else digest.hexdigest()[:32]
     return found
+
+
+def _is_entered(root: Path, path: str, limits: LimitSettings, found: SourceScan) -> bool:
+    """Return whether a scan of the whole source enters a folder; adds the reason if it may not."""
+    inner = ""
+    for depth, name in enumerate(path.split("/") if path else ()):
+        inner = f"{inner}/{name}" if inner else name
+        folder = root / inner
+        try:
+            mode = folder.lstat().st_mode
+        except OSError as error:
+            # The walk finds out why a folder cannot be read.
+            return error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+        if stat.S_ISLNK(mode):
+            _refuse_linked_folder(root, inner, found)
+            return False
+        if not stat.S_ISDIR(mode) or name in SKIPPED_FOLDERS or _find_environment(str(folder)):
+            return False
+        if reason := find_skip_reason(name, depth, limits):
+            found.refused[escape_non_utf8(inner)] = reason
+            return False
+    return True
 
 
 def _list_entries(root: Path, path: str, found: SourceScan) -> list[os.DirEntry[str]]:
@@ -177,7 +202,7 @@ def _resolve(path: Path) -> Path:
     return Path(os.path.realpath(path, strict=True))
 
 
-def _find_virtual_environment(folder: str) -> str:
+def _find_environment(folder: str) -> str:
     """Return the file that makes a folder a virtual environment, "" without one."""
     path = os.path.join(folder, VIRTUAL_ENVIRONMENT_FILE)  # noqa: PTH118 - hot loop
     return path if os.path.exists(path) else ""  # noqa: PTH110 - hot loop
@@ -185,8 +210,10 @@ def _find_virtual_environment(folder: str) -> str:
 
 def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:
     target = Path(os.path.realpath(root / path))
-    if not target.is_relative_to(root) and (target / SKILL_FILE).exists():
-        found.refused[path] = f"a link out of the source ({target}); sync that folder itself"
+    is_skill = os.path.exists(target / SKILL_FILE)  # noqa: PTH110 - False if it is not permitted
+    if not target.is_relative_to(root) and is_skill:
+        reason = f"a link out of the source ({target}); sync that folder itself"
+        found.refused[escape_non_utf8(path)] = escape_non_utf8(reason)
 
 
 def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFolder:
@@ -295,7 +322,7 @@ def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[
             if entry.is_dir(follow_symlinks=False):
                 if entry.name in SKIPPED_FOLDERS:
                     continue
-                path = _find_virtual_environment(entry.path)
+                path = _find_environment(entry.path)
                 if not path:
                     stack.append(Path(entry.path))
                     continue
@@ -342,19 +369,29 @@ class DirectoryReader(SourceReader):
 
     @override
     def read(self, path: str) -> SkillFolder:
-        return read_skill_folder(self._root, path, self._limits)
+        try:
+            return read_skill_folder(self._root, path, self._limits)
+        except PermanentError:
+            if identify_folder(self._root) is None:
+                raise TransientError(
+                    f"{self._root} is missing or cannot be reached; its skills stay as they are"
+                ) from None
+            raise
 
     @override
     def read_file(self, path: str, name: str, max_bytes: int) -> bytes:
         for part in (path, name):
             check_relative_path(part, str(self._root))
-        return _read_regular_file(
-            self._root, self._root / path / name, max_bytes, "limits.folder_bytes"
-        )
+        file = _find_listed(self._root / path, name)
+        return _read_regular_file(self._root, file, max_bytes, "limits.folder_bytes")
 
     @override
     def find_owning_skill(self, path: str) -> str | None:
-        return find_owner(path, lambda folder: (self._root / folder / SKILL_FILE).is_file())
+        return find_owner(path, self._is_skill)
+
+    def _is_skill(self, folder: str) -> bool:
+        is_file = os.path.isfile(self._root / folder / SKILL_FILE)  # noqa: PTH113 - never raises
+        return is_file and _is_entered(self._root, folder, self._limits, SourceScan())
 
     @override
     def check_relative_path(self, path: str) -> None:

@@ -36,7 +36,9 @@ class SourceScan:
 
     def covers(self, path: str) -> bool:
         """Return whether a skill at `path` that is not in the scan is gone, not only unreadable."""
-        return not any(path == top or path.startswith(top + "/") for top in self.unreadable)
+        return not any(
+            not top or path == top or path.startswith(top + "/") for top in self.unreadable
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from config.settings import Settings
 from graph.records import Source
 from tasks.sources.directory import DirectoryReader
@@ -81,6 +81,7 @@ class ReaderPool:
         self._sources = sources
         self._settings = settings
         self._opened: dict[str, SourceReader] = {}
+        self._unavailable: dict[str, TransientError] = {}
         self._stack = ExitStack()
 
     def __enter__(self) -> ReaderPool:
@@ -92,10 +93,20 @@ class ReaderPool:
         self._stack.close()
 
     def get(self, source_id: str) -> SourceReader:
-        """Return the reader of a source; raises SkillGoneError if the source is gone."""
+        """Return the reader of a source.
+
+        Raises SkillGoneError if the source is gone, TransientError if it cannot be opened now: the
+        same error again without another attempt, which may take as long as a fetch.
+        """
         if source_id not in self._sources:
             raise SkillGoneError(f"source {source_id} is gone")
+        if source_id in self._unavailable:
+            raise self._unavailable[source_id]
         if source_id not in self._opened:
             reader = open_reader(self._sources[source_id], self._settings)
-            self._opened[source_id] = self._stack.enter_context(reader)
+            try:
+                self._opened[source_id] = self._stack.enter_context(reader)
+            except TransientError as error:
+                self._unavailable[source_id] = error
+                raise
         return self._opened[source_id]

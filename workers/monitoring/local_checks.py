@@ -17,6 +17,7 @@ from skills.record import RevisionKey
 from skills.skill_policy import check_rule_ids
 from tasks.journal.protocol import DeadLetterStore
 from tasks.journal.sqlite import SqliteJournal
+from tasks.sources.directory import identify_folder
 from tasks.sources.git import process
 from workers.backend.factory import open_review_lister
 from workers.backend.stores import open_graph
@@ -213,7 +214,7 @@ def _check_sources(settings: Settings) -> str:
         f"directory {source.root} of source {source.source_id} is missing: restore it, or "
         f"`skillbus sources remove {source.source_id}`"
         for source in found
-        if source.kind == "directory" and not Path(source.root).is_dir()
+        if source.kind == "directory" and identify_folder(Path(source.root)) is None
     ]
     problems += fetch_failures(found) + find_unknown_sources(settings, found)
     if any(source.kind == "git" for source in found):

@@ -21,6 +21,7 @@ from tasks.broker import redis_connection
 from tasks.broker.broker_config import server_broker_config
 from tasks.broker.rabbitmq_status import inspect_rabbitmq
 from tasks.policies import REFINE
+from tasks.sources.directory import identify_folder
 from workers.backend.distributed import create_client_app
 from workers.backend.stores import open_coordinator, open_graph, open_index, open_journal
 from workers.monitoring.local_checks import (
@@ -240,7 +241,7 @@ def _check_sources(settings: Settings) -> str:
     not_local = [
         source.source_id
         for source in found
-        if source.kind == "directory" and not Path(source.root).is_dir()
+        if source.kind == "directory" and identify_folder(Path(source.root)) is None
     ]
     never_synced = [source.source_id for source in found if not source.last_success]
     problems = fetch_failures(found) + find_unknown_sources(settings, found)

@@ -9,6 +9,7 @@ from pathlib import Path
 from config.errors import UsageError
 from config.settings import Settings
 from skills.events import SourceChanged
+from tasks.sources.directory import identify_folder
 from workers.audit.policy import record_policy_changes
 from workers.backend.factory import open_store_backend
 from workers.backend.home import create_home
@@ -64,7 +65,7 @@ def run_serve(
         # A thread in native code aborts the process if the interpreter ends meanwhile.
         stack.callback(warming.join)
         for source in backend.graph.list_sources():
-            if Path(source.root).is_dir():
+            if identify_folder(Path(source.root)) is not None:
                 backend.submit(SourceChanged(source_id=source.source_id), ORIGIN)
         own = stack.enter_context(bind_unix_socket(path))
         notify(f"serving {settings.home} on {path}")

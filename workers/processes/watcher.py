@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 import structlog
@@ -17,7 +19,8 @@ from watchdog.observers.polling import PollingObserver
 from config.errors import TransientError
 from graph.records import Source
 from skills.events import SourceChanged
-from tasks.sources.folder_rules import SKIPPED_FOLDERS
+from tasks.sources.directory import identify_folder
+from tasks.sources.folder_rules import SKIPPED_FOLDERS, escape_non_utf8
 from tasks.sources.readers import find_source
 from workers.backend.protocol import Backend
 
@@ -59,7 +62,10 @@ class _PendingChanges(FileSystemEventHandler):
 
     def add_path(self, path: str) -> None:
         """Record an absolute path that changed, unless it is outside the source
-        or in a skipped folder."""
+        or in a skipped folder.
+
+        Events hold UTF-8 only: for another name, the path of its folder is recorded.
+        """
         try:
             relative = Path(path).relative_to(self.source.root)
         except ValueError:
@@ -67,12 +73,13 @@ class _PendingChanges(FileSystemEventHandler):
         parts = PurePosixPath(relative.as_posix()).parts
         if SKIPPED_FOLDERS.intersection(parts):
             return
+        readable = takewhile(lambda part: escape_non_utf8(part) == part, parts)
         now = time.monotonic()
         with self._lock:
             if not self._paths:
                 self._first = now
             self._last = now
-            self._paths.add("/".join(parts))
+            self._paths.add("/".join(readable))
 
     def take_settled(self, settle_seconds: float) -> set[str]:
         """Remove and return the collected paths; none while they are still changing.
@@ -92,8 +99,8 @@ class Watcher:
     """Watches every directory source of the catalog, including new ones; a context manager.
 
     Polls a source whose file notifications fail (inotify limit, network folder). A missing root
-    removes no skills; it is rescanned when it is back. Every source is also rescanned at a regular
-    interval, for changes whose notification was lost.
+    removes no skills; it is rescanned when it is back. A root that was replaced is watched anew.
+    Every source is also rescanned at a regular interval, for changes whose notification was lost.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -101,6 +108,8 @@ class Watcher:
         self._settings = backend.settings.watch
         self._pending: dict[str, _PendingChanges] = {}
         self._observers: dict[str, BaseObserver] = {}
+        self._identities: dict[str, tuple[int, int] | None] = {}
+        """Identity of each watched root: notifications follow a folder, not its path."""
         self._missing: set[str] = set()
         self._next_rescan: dict[str, float] = {}
         self._stop = threading.Event()
@@ -129,7 +138,10 @@ class Watcher:
         refreshed = time.monotonic()
         while not self._stop.wait(_TICK_SECONDS):
             if time.monotonic() - refreshed > _REFRESH_SECONDS:
-                self._refresh_sources()
+                try:
+                    self._refresh_sources()
+                except TransientError as error:
+                    log.warning("sources not read", reason=str(error))
                 refreshed = time.monotonic()
             for pending in list(self._pending.values()):
                 paths = pending.take_settled(self._settings.settle_milliseconds / 1000)
@@ -138,15 +150,14 @@ class Watcher:
 
     def _submit(self, pending: _PendingChanges, paths: set[str]) -> None:
         source_id = pending.source.source_id
-        if find_source(self._backend.graph.list_sources(), source_id) is None:
-            return
         is_full_sync = len(paths) > _MAX_PATHS or "" in paths
         # Without a root, as a root would add the source again if it is being removed.
         event = SourceChanged(
             source_id=source_id, paths=() if is_full_sync else tuple(sorted(paths))
         )
         try:
-            self._backend.submit(event, ORIGIN)
+            if find_source(self._backend.graph.list_sources(), source_id) is not None:
+                self._backend.submit(event, ORIGIN)
         except TransientError as error:
             log.warning("change deferred", reason=str(error))
             for path in paths:
@@ -161,18 +172,40 @@ class Watcher:
         for source_id in [name for name in self._observers if name not in sources]:
             self._unwatch(source_id)
         for source_id, source in sources.items():
-            exists = Path(source.root).is_dir()
-            if not exists and source_id not in self._missing:
-                log.warning("source root missing", source=source_id, root=source.root)
-                self._missing.add(source_id)
+            identity = identify_folder(Path(source.root))
+            if source_id in self._observers and not self._is_watching(source_id, identity):
                 self._unwatch(source_id)
-            elif exists and source_id not in self._observers:
-                self._watch(source)
-                self._missing.discard(source_id)
-                self._next_rescan[source_id] = 0.0  # finds changes made before the watch started
-            if exists and time.monotonic() >= self._next_rescan[source_id]:
+            if source_id not in self._observers and not self._watch_root(source, identity):
+                continue
+            if time.monotonic() >= self._next_rescan[source_id]:
                 self._next_rescan[source_id] = time.monotonic() + self._settings.rescan_seconds
                 self._pending[source_id].add_path(source.root)
+
+    def _watch_root(self, source: Source, identity: tuple[int, int] | None) -> bool:
+        """Watch a source with the identity of its root; return False if the root is missing."""
+        source_id = source.source_id
+        watched = False
+        if identity is not None:
+            with suppress(OSError):  # it went meanwhile
+                self._watch(source)
+                watched = True
+        if not watched:
+            if source_id not in self._missing:
+                log.warning("source root missing", source=source_id, root=source.root)
+            self._missing.add(source_id)
+            return False
+        self._identities[source_id] = identity
+        self._missing.discard(source_id)
+        self._next_rescan[source_id] = 0.0  # finds changes made before the watch started
+        return True
+
+    def _is_watching(self, source_id: str, identity: tuple[int, int] | None) -> bool:
+        """Return whether the watch of a source is one of the folder that is its root now.
+
+        The watch of a deleted folder ends; a new folder may have the same identity.
+        """
+        emitters = self._observers[source_id].emitters
+        return self._identities[source_id] == identity and all(one.is_alive() for one in emitters)
 
     def _watch(self, source: Source) -> None:
         pending = _PendingChanges(source)

@@ -47,14 +47,14 @@ def check_url(url: str, settings: GitSettings) -> str:
             "file (--credential-file) where a login is needed"
         )
     if url.startswith("-") or not _PRINTABLE.fullmatch(url) or "::" in url.partition("[")[0]:
-        raise UsageError(
-            f"{_redact(url)} is not the address of a repository; write https://host/path"
-        )
+        raise _not_an_address(url)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise UsageError(f"{_redact(url)} is not the address of a repository") from None
+        raise _not_an_address(url) from None
+    if not parts.scheme:
+        raise _not_an_address(url)
     allowed = (*settings.protocols, *(_LOCAL if settings.allow_local else ()))
     if parts.scheme not in allowed:
         raise UsageError(
@@ -76,6 +76,13 @@ def check_url(url: str, settings: GitSettings) -> str:
     else:
         _check_host(parts.hostname)
     return parts.scheme
+
+
+def _not_an_address(url: str) -> UsageError:
+    return UsageError(
+        f"{_redact(url)} is not the address of a repository: write https://host/path, or add a "
+        "folder of this machine with `skillbus sync FOLDER`"
+    )
 
 
 def _check_host(host: str) -> None:

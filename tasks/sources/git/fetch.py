@@ -36,7 +36,7 @@ input closes, as at the death of the process that started it."""
 _ASKPASS_SCRIPT = """#!/bin/sh
 case "$1" in
 Username*) printf '%s\\n' "$CREDENTIAL_USER" ;;
-*) read -r line < "$CREDENTIAL_FILE"; printf '%s\\n' "${line#*:}" ;;
+*) tr -d '\\r\\n' < "$CREDENTIAL_FILE" | { read -r line; printf '%s\\n' "${line#*:}"; } ;;
 esac
 """
 _LOGIN_ERRORS = (
@@ -178,7 +178,10 @@ def _to_skillbus_error(
         what = "the credential is refused" if with_login else "a login is required"
         return UsageError(f"{what}: give a file with a valid one (--credential-file)")
     if any(sign in low for sign in _MISSING_REF_ERRORS):
-        return RefNotFoundError("the branch is gone, or never existed; the skills stay as they are")
+        return RefNotFoundError(
+            "the branch is gone or never existed, or the repository is empty; the skills stay as "
+            "they are"
+        )
     if any(sign in low for sign in _MISSING_REPOSITORY_ERRORS):
         return PermanentError("no repository at this address, or it needs a login")
     if any(sign in low for sign in _MEMORY_ERRORS):

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
+import structlog
+
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.secrets import read_secret
 from config.settings import Settings
@@ -24,6 +26,8 @@ from graph.records import Source
 from tasks.sources.git.address import check_branch, check_subfolder, check_url, resolve_remote
 from tasks.sources.git.fetch import RefNotFoundError, fetch_ref, folder_size
 from tasks.sources.git.process import run_git
+
+log = structlog.get_logger()
 
 _REF = "refs/skillbus/head"
 _MAX_PACKS = 16
@@ -209,14 +213,24 @@ class Mirror:
         garbage."""
         self._remove_leftovers()
         if not self._is_intact():
-            shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(mode=0o700)
-            run_git(self.folder, "init", "--bare", "--quiet", "--template=")
+            self._create()
         packs = list((self.folder / "objects" / "pack").glob("*.pack"))
         too_large = folder_size(self.folder) > self._settings.git.megabytes * _MEGABYTE
         if len(packs) >= _MAX_PACKS or too_large:
-            # Another process may still be reading an older commit.
-            run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_GC_SECONDS)
+            try:
+                # Another process may still be reading an older commit.
+                run_git(self.folder, "gc", "--quiet", "--prune=1.hour.ago", seconds=_GC_SECONDS)
+            except TransientError as error:  # took too long; the fetch does not depend on it
+                log.warning("mirror not tidied", mirror=str(self.folder), reason=str(error))
+            except PermanentError as error:
+                log.warning("mirror created again", mirror=str(self.folder), reason=str(error))
+                self._create()
+
+    def _create(self) -> None:
+        """Create the bare repository, in place of a damaged one."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o700)
+        run_git(self.folder, "init", "--bare", "--quiet", "--template=")
 
     def _is_intact(self) -> bool:
         """Return whether the repository exists and its refs can be read."""
@@ -270,6 +284,7 @@ def delete_orphaned_mirrors(source_ids: Collection[str], settings: Settings) -> 
     known = {mirror_folder(source_id, settings) for source_id in source_ids}
     settled = time.time() - _ORPHAN_SECONDS
     for folder in _mirrors(settings).glob("*.git"):
-        if folder not in known and folder.stat().st_mtime < settled:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.with_name(folder.name + _LOCK_SUFFIX).unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # another process deletes it
+            if folder not in known and folder.stat().st_mtime < settled:
+                shutil.rmtree(folder, ignore_errors=True)
+                folder.with_name(folder.name + _LOCK_SUFFIX).unlink()

@@ -79,7 +79,10 @@ class GitReader(SourceReader):
         """Return the scan; signatures cover names and objects of the files, no times."""
         found = SourceScan()
         records: dict[str, list[str]] = {}
-        stack: list[tuple[str, str | None, int]] = [(start, None, start.count("/"))]
+        if not self._is_entered(start, found):
+            return found
+        depth = start.count("/") + 1 if start else 0
+        stack: list[tuple[str, str | None, int]] = [(start, None, depth)]
         while stack:
             folder, owner, depth = stack.pop()
             files = self._tree.folders.get(folder, {})
@@ -106,6 +109,19 @@ class GitReader(SourceReader):
             found.signatures[path] = digest.hexdigest()[:32]
         self._refuse_links_and_submodules(start, found)
         return found
+
+    def _is_entered(self, path: str, found: SourceScan) -> bool:
+        """Return whether a scan of the whole source enters a folder; adds the reason if not."""
+        names = path.split("/") if path else []
+        for depth in range(len(names)):
+            folder = "/".join(names[: depth + 1])
+            if VIRTUAL_ENVIRONMENT_FILE in self._tree.folders.get(folder, {}):
+                return False
+            is_folder = folder in self._tree.folders or folder in self._tree.subfolders
+            if is_folder and (reason := find_skip_reason(folder, depth, self._limits)):
+                found.refused[escape_non_utf8(folder)] = reason
+                return False
+        return True
 
     def _refuse_links_and_submodules(self, start: str, found: SourceScan) -> None:
         """Add a reason for each link or submodule in place of a skill."""
@@ -190,7 +206,11 @@ class GitReader(SourceReader):
 
     @override
     def find_owning_skill(self, path: str) -> str | None:
-        return find_owner(path, lambda folder: SKILL_FILE in self._tree.folders.get(folder, {}))
+        return find_owner(path, self._is_skill)
+
+    def _is_skill(self, folder: str) -> bool:
+        is_file = SKILL_FILE in self._tree.folders.get(folder, {})
+        return is_file and self._is_entered(folder, SourceScan())
 
     @override
     def check_relative_path(self, path: str) -> None:

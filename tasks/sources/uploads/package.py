@@ -33,7 +33,8 @@ from tasks.sources.uploads.member_names import MemberNames, clean_path
 _VERSION = 1
 _MANIFEST = "manifest.json"
 _FILES = "files/"
-_IGNORED_NAMES = SKIPPED_FOLDERS | {"__MACOSX", ".DS_Store"}
+IGNORED_NAMES = SKIPPED_FOLDERS | {"__MACOSX", ".DS_Store"}
+"""Names of files and folders that belong to no skill."""
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
 
@@ -65,7 +66,7 @@ def collect_skills(
             name = names.add(member.name, folder=member.content is None)
             if member.content is None:
                 continue
-            if _IGNORED_NAMES.intersection(name.split("/")):
+            if IGNORED_NAMES.intersection(name.split("/")):
                 left_out += 1
                 continue
             stored[name] = str(len(stored))

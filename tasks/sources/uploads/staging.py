@@ -17,6 +17,7 @@ from config.errors import TransientError, UsageError
 from config.settings import Settings
 from graph.records import Source
 from skills.events import Event, SourceChanged, describe_validation_error, new_event
+from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from tasks.sources.protocol import SKILL_FILE
 from tasks.sources.uploads.archive import HEADER_BYTES, ArchiveMember, detect_archive_kind
 from tasks.sources.uploads.limits import (
@@ -28,7 +29,12 @@ from tasks.sources.uploads.limits import (
     iter_chunks,
 )
 from tasks.sources.uploads.member_names import clean_path
-from tasks.sources.uploads.package import UploadContents, collect_skills, write_package
+from tasks.sources.uploads.package import (
+    IGNORED_NAMES,
+    UploadContents,
+    collect_skills,
+    write_package,
+)
 from tasks.sources.uploads.store import (
     UPLOAD_KIND,
     UploadStore,
@@ -180,11 +186,15 @@ def iter_text_members(files: Mapping[str, str]) -> Iterator[ArchiveMember]:
 
 def iter_folder_members(folder: Path, meter: UploadMeter) -> Iterator[ArchiveMember]:
     """Yield the members of a folder; refuses links and special files, even if they replace a file
-    during the read."""
+    during the read.
+
+    Folders of tools are skipped; of a virtual environment, only its configuration is a member.
+    """
     top = folder.resolve()
     for current, folders, files, place in os.fwalk(top, onerror=_raise_unreadable):
-        folders.sort()
-        for name in sorted(folders + files):
+        is_environment = VIRTUAL_ENVIRONMENT_FILE in files and current != str(top)
+        folders[:] = [] if is_environment else sorted(set(folders) - IGNORED_NAMES)
+        for name in [VIRTUAL_ENVIRONMENT_FILE] if is_environment else sorted(folders + files):
             relative = Path(current, name).relative_to(top).as_posix()
             meter.count_member(relative)
             if stat.S_ISDIR(os.lstat(name, dir_fd=place).st_mode):

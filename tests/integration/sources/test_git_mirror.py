@@ -23,7 +23,7 @@ from config.errors import MisconfiguredError, PermanentError, TransientError, Us
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from graph.records import Source
-from tasks.sources.directory import read_skill_folder, scan
+from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
 from tasks.sources.git.fetch import fetch_ref, folder_size
 from tasks.sources.git.mirror import (
     Mirror,
@@ -129,13 +129,23 @@ def test_a_commit_reads_like_a_directory(
         (tree / name).write_text("x")
     (tree / "big").mkdir()
     (tree / "big/SKILL.md").write_bytes(b"x" * (known.limits.skill_bytes + 1))
+    deep = "/".join(["d"] * (known.limits.depth + 1))
+    (tree / deep).mkdir(parents=True)
+    (tree / deep / "SKILL.md").write_text("x")
     remote.push()
     there = scan(tree, "", known.limits)
     with reading(source, known) as reader:
         found = reader.scan("")
         assert set(found.signatures) == set(there.signatures) == {"kiln", "a", "a/b", "ä", "big"}
         assert found.sizes == there.sizes
-        assert found.refused == {}
+        assert found.refused == there.refused
+        assert list(found.refused) == [deep]
+        for path in ("a", "a/env", "a/env/bin", deep, f"{deep}/x"):
+            below, there_below = reader.scan(path), scan(tree, path, known.limits)
+            assert set(below.signatures) == set(there_below.signatures)
+            assert below.refused == there_below.refused
+            owner = DirectoryReader(tree, known.limits).find_owning_skill(path)
+            assert reader.find_owning_skill(path) == owner
         for path in set(found.signatures) - {"big"}:
             assert reader.read(path) == read_skill_folder(tree, path, known.limits)
         assert set(reader.scan("a").signatures) == {"a", "a/b"}
@@ -426,7 +436,9 @@ def test_private_addresses_are_refused_before_anything_is_sent(
         assert asked == []
 
 
-@pytest.mark.parametrize("line", [f"{SECRET}\n", f"ana:{SECRET}\n"])
+@pytest.mark.parametrize(
+    "line", [f"{SECRET}\n", f"ana:{SECRET}\n", f"{SECRET}\r\n", f"\n ana:{SECRET} \n\n", SECRET]
+)
 def test_a_credential_is_sent_and_never_shown(
     tmp_path: Path, source: Source, line: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -508,6 +520,25 @@ def test_a_mirror_is_tidied_and_read_meanwhile(
                 mirror.fetch()
             assert b"Fire." in reader.read("kiln").content
     assert len(list((mirror.folder / "objects/pack").glob("*.pack"))) < 4
+
+
+def test_a_mirror_that_cannot_be_tidied_is_made_anew(
+    tmp_path: Path, remote: PushedRepository, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = settings(tmp_path / "home")
+    mirror = Mirror(source, known)
+    mirror.fetch()
+    former = set((mirror.folder / "objects/pack").glob("*.pack"))
+    (remote.tree / "kiln/SKILL.md").write_text("Anew.\n")
+    newer = remote.push()
+    mirror.fetch()
+    for pack in former:
+        pack.chmod(0o600)
+        pack.write_bytes(pack.read_bytes()[:12] + bytes(300))
+    monkeypatch.setattr("tasks.sources.git.mirror._MAX_PACKS", 1)
+    assert mirror.fetch() == newer
+    with open_git_reader(replace(source, commit=newer), known) as reader:
+        assert reader.read("kiln").content == b"Anew.\n"
 
 
 # -- many processes, and what they leave
@@ -652,7 +683,10 @@ def test_mirrors_of_sources_that_are_gone_are_dropped(tmp_path: Path) -> None:
     long_ago = time.time() - 10_000
     for name in ("kept", "gone"):
         os.utime(mirror_folder(name, known), (long_ago, long_ago))
+    # As one that another process deletes at this moment.
+    (tmp_path / "home/git/vanished.git").symlink_to("nowhere")
     delete_orphaned_mirrors(["kept"], known)
+    (tmp_path / "home/git/vanished.git").unlink()
     assert {one.name for one in (tmp_path / "home/git").iterdir()} == {"kept.git", "new.git"}
 
 

@@ -216,6 +216,29 @@ def test_a_push_that_is_announced_before_it_is_served_is_awaited(
     wait_for(lambda: backend.journal.get_job(event_id).state == "done")
 
 
+def test_a_push_back_to_an_earlier_commit_is_awaited_too(
+    backend: EmbeddedBackend,
+    remote: PushedRepository,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    come(backend, address)
+    first = source_of(backend).commit
+    put(remote.tree, "skills/dye")
+    second = remote.push()
+    assert come(backend) == ("done", "")
+    assert "skills/dye" in paths(backend)
+    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (0.1,) * 3000)
+    event_id = pushed(backend, second, first)
+    time.sleep(0.4)
+    assert backend.journal.get_job(event_id).state == "accepted"
+    remote.git("reset", "-q", "--hard", first)
+    remote.publish()
+    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
+    settle(backend)
+    assert set(paths(backend)) == {"skills/kiln", "skills/loom"}
+
+
 def test_a_removed_source_leaves_nothing(
     backend: EmbeddedBackend, address: str, tmp_path: Path
 ) -> None:
@@ -392,3 +415,18 @@ def test_fetch_forwards_events_of_other_sources_to_plan(
     backend.journal.add_job(event, "event")
     backend.services.send_task(FETCH.name, [event.id])
     wait_for(lambda: backend.journal.get_job(event.id).state == "done")
+
+
+def test_a_refresh_reads_failed_skills_again(
+    backend: EmbeddedBackend, remote: PushedRepository, address: str
+) -> None:
+    settings = backend.services.settings
+    limits = settings.limits.model_copy(update={"skill_bytes": 60})
+    backend.services.settings = settings.model_copy(update={"limits": limits})
+    put(remote.tree, "skills/dye", "Dye wool with madder and alum. " * 3)
+    remote.push()
+    assert come(backend, address) == ("done", "")
+    assert set(paths(backend)) == {"skills/kiln", "skills/loom"}
+    backend.services.settings = settings
+    assert come(backend) == ("done", "")
+    assert set(paths(backend)) == {"skills/dye", "skills/kiln", "skills/loom"}

@@ -48,15 +48,16 @@ def shut(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     def guard(name: str) -> None:
         real = getattr(os, name)
 
-        def guarded(path: Any, *args: Any) -> Any:
-            if os.fspath(path) in closed:
+        def guarded(path: Any, *args: Any, **named: Any) -> Any:
+            if not isinstance(path, int) and os.fspath(path) in closed:
                 raise PermissionError(13, "Permission denied", path)
-            return real(path, *args)
+            return real(path, *args, **named)
 
         monkeypatch.setattr(f"tasks.sources.directory.os.{name}", guarded)
 
     guard("scandir")
     guard("open")
+    guard("stat")
     return lambda path: closed.add(str(path))
 
 
@@ -198,6 +199,7 @@ def test_absence_is_known_unless_it_lies_in_an_unreadable_folder() -> None:
     assert not found.covers("a/b/c")
     assert found.covers("a")
     assert found.covers("a/bc")
+    assert not SourceScan(unreadable=[""]).covers("a")
 
 
 # -- signatures
@@ -268,6 +270,19 @@ def test_a_linked_folder_out_of_the_root_is_refused(root: Path, tmp_path: Path) 
     assert "out of the source" in found.refused["in"]
     with pytest.raises(PermanentError, match="out of the source"):
         read_skill_folder(root, "in", LIMITS)
+    put(tmp_path / "caf\udce9" / "SKILL.md")
+    (root / "in\udce9").symlink_to(tmp_path / "caf\udce9")
+    assert "caf\\xe9" in scan(root, "", LIMITS).refused["in\\xe9"]
+
+
+def test_a_linked_folder_that_may_not_be_entered_does_not_end_the_scan(
+    root: Path, tmp_path: Path, shut: Callable[[Path], None]
+) -> None:
+    put(root / "a" / "SKILL.md")
+    put(tmp_path / "outside" / "SKILL.md")
+    (root / "in").symlink_to(tmp_path / "outside")
+    shut(tmp_path / "outside" / "SKILL.md")
+    assert list(scan(root, "", LIMITS).signatures) == ["a"]
 
 
 def test_a_linked_folder_inside_the_root_is_not_read_twice(root: Path) -> None:
@@ -442,6 +457,16 @@ def test_a_script_whose_name_is_not_utf8_is_read(root: Path) -> None:
     assert read_skill_folder(root, "a", LIMITS).sibling_files == {"scripts/caf\\xe9.sh": b"echo"}
 
 
+def test_every_listed_file_can_be_read_alone(root: Path) -> None:
+    put(root / "a" / "SKILL.md", "text")
+    put(root / "a" / "caf\udce9" / "x\udce9.txt", "text")
+    put(root / "a" / "\\xe9.txt", "text")  # a name that looks like an escaped one
+    listed = [file.path for file in read_skill_folder(root, "a", LIMITS).files]
+    assert listed == ["\\xe9.txt", "caf\\xe9/x\\xe9.txt"]
+    reader = DirectoryReader(root, LIMITS)
+    assert [reader.read_file("a", name, 100) for name in ["SKILL.md", *listed]] == [b"text"] * 3
+
+
 def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
     put(root / "a" / "SKILL.md")
     put(root / "a" / "x", "one")
@@ -460,6 +485,47 @@ def test_the_hash_sees_content_names_and_moves(root: Path) -> None:
     put(root / "a" / "SKILL.md", "new")
     seen.append(digest())
     assert len(set(seen)) == len(seen)
+
+
+def test_a_scan_that_starts_below_finds_what_a_whole_scan_finds_there(
+    root: Path, tmp_path: Path
+) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "venv" / "pyvenv.cfg")
+    put(root / "a" / "venv" / "lib" / "kit" / "SKILL.md")
+    put(root / "node_modules" / "kit" / "SKILL.md")
+    put(root / "1" / "2" / "SKILL.md")
+    put(root / "1" / "2" / "3" / "SKILL.md")
+    put(tmp_path / "outside" / "SKILL.md")
+    (root / "again").symlink_to(root / "a")
+    (root / "linked").symlink_to(tmp_path / "outside")
+    limits = LimitSettings(depth=2)
+    whole = scan(root, "", limits)
+    assert sorted(whole.signatures) == ["1/2", "a"]
+    reader = DirectoryReader(root, limits)
+    folders = [path for path in root.rglob("*") if path.is_dir()]
+    for path in [one.relative_to(root).as_posix() for one in folders] + [
+        "again/b",
+        "gone",
+        "1/2/x",
+    ]:
+        below = scan(root, path, limits)
+        assert list(below.signatures) == [one for one in whole.signatures if is_below(one, path)]
+        assert below.refused.items() <= whole.refused.items()
+        owner = reader.find_owning_skill(path)
+        assert owner is None or owner in whole.signatures
+    assert reader.find_owning_skill("a/venv/lib/kit") == "a"
+    assert reader.find_owning_skill("again/notes.txt") is None
+
+
+def is_below(path: str, start: str) -> bool:
+    return path == start or path.startswith(f"{start}/")
+
+
+def test_the_owner_of_a_path_that_no_file_system_holds_is_the_skill_above_it(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    assert DirectoryReader(root, LIMITS).find_owning_skill(f"a/{'x' * 300}/notes.txt") == "a"
+    assert scan(root, f"a/{'x' * 300}", LIMITS) == SourceScan()
 
 
 # -- who owns a path

@@ -64,6 +64,13 @@ def test_ambiguous_hosts_are_refused(host: str) -> None:
         check_url(f"https://{host}/x.git", OPEN)
 
 
+@pytest.mark.parametrize("url", ["/srv/skills", "./skills", "my skills", "~/skills", "h/x.git", ""])
+def test_a_folder_is_refused_with_advice(url: str) -> None:
+    for settings in (OPEN, GitSettings()):
+        with pytest.raises(UsageError, match=r"https://host/path, or .* `skillbus sync FOLDER`"):
+            check_url(url, settings)
+
+
 @pytest.mark.parametrize("url", ["http://h/x", "git://h/x", "file:///srv/x"])
 def test_only_https_by_default(url: str) -> None:
     with pytest.raises(UsageError, match="only https"):

@@ -161,6 +161,28 @@ def test_an_unchanged_library_asks_for_nothing(root: Path, services: Services) -
     assert services.sent == []
 
 
+def test_a_skill_that_breaks_the_parser_does_not_hold_up_its_source(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        put(root / name / "SKILL.md")
+    services.run(everything(root))
+    services.publish_waiting()
+    key = RevisionKey("team:a", services.graph.allocate_sequence(1)[0])
+    services.graph.record_failures([(key, "team", "a", "ingest failed unexpectedly: KeyError")])
+
+    def break_down(*_: object) -> None:
+        raise KeyError
+
+    monkeypatch.setattr("tasks.ingest.diff.parse_skill", break_down)
+    put(root / "b" / "SKILL.md", "other")
+    assert services.run(everything(root)).state == "done"
+    assert services.ingested() == ["team:b"]
+    monkeypatch.undo()
+    services.run(everything(root))
+    assert "team:a" in services.ingested(), "by a version that can read it"
+
+
 def test_a_touched_file_costs_no_ingest(root: Path, services: Services) -> None:
     put(root / "a" / "SKILL.md")
     services.run(everything(root))
@@ -222,6 +244,21 @@ def test_paths_in_any_number_and_form_are_looked_at_once(
     services.run(everything(root, "a", "./", *forms, ".", "SKILL.md", "none/x"))
     assert looked == [""]
     assert services.states() == {"a": "published", "deep/c": "published"}
+
+
+def test_a_new_skill_in_the_folder_of_another_takes_its_files_away(
+    root: Path, services: Services
+) -> None:
+    for name in ("a/SKILL.md", "a/in/notes.txt", "b/SKILL.md"):
+        put(root / name)
+    services.run(everything(root))
+    services.publish_waiting()
+    put(root / "a" / "in" / "SKILL.md")
+    services.run(everything(root, "a/in/SKILL.md"))
+    assert services.ingested() == ["team:a", "team:a/in"]
+    services.publish_waiting()
+    services.run(everything(root))
+    assert services.ingested() == []
 
 
 def test_a_path_that_went_takes_its_skills_along(root: Path, services: Services) -> None:
@@ -442,3 +479,47 @@ def test_a_source_that_takes_too_long_does_not_hold_up_the_others(
             plan(services, deadline, services.journal.list_open_jobs("event"))  # type: ignore[arg-type]
     assert services.ingested() == ["quick:skill"]
     assert len(services.journal.list_open_jobs("event")) == 1
+
+
+@pytest.fixture
+def try_later(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """No source can be read until this is undone."""
+
+    def open_later(source: Source, settings: Settings) -> AbstractContextManager[SourceReader]:
+        raise TransientError("try again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("tasks.ingest.plan.open_reader", open_later)
+        yield patched
+
+
+def test_a_change_that_is_retried_stays_before_the_removal_of_a_skill(
+    root: Path, services: Services, try_later: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.accept(
+        new_event(everything(root), "skillbus/test"),
+        new_event(SkillRemoved(skill_id="team:a"), "skillbus/test"),
+    )
+    with pytest.raises(TransientError, match="try again"):
+        services.plan()
+    assert len(services.journal.list_open_jobs("event")) == 2
+    try_later.undo()
+    services.plan()
+    assert services.states() == {"a": "removed"}
+    assert services.journal.list_failed_jobs() == []
+
+
+def test_a_change_that_is_retried_does_not_bring_a_removed_source_back(
+    root: Path, services: Services, try_later: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    services.graph.save_source(Source("team", "directory", str(root)))
+    change = new_event(everything(root), "skillbus/test")
+    services.accept(change, new_event(SourceRemoved(source_id="team"), "skillbus/test"))
+    services.plan()
+    assert services.graph.list_sources() == []
+    assert services.journal.get_job(change.id).reason == "the source was removed meanwhile"
+    try_later.undo()
+    services.plan()
+    assert services.graph.list_sources() == []

@@ -160,6 +160,23 @@ def test_a_folder_gives_the_same_as_its_archive(settings: Settings, tmp_path: Pa
         stage_upload(settings, store, place, tmp_path / "trips", "team")
 
 
+def test_folders_of_tools_in_a_folder_are_not_read(settings: Settings, tmp_path: Path) -> None:
+    names = ("SKILL.md", ".git/config", "node_modules/x/index.js", "env/pyvenv.cfg", "env/lib/x.py")
+    for name in names:
+        (tmp_path / "trips" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "trips" / name).write_bytes(SKILL)
+    for name in ("node_modules/.bin", "env/bin"):
+        (tmp_path / "trips" / name).mkdir()
+        (tmp_path / "trips" / name / "run").symlink_to("/usr/bin/env")
+    store = open_upload_store(settings)
+    with store.staging() as place:
+        staged = stage_upload(settings, store, place, tmp_path / "trips", "team")
+    store.install_package("team", staged.event.id)
+    on_disk = read_skill_folder(tmp_path.resolve(), "trips", settings.limits)
+    assert [file.path for file in on_disk.files] == ["env/pyvenv.cfg"]
+    assert store.read("team", "trips", 10_000) == on_disk
+
+
 def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
-from graph.records import Source
+from graph.records import SkillState, Source
 from skills.events import SourceChanged, SourceRemoved
 from tests.support.program.program import wait_for
-from tests.support.samples.library import write_topics
+from tests.support.samples.library import write_skill, write_topics
 from tests.support.samples.tiny import settle, tiny_backend
+from workers.backend.embedded import EmbeddedBackend
 from workers.processes.watcher import _WATCHED_EVENTS, ORIGIN, Watcher, _PendingChanges
 
 ROOT = "/lib/skills"
@@ -169,3 +171,61 @@ def test_a_change_noticed_before_a_removal_does_not_add_the_source_again(tmp_pat
         settle(backend)
         assert backend.graph.list_sources() == []
         assert len(backend.journal.list_failed_jobs()) == 1, "only the one that was sent"
+
+
+@pytest.mark.parametrize(
+    ("path", "taken"),
+    [("a/caf\udce9.txt", "a"), ("caf\udce9/SKILL.md", ""), ("a/b/x\udce9/y\udce9", "a/b")],
+)
+def test_of_names_that_are_not_utf8_their_folder_is_taken(
+    pending: _PendingChanges, clock: Clock, path: str, taken: str
+) -> None:
+    pending.add_path(f"{ROOT}/{path}")
+    clock.now += 1
+    assert pending.take_settled(SETTLE) == {taken}
+
+
+def test_a_file_whose_name_is_not_utf8_does_not_end_the_watch(tmp_path: Path) -> None:
+    root = write_topics(tmp_path / "crafts")
+    with tiny_backend(tmp_path / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        settle(backend)
+        with Watcher(backend):
+            time.sleep(0.5)  # the first sync, of the whole source, has been sent
+            (root / "kiln-firing" / "caf\udce9.txt").write_text("bytes that are not UTF-8")
+            time.sleep(0.5)
+            write_skill(root, "loom-setup")
+            wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
+
+
+def test_a_root_that_is_replaced_is_watched_anew(tmp_path: Path) -> None:
+    root = write_topics(tmp_path / "crafts")
+    with tiny_backend(tmp_path / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        settle(backend)
+        with Watcher(backend):
+            write_topics(tmp_path / "next")
+            root.rename(tmp_path / "former")
+            (tmp_path / "next").rename(root)
+            time.sleep(1.5)
+            write_skill(root, "loom-setup")
+            wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
+
+
+def test_a_root_that_is_deleted_and_made_again_is_watched_anew(tmp_path: Path) -> None:
+    root = write_topics(tmp_path / "crafts")
+    with tiny_backend(tmp_path / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        settle(backend)
+        with Watcher(backend):
+            shutil.rmtree(root)
+            write_topics(root)
+            time.sleep(1.5)
+            write_skill(root, "loom-setup")
+            wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
+
+
+def published(backend: EmbeddedBackend) -> set[str]:
+    """Ids of the published skills."""
+    entries = backend.graph.get_entries()
+    return {entry.skill_id for entry in entries if entry.state is SkillState.PUBLISHED}

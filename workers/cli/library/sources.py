@@ -15,6 +15,7 @@ from config.errors import UsageError
 from graph.records import SkillState, Source
 from skills.access import parse_groups
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
+from tasks.sources.directory import identify_folder
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import (
@@ -226,7 +227,7 @@ def _is_reachable(source: Source) -> bool:
     """Return whether the last fetch of a repository succeeded, or a directory exists now."""
     if source.kind == "git":
         return not source.last_error
-    return source.kind != "directory" or Path(source.root).is_dir()
+    return source.kind != "directory" or identify_folder(Path(source.root)) is not None
 
 
 @sources.command("remove")

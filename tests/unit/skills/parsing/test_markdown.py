@@ -2,6 +2,7 @@ import pytest
 
 from skills.parsing.markdown import (
     MarkdownBlock,
+    _BlockParser,
     find_fenced_lines,
     is_thematic_break,
     parse_blocks,
@@ -86,6 +87,21 @@ def test_stray_marks_behind_a_closing_fence() -> None:
     assert shapes("```\na\n```py\nb\n```") == [("code", 1, 5)]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("- ```sh\n  ls\n  ```\n\nText", [(1, 3), (5, 5)]),
+        ("- ```sh\n  ls\n\n  pwd\n  ```\n- b", [(1, 5), (6, 6)]),
+        ("1. a\n   - ```sh\n     ls\n     ```\n2. b\n\nText", [(1, 4), (5, 5), (7, 7)]),
+        ("- ```never closed\n- b\n\nText", [(1, 1), (2, 2), (4, 4)]),
+    ],
+)
+def test_a_fence_after_the_mark_of_an_item_ends_with_its_closing_fence(
+    text: str, expected: list[tuple[int, int]]
+) -> None:
+    assert [(block.first, block.last) for block in parse_blocks(text.split("\n"), 1)] == expected
+
+
 def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
     blocks = parse_blocks(["```py", "a", "", "# comment", "", "## Next", "text"], 1)
     assert [(block.first, block.last, block.closed) for block in blocks[:2]] == [
@@ -97,6 +113,24 @@ def test_an_unclosed_fence_ends_before_the_next_chapter() -> None:
 def test_an_unclosed_fence_without_a_chapter_reaches_to_the_end() -> None:
     block = only("```py\na\n\nb\n\n")
     assert (block.last, block.closed) == (4, False)
+
+
+def test_fences_that_are_never_closed_are_not_searched_for_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    closes = _BlockParser._closes
+
+    def count(line: str, mark: str) -> bool:
+        read.append(line)
+        return closes(line, mark)
+
+    monkeypatch.setattr(_BlockParser, "_closes", staticmethod(count))
+    fences = [line for size in range(60, 3, -1) for line in ("~" * size, "", "## Next", "")]
+    lines = [*fences, *["text", ""] * 1000, "~~~~~", "closed", "~~~~"]
+    blocks = parse_blocks(lines, 1)
+    assert [block.closed for block in blocks if block.fenced] == [False] * 55 + [True, False]
+    assert len(read) < 5 * len(lines)
 
 
 def test_lines_of_fenced_blocks() -> None:

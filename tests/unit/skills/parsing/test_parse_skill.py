@@ -153,13 +153,25 @@ def test_hidden_danger_is_found_in_the_body() -> None:
         "a:\n\n" * 20_000,
         "<!-- x\n\n" * 9_000,
         "| a |\n" * 50_000,
+        "".join(f"{'~' * size}\n\n## h\n" for size in range(1_000, 3, -1)) + "x\n" * 300_000,
+        "- i\n" + "  - ```\n" * 50_000,
     ],
-    ids=["backticks", "one line", "headings", "unclosed", "nested", "lead-ins", "comments", "rows"],
+    ids=[
+        *("backticks", "one line", "headings", "unclosed", "nested", "lead-ins", "comments"),
+        *("rows", "ever shorter", "items"),
+    ],
 )
 def test_hostile_bodies_take_no_time(body: str) -> None:
     """Seconds at most of processor time, where quadratic time would take minutes."""
     start = time.thread_time()
     assert parse(GOOD + body).lines
+    assert time.thread_time() - start < 30
+
+
+def test_a_hostile_frontmatter_takes_no_time() -> None:
+    start = time.thread_time()
+    marks = "<<<<<<< ours\n" + "=======\n" * 200_000 + ">>>>>>> theirs\n"
+    assert parse(f"---\nname: a\ndescription: b\n{marks}---\nText\n").body_line == 200_007
     assert time.thread_time() - start < 30
 
 

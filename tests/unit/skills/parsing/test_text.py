@@ -58,6 +58,8 @@ def test_a_binary_file_is_refused(content: bytes) -> None:
     with pytest.raises(ParseError, match=r"^tools/a/SKILL.md:1: .*; ") as caught:
         decode_lines("tools/a", content)
     assert caught.value.line == 0
+    with pytest.raises(ParseError, match=r"^SKILL.md:1: "):
+        decode_lines("", content)  # the root of a source
     assert caught.value.reason
 
 

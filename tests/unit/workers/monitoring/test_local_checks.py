@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,6 +89,26 @@ def test_a_worker_is_ready_when_servers_answer_and_a_child_has_loaded() -> None:
 def test_every_worker_needs_a_port() -> None:
     with pytest.raises(UsageError, match="8 consecutive ports are needed"):
         supervisor.run_supervisor([], 1, 65_533)
+
+
+def test_a_root_that_the_system_refuses_to_look_at_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "mount"
+    root.mkdir()
+    look = os.stat
+
+    def refuse_root(path: Any, **named: Any) -> os.stat_result:
+        if path == root:
+            raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+        return look(path, **named)
+
+    with closing(SqliteSkillGraph(tmp_path / "graph.db", writable=True)) as graph:
+        graph.save_source(Source("team", "directory", str(root)))
+    monkeypatch.setattr(os, "stat", refuse_root)
+    sources = library_checks(Settings().model_copy(update={"home": tmp_path}))["sources"]
+    with pytest.raises(SkillbusError, match=r"mount of source team is missing"):
+        sources()
 
 
 def test_git_is_missed_where_there_are_git_sources(
