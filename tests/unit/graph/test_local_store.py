@@ -85,6 +85,22 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"this is no database")
 
 
+def test_a_disk_that_fails_during_a_read_is_a_passing_error(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    graph = SqliteSkillGraph(path, writable=True)
+    graph.publish([publication(f"skill-{n}", 1) for n in range(300)])
+    graph.close()
+    graph = SqliteSkillGraph(path, writable=False)
+    unreadable = os.open(path, os.O_WRONLY)
+    for one in Path("/proc/self/fd").iterdir():
+        if one.is_symlink() and one.readlink() == path:
+            os.dup2(unreadable, int(one.name))
+    os.close(unreadable)
+    with pytest.raises(TransientError, match="disk I/O error"):
+        graph.get_entries()
+    graph.close()
+
+
 def test_damage_that_shows_later_is_said(tmp_path: Path) -> None:
     path = tmp_path / "library.db"
     graph = SqliteSkillGraph(path, writable=True)
