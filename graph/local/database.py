@@ -28,7 +28,10 @@ _TRANSIENT_CODES = {
 
 
 class Database:
-    """Connections to one file, one per thread; a lock serialises the writes of the process."""
+    """Connections to one file, one per thread; a lock serialises the writes of the process.
+
+    The connection of a thread that has ended is closed when another thread opens one.
+    """
 
     def __init__(self, path: Path, *, writable: bool) -> None:
         """Open the file; with `writable`, create or upgrade it.
@@ -38,8 +41,7 @@ class Database:
         """
         self._path = path
         self._writable = writable
-        self._local = threading.local()
-        self._opened: list[sqlite3.Connection] = []
+        self._opened: dict[threading.Thread, sqlite3.Connection] = {}
         self._guard = threading.Lock()
         self._write_lock = threading.Lock()
         self._closed = False
@@ -104,7 +106,8 @@ class Database:
             try:
                 yield connection
             finally:
-                connection.execute("COMMIT")
+                if connection.in_transaction:  # an error of the disk ends it
+                    connection.execute("COMMIT")
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
@@ -153,18 +156,14 @@ class Database:
         """Close the connections of all threads; later calls raise UsageError."""
         with self._guard:
             self._closed = True
-            opened, self._opened = self._opened, []
-        for connection in opened:
+            opened, self._opened = self._opened, {}
+        for connection in opened.values():
             connection.close()
 
     def _connection(self) -> sqlite3.Connection:
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if self._closed:
             raise UsageError(f"{self._path} has been closed")
-        if connection is None:
-            connection = self._open()
-            self._local.connection = connection
-        return connection
+        return self._opened.get(threading.current_thread()) or self._open()
 
     def _open(self) -> sqlite3.Connection:
         # Readers also need `rw`: reading a WAL file needs write access to its shared memory.
@@ -174,13 +173,19 @@ class Database:
             uri, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         with self._guard:
-            self._opened.append(connection)
+            self._close_abandoned()
+            self._opened[threading.current_thread()] = connection
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA cache_size = -65536")
         connection.execute("PRAGMA temp_store = MEMORY")
         if not self._writable:
             connection.execute("PRAGMA query_only = ON")
         return connection
+
+    def _close_abandoned(self) -> None:
+        """Close the connections of threads that have ended."""
+        for thread in [one for one in self._opened if not one.is_alive()]:
+            self._opened.pop(thread).close()
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

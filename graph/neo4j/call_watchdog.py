@@ -31,6 +31,7 @@ class CallWatchdog:
         self._calls: set[WatchedCall] = set()
         self._thread: threading.Thread | None = None
         self._idle = False
+        self._closed = False
 
     def start_call(self, seconds: float) -> WatchedCall:
         """Start watching a call; `finish_call` must follow."""
@@ -49,11 +50,19 @@ class CallWatchdog:
         with self._changed:
             self._calls.discard(call)
 
+    def close(self) -> None:
+        """End the thread once no call is in flight."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
     def _run(self) -> None:
         # No notification for calls added while the thread sleeps: it wakes before most are due.
         while True:
             with self._changed:
                 if not self._calls:
+                    if self._closed:
+                        return
                     self._idle = True
                     self._changed.wait()
                     self._idle = False

@@ -125,6 +125,7 @@ class Neo4jClient:
         with self._lock:
             self._closed = True
             driver, self._driver = self._driver, None
+        self._watch.close()
         if driver is not None:
             driver.close()
 

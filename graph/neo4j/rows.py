@@ -32,9 +32,9 @@ ENTRY_COLUMNS = f"""s.skill_id, s.source_id, s.path, s.state, s.name, s.descript
 """Values that `entries_from_rows` reads."""
 
 ENTRY_CONDITIONS = {
-    "language": "s.language = $language",
-    "licence": "s.licence = $licence",
-    "safety_level": "s.safety_level >= $safety_level",
+    "language": "coalesce(s.language, '') = $language",
+    "licence": "coalesce(s.licence, '') = $licence",
+    "safety_level": "coalesce(s.safety_level, 0) >= $safety_level",
     "embedded": "coalesce(s.paged, false) = $embedded",
     "has_scripts": "s.has_scripts = $has_scripts AND s.scanned_seq = s.seq",
     "scripts_unknown": "(s.scanned_seq IS NULL OR s.scanned_seq <> s.seq)",

@@ -25,7 +25,6 @@ from search.models.identity import (
     base_model,
     model_path,
     processor_has_bfloat16,
-    read_training,
     resolve_prompts,
 )
 from search.models.installed import check_installed
@@ -39,10 +38,10 @@ _TOKENIZER_BATCH = 32
 class SentenceTransformerEncoder(BatchEncoder):
     """An `Encoder` over a model that torch runs; several threads may encode at once.
 
-    settings: names the model. Prompts that it leaves out are those of the model's configuration
-    (`prompts` "query", and "document", "passage" or "corpus", or else that of
-    `default_prompt_name`), or of its family. threads: torch threads per call; one torch thread with
-    two calling Python threads is faster than two.
+    settings: names the model. Prompts that it leaves out are those of its training by skillbus, of
+    the model's configuration (`prompts` "query", and "document", "passage" or "corpus", or else
+    that of `default_prompt_name`), or of its family. threads: torch threads per call; one torch
+    thread with two calling Python threads is faster than two.
 
     Weights are bfloat16 where the processor multiplies it natively. Raises PermanentError if the
     model cannot be loaded, or torch is not installed.
@@ -70,11 +69,10 @@ class SentenceTransformerEncoder(BatchEncoder):
         if low_precision:
             self._network = self._network.bfloat16()
         self._network.eval()
-        trained = read_training(settings.model).get("prompts")
         super().__init__(
             settings,
             prompts=resolve_prompts(
-                settings, trained or self._network.prompts, self._network.default_prompt_name
+                settings, self._network.prompts, self._network.default_prompt_name
             ),
             limit=int(self._network.max_seq_length or 512),
             dimension=int(self._network.get_embedding_dimension()),

@@ -98,9 +98,6 @@ def _folder_dimension(folder: Path) -> int | None:
 def read_prompts(model: str) -> tuple[Mapping[str, str], str | None]:
     """Return `prompts` and `default_prompt_name` of a model's configuration, read from its
     folder."""
-    trained = read_training(model)
-    if "prompts" in trained:
-        return trained["prompts"], None
     try:
         folder = Path(model_path(base_model(model)))
         content = (folder / "config_sentence_transformers.json").read_text(encoding="utf-8")
@@ -113,18 +110,26 @@ def read_prompts(model: str) -> tuple[Mapping[str, str], str | None]:
 def resolve_prompts(
     settings: EncoderSettings, configured: Mapping[str, str], default_name: str | None
 ) -> Prompts:
-    """Return the prompts of the settings, else of the model's configuration, else of its family."""
-    default = configured.get(default_name or "", "")
-    query = configured.get("query") or default
-    passage = next(
-        (configured[name] for name in ("document", "passage", "corpus") if configured.get(name)),
-        default,
-    )
-    if not query and not passage:
-        query, passage = known_prompts(base_model(settings.model))
+    """Return the prompts of the settings, else those of the model's training by skillbus, which may
+    be empty, else of the model's configuration, else of its family."""
+    trained = read_training(settings.model).get("prompts")
+    if trained:
+        query, passage = trained.get("query", ""), trained.get("document", "")
+    else:
+        query, passage = _read_configured(configured, default_name)
+        if not query and not passage:
+            query, passage = known_prompts(base_model(settings.model))
     return Prompts(
         query if settings.query_prompt is None else settings.query_prompt,
         passage if settings.passage_prompt is None else settings.passage_prompt,
+    )
+
+
+def _read_configured(configured: Mapping[str, str], default_name: str | None) -> Prompts:
+    default = configured.get(default_name or "", "")
+    names = (name for name in ("document", "passage", "corpus") if configured.get(name))
+    return Prompts(
+        configured.get("query") or default, next((configured[name] for name in names), default)
     )
 
 

@@ -155,10 +155,6 @@ class JobStore(Protocol):
         """Return job id -> (state, reason); unknown ids are left out."""
         ...
 
-    def list_failed_jobs(self, limit: int = 100) -> list[Job]:
-        """Return the failed jobs, newest first."""
-        ...
-
     def list_ended_jobs(self, kind: JobKind, since: float, state: str = "done") -> EndedJobs:
         """Return the jobs that ended in a state at or after a time, in the order in which they
         ended."""

@@ -35,7 +35,6 @@ from tasks.journal.redis_work_records import RedisWorkRecords
 _JOB = PREFIX + "job:"
 _OPEN = PREFIX + "open:"
 _ENDED = PREFIX + "ended:"
-_FAILED = PREFIX + "failed"
 _OUTBOX = PREFIX + "outbox"
 _ASKED = PREFIX + "asked:"
 """Prefix of a sorted set per owner, of its newest queries by time. Deleted queries stay in it until
@@ -43,7 +42,7 @@ newer ones replace them, or the owner sends no query for `_ASKED_SECONDS`."""
 _ENDED_SESSION = PREFIX + "ended-session:"
 _BELL = PREFIX + "outbox:bell"
 """A list of at most one item, pushed when a job enters the outbox: wakes a blocked reader."""
-_STATE_KEYS = (_OPEN, _ENDED, _FAILED, _OUTBOX, _BELL)
+_STATE_KEYS = (_OPEN, _ENDED, _OUTBOX, _BELL)
 _BATCH_SIZE = 500
 _ASKED_SECONDS = 30 * 86_400
 
@@ -86,13 +85,10 @@ redis.call('HSET', KEYS[1], 'state', ARGV[2], 'outcome', ARGV[3], 'reason', ARGV
 redis.call('HDEL', KEYS[1], 'stages')
 redis.call('ZREM', KEYS[2] .. kind, ARGV[1])
 redis.call('ZADD', KEYS[3] .. kind, string.format('%.6f', now), ARGV[1])
-if ARGV[2] == 'failed' then
-    redis.call('ZADD', KEYS[4], string.format('%.6f', now), ARGV[1])
-end
 if redis.call('HGET', KEYS[1], 'owed') == '1' then
-    redis.call('ZADD', KEYS[5], string.format('%.6f', now), ARGV[1])
-    redis.call('LPUSH', KEYS[6], '')
-    redis.call('LTRIM', KEYS[6], 0, 0)
+    redis.call('ZADD', KEYS[4], string.format('%.6f', now), ARGV[1])
+    redis.call('LPUSH', KEYS[5], '')
+    redis.call('LTRIM', KEYS[5], 0, 0)
 end
 return 1
 """
@@ -117,7 +113,6 @@ local kind = redis.call('HGET', KEYS[1], 'kind')
 redis.call('HSET', KEYS[1], 'state', 'accepted', 'outcome', '', 'reason', '')
 redis.call('ZREM', KEYS[3] .. kind, ARGV[1])
 redis.call('ZREM', KEYS[4], ARGV[1])
-redis.call('ZREM', KEYS[5], ARGV[1])
 redis.call('ZADD', KEYS[2] .. kind, redis.call('HGET', KEYS[1], 'accepted'), ARGV[1])
 return 1
 """
@@ -127,8 +122,7 @@ local dropped = 0
 for place, job in ipairs(ARGV) do
     if redis.call('ZREM', KEYS[1], job) == 1 then
         redis.call('ZREM', KEYS[2], job)
-        redis.call('ZREM', KEYS[3], job)
-        redis.call('DEL', KEYS[3 + place])
+        redis.call('DEL', KEYS[2 + place])
         dropped = dropped + 1
     end
 end
@@ -235,13 +229,6 @@ class RedisJournal(RedisWorkRecords, Journal):
         return {one: (state, reason or "") for one, (state, reason) in found if state}
 
     @override
-    def list_failed_jobs(self, limit: int = 100) -> list[Job]:
-        with self._connected() as client:
-            ids = client.zrevrange(_FAILED, 0, limit - 1)
-        found = self._read_hashes([_JOB + one for one in ids])
-        return [_to_job(one, values) for one, values in zip(ids, found, strict=True) if values]
-
-    @override
     def list_ended_jobs(self, kind: JobKind, since: float, state: str = "done") -> EndedJobs:
         with self._connected() as client:
             seconds, micros = client.time()
@@ -283,7 +270,7 @@ class RedisJournal(RedisWorkRecords, Journal):
             while ids := client.zrange(
                 _ENDED + kind, "-inf", before, byscore=True, offset=0, num=_BATCH_SIZE
             ):
-                keys = [_ENDED + kind, _FAILED, _OUTBOX, *(_JOB + one for one in ids)]
+                keys = [_ENDED + kind, _OUTBOX, *(_JOB + one for one in ids)]
                 deleted += int(self._delete_jobs(keys=keys, args=ids))
         return deleted
 
@@ -313,7 +300,7 @@ class RedisJournal(RedisWorkRecords, Journal):
                 if named in values.get("payload", "") or named in values.get("outcome", "")
             ]
             if naming:
-                keys = [_ENDED + kind, _FAILED, _OUTBOX, *(_JOB + one for one in naming)]
+                keys = [_ENDED + kind, _OUTBOX, *(_JOB + one for one in naming)]
                 with self._connected():
                     deleted += int(self._delete_jobs(keys=keys, args=naming))
         return deleted

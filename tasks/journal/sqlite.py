@@ -171,14 +171,6 @@ class SqliteJournal(SqliteDeadLetters, SqliteWorkRecords, Journal):
         return found
 
     @override
-    def list_failed_jobs(self, limit: int = 100) -> list[Job]:
-        with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT id FROM jobs WHERE state = 'failed' ORDER BY number DESC LIMIT ?", (limit,)
-            ).fetchall()
-        return [self.get_job(row[0]) for row in rows]
-
-    @override
     def list_ended_jobs(self, kind: JobKind, since: float, state: str = "done") -> EndedJobs:
         with self._database.reading() as connection:
             until = time.time()

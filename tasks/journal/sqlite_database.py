@@ -73,7 +73,6 @@ CREATE TABLE IF NOT EXISTS letters (
 _LATER_INDEXES = (
     "CREATE INDEX IF NOT EXISTS jobs_owed ON jobs (finished) WHERE owed AND state != 'accepted'",
     "CREATE INDEX IF NOT EXISTS jobs_ended ON jobs (kind, finished) WHERE state != 'accepted'",
-    "CREATE INDEX IF NOT EXISTS jobs_failed ON jobs (number) WHERE state = 'failed'",
     "CREATE INDEX IF NOT EXISTS jobs_asked ON jobs "
     "(coalesce(json_extract(payload, '$.owner'), ''), number) WHERE kind = 'query'",
 )

@@ -28,6 +28,7 @@ from graph.local.store import SqliteSkillGraph
 from graph.protocol import SkillGraph
 from tests.bench.fill import copy_graph
 from tests.support.samples.catalog import catalog_settings, empty_catalog, open_catalog
+from workers.evaluation.predictions import percentile
 
 _QUERIES = 60
 _SEEDS = 5
@@ -45,8 +46,7 @@ def timed(work: Callable[[], object], times: int) -> list[float]:
 
 def spread(spent: Sequence[float]) -> list[float]:
     """Median and 95th percentile."""
-    ordered = sorted(spent)
-    return [round(statistics.median(ordered), 2), round(ordered[int(len(ordered) * 0.95)], 2)]
+    return [round(statistics.median(spent), 2), round(percentile(spent, 0.95), 2)]
 
 
 def seeds_of(graph: SkillGraph, ids: Sequence[str], dice: random.Random) -> dict[str, float]:

@@ -158,7 +158,6 @@ def test_a_cancelled_job_stays_cancelled(journal: Journal) -> None:
     job = journal.get_job(question.id)
     assert (job.state, job.outcome, job.reason) == ("cancelled", None, "")
     assert journal.list_open_jobs("query") == [other.id]
-    assert journal.list_failed_jobs() == []
     assert journal.get_job_states([question.id]) == {question.id: ("cancelled", "")}
     journal.finish_job(other.id, {"found": 1})
     assert not journal.cancel_job(other.id)
@@ -191,7 +190,7 @@ def test_ending_an_unknown_job_has_no_effect(journal: Journal) -> None:
     journal.fail_job("absent", "why")
     journal.reopen_jobs(["absent"])
     assert journal.list_open_jobs("event") == []
-    assert journal.list_failed_jobs() == []
+    assert journal.list_ended_jobs("event", 0.0, "failed").job_ids == ()
 
 
 def test_open_jobs_come_oldest_first_and_by_kind(journal: Journal) -> None:
@@ -249,14 +248,6 @@ def test_states_of_known_jobs(journal: Journal) -> None:
     assert journal.get_job_states([]) == {}
 
 
-def test_failed_jobs_come_newest_first(journal: Journal) -> None:
-    events = [changed() for _ in range(3)]
-    for number, event in enumerate(events):
-        journal.add_job(event, "event")
-        journal.fail_job(event.id, str(number))
-    assert [job.reason for job in journal.list_failed_jobs(2)] == ["2", "1"]
-
-
 def test_ended_jobs_are_listed_by_kind_and_state(journal: Journal) -> None:
     failed, done, query = changed(), changed(), asked()
     journal.add_job(failed, "event")
@@ -281,7 +272,7 @@ def test_failed_jobs_can_be_reopened(journal: Journal) -> None:
     journal.reopen_jobs([failed.id, done.id, "absent"])
     assert journal.get_job(failed.id).outcome is None
     assert journal.list_open_jobs("event") == [failed.id]
-    assert journal.list_failed_jobs() == []
+    assert journal.list_ended_jobs("event", 0.0, "failed").job_ids == ()
     assert journal.get_job(failed.id).reason == ""
     assert journal.get_job(done.id).outcome == {"found": 1}
     assert journal.delete_ended_jobs("event", -60) == 1
@@ -300,7 +291,7 @@ def test_deletion_leaves_open_jobs(journal: Journal) -> None:
     assert journal.delete_ended_jobs("event", 60) == 0
     assert journal.delete_ended_jobs("event", -60) == 2
     assert journal.list_open_jobs("event") == [still_open.id]
-    assert journal.list_failed_jobs() == []
+    assert journal.list_ended_jobs("event", 0.0, "failed").job_ids == ()
     assert journal.get_job(question.id).state == "done"
     with pytest.raises(NotFoundError, match="no event or query"):
         journal.get_job(done.id)

@@ -572,6 +572,10 @@ class SkillGraphContract:
         assert walked(graph, EntryFilter(licence="MIT", name="a"), 1) == ["lib:a"]
         risky = EntryFilter(state=SkillState.PUBLISHED, safety_level=2)
         assert walked(graph, risky, 1) == ["lib:b", "lib:c"]
+        every = ["lib:a", "lib:b", "lib:c", "lib:d"]
+        assert walked(graph, EntryFilter(safety_level=0), 2) == every
+        assert walked(graph, EntryFilter(licence=""), 1) == ["lib:c", "lib:d"]
+        assert walked(graph, EntryFilter(language=""), 2) == ["lib:d"]
         assert sorted(graph.count_entries()) == sorted(
             [
                 EntryCount("lib", SkillState.PUBLISHED, "en", "MIT", 0, None, False, 1),

@@ -197,8 +197,10 @@ def test_verdicts_about_forgotten_contents_are_gone(store: SkillPairStore) -> No
     store.save_verdicts(
         KIND, [verdict("a", "b", "conflict"), verdict("a", "c"), verdict("b", "c", "conflict")]
     )
+    store.save_verdicts(KIND, [verdict("a", "e", "conflict")])
     store.claim_pairs(KIND, "a", [asked("a", "d")])
-    assert store.forget(["a", "unknown"]) == 3
+    assert store.forget(["a", "unknown"]) == 4
+    assert sorted(store.list_linked(KIND)) == ["b", "c"]
     assert store.find_known(KIND, [("a", "b"), ("a", "c"), ("a", "d"), ("b", "c")]) == {("b", "c")}
     assert store.find_links(KIND, ["a", "b"]) == {
         "a": [],

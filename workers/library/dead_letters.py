@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Protocol
 
 import structlog
 
-from config.errors import UsageError
+from config.errors import NotFoundError, UsageError
 from graph.protocol import SkillGraph
 from graph.records import SkillState
 from skills.events import Event, SourceChanged, new_event
@@ -60,8 +61,9 @@ def retry_dead_letter(backend: RetryBackend, letter_id: str) -> dict[str, Any]:
     letter = backend.journal.get_dead_letter(letter_id)
     with structlog.contextvars.bound_contextvars(trace_id=letter.trace_id or letter.id):
         _send_again(backend, letter)
-    if backend.journal.get_dead_letter(letter.id) == letter:  # else the task has failed again
-        backend.journal.delete_dead_letter(letter.id)
+    with suppress(NotFoundError):  # another process may have discarded it
+        if backend.journal.get_dead_letter(letter.id) == letter:  # else the task has failed again
+            backend.journal.delete_dead_letter(letter.id)
     return dead_letter_data(letter)
 
 

@@ -84,6 +84,26 @@ if ARGV[4] == '1' then redis.call('SADD', KEYS[3], ARGV[1], ARGV[2]) end
 """
 """As _CLAIM; ARGV[4]: whether the verdict gives a link."""
 
+_FORGET = """
+local function is_linked(key)
+    for _, text in ipairs(redis.call('HVALS', key)) do
+        local kind = cjson.decode(text).type
+        if kind and kind ~= '' then return true end
+    end
+    return false
+end
+local others = redis.call('HKEYS', KEYS[1])
+for _, other in ipairs(others) do
+    redis.call('HDEL', KEYS[2] .. other, ARGV[1])
+    if not is_linked(KEYS[2] .. other) then redis.call('SREM', KEYS[3], other) end
+end
+redis.call('DEL', KEYS[1])
+redis.call('SREM', KEYS[3], ARGV[1])
+return #others
+"""
+"""KEYS: the hash of the content, the prefix of those of other contents, the set of contents with
+links. ARGV: the content."""
+
 
 class RedisSkillPairs(SkillPairStore):
     """A `SkillPairStore` in Redis, which must persist its data (append-only file) and never evict
@@ -95,6 +115,7 @@ class RedisSkillPairs(SkillPairStore):
         self._record = client.register_script(_RECORD)
         self._claim = client.register_script(_CLAIM)
         self._save = client.register_script(_SAVE)
+        self._forget = client.register_script(_FORGET)
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -200,13 +221,9 @@ class RedisSkillPairs(SkillPairStore):
         with self._connected() as client:
             for one in hashes:
                 for key in client.scan_iter(match=f"{_VERDICTS}*:{one}", count=_SCAN_COUNT):
-                    kind = key.removeprefix(_VERDICTS).removesuffix(f":{one}")
-                    others = client.hkeys(key)
-                    for other in others:
-                        client.hdel(f"{_VERDICTS}{kind}:{other}", one)
-                    deleted += len(others)
-                    client.srem(f"{_LINKED}{kind}", one)
-                    client.delete(key)
+                    prefix = key.removesuffix(one)
+                    linked = _LINKED + prefix.removeprefix(_VERDICTS).removesuffix(":")
+                    deleted += int(self._forget(keys=[key, prefix, linked], args=[one]))
             rewrite_log(client)
         return deleted
 

@@ -190,3 +190,20 @@ def test_a_pair_that_queries_compare_is_asked_about_and_linked(
         wait_until(backend, lambda: conflict in model_links(backend))
         assert "queries (incompatible 3)" in model_links(backend)[conflict].evidence
         assert find_unasked_pairs(backend.services) == []
+
+
+def test_frequent_pairs_of_removed_skills_do_not_hide_others(open_library: Open) -> None:
+    with open_library("links") as backend:
+        wait_until(backend, lambda: refined(backend))
+        pairs = backend.services.skill_pairs
+        assert pairs is not None
+        reason = RejectionReason.INCOMPATIBLE
+        removed = [("boats:a", f"boats:gone-{number}", reason) for number in range(250)]
+        compared = [("boats:hull-report", "boats:hull-fitting", reason)]
+        for number in range(MIN_QUERIES + 1):
+            for first in range(0, len(removed), 100):
+                pairs.record(f"{first} {number}", [], removed[first : first + 100])
+        for number in range(MIN_QUERIES):
+            pairs.record(f"query {number}", [], compared)
+        [found] = find_unasked_pairs(backend.services)
+        assert {one.name for one in found.texts} == {"hull-report", "hull-fitting"}

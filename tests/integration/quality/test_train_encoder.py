@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,26 @@ def test_what_it_learnt_is_in_the_folder(base: str, tmp_path: Path, rank: int, r
     assert encoder_identity(trained) == (encoder.model, encoder.dimension)
     # The prompt that it was trained with is part of the model.
     assert encoder.encode_queries(["a"]) == pytest.approx(encoder.encode_texts(["z a"]), abs=1e-6)
+
+
+def test_empty_prompts_of_a_training_are_part_of_the_model(base: str, tmp_path: Path) -> None:
+    """Models of the family of the base have prompts otherwise."""
+    folder = tmp_path / "my-e5-small"
+    shutil.copytree(base, folder)
+    made = training_set(str(folder), query_prompt="", passage_prompt="")
+    train_encoder(made, tmp_path, 1, 100, quiet)
+    encoder = load_encoder(EncoderSettings(model=str(tmp_path)))
+    assert encoder.encode_queries(["a"]) == pytest.approx(encoder.encode_texts(["a"]), abs=1e-6)
+
+
+def test_a_trained_model_is_trained_further_with_its_prompts(base: str, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    train_encoder(training_set(base), first, 1, 100, quiet)
+    further = training_set(str(first), query_prompt=None)
+    train_encoder(further, second, 1, 100, quiet)
+    assert further.prompts == {"query": "z ", "document": ""}
 
 
 def test_the_adapter_makes_the_base_the_trained_model(base: str, tmp_path: Path) -> None:

@@ -54,6 +54,28 @@ def test_a_closed_graph_says_so(tmp_path: Path) -> None:
         graph.get_counts()
 
 
+def test_connections_of_ended_threads_are_closed(tmp_path: Path) -> None:
+    """Servers start and end threads all the time."""
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+    graph.publish([publication("a", 1)])
+
+    def count_files() -> int:
+        files = [one.readlink() for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
+        return sum(file.is_relative_to(tmp_path) for file in files)
+
+    before = count_files()
+    found: list[int] = []
+    for _ in range(20):
+        thread = threading.Thread(target=lambda: found.append(graph.get_counts()["published"]))
+        thread.start()
+        thread.join()
+    assert found == [1] * 20
+    assert count_files() <= 2 * before
+    assert graph.get_counts()["published"] == 1, "this thread's connection is still open"
+    graph.close()
+    assert count_files() == 0
+
+
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "library.db"
     path.write_bytes(b"this is no database, " * 500)
@@ -61,6 +83,22 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
         with pytest.raises(PermanentError, match="damaged"):
             SqliteSkillGraph(path, writable=writable)
     assert path.read_bytes().startswith(b"this is no database")
+
+
+def test_a_disk_that_fails_during_a_read_is_a_passing_error(tmp_path: Path) -> None:
+    path = tmp_path / "library.db"
+    graph = SqliteSkillGraph(path, writable=True)
+    graph.publish([publication(f"skill-{n}", 1) for n in range(300)])
+    graph.close()
+    graph = SqliteSkillGraph(path, writable=False)
+    unreadable = os.open(path, os.O_WRONLY)
+    for one in Path("/proc/self/fd").iterdir():
+        if one.is_symlink() and one.readlink() == path:
+            os.dup2(unreadable, int(one.name))
+    os.close(unreadable)
+    with pytest.raises(TransientError, match="disk I/O error"):
+        graph.get_entries()
+    graph.close()
 
 
 def test_damage_that_shows_later_is_said(tmp_path: Path) -> None:

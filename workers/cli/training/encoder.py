@@ -101,7 +101,8 @@ def encoder(ctx: click.Context, /, **options: Any) -> None:
     settings, out = read_settings(ctx), options["out"]
     check_fold(options)
     _check_pattern(options["repository"])
-    prepare_folder(out, options["fresh"], PAIRS_FILE, "encoder")
+    base = options["base"] or settings.encoder.model
+    prepare_folder(out, options["fresh"], PAIRS_FILE, "encoder", base)
     training_set = _load_or_build(settings, options)
     card = run_training(training_set, options, train_encoder, evaluate_encoder, write_encoder_card)
     if options["as_json"]:
@@ -148,7 +149,8 @@ def _choose(settings: Settings, options: Mapping[str, Any], feedback: str) -> En
     return choose_options(
         EncoderOptions,
         options,
-        base=base,
+        # The trained model names its base, and is loaded from other working directories.
+        base=str(Path(base).absolute()) if Path(base).is_dir() else base,
         languages=tuple(sorted(languages)),
         query_prompt=used.query_prompt if same else None,
         passage_prompt=used.passage_prompt if same else None,

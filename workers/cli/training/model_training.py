@@ -112,15 +112,19 @@ def _add_options(
     return command
 
 
-def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str) -> None:
-    """Create the folder; raise UsageError if it holds a finished model or other files.
+def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str, base: str) -> None:
+    """Create the folder; raise UsageError if it holds a finished model or other files, or is the
+    model to start from.
 
     set_file: the name of the training set of an unfinished training. fresh: whether the files of an
-    earlier training are deleted.
+    earlier training are deleted. base: the model to start from.
     """
     from search.models.identity import TRAINING_FILE
+    from search.models.low_rank import ADAPTER_FILE
     from workers.training.trainer import CHECKPOINT
 
+    if Path(base).resolve() == out.resolve():
+        raise UsageError(f"{out} is the model to start from; name another folder with --out")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -129,7 +133,8 @@ def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str) -> None:
     if names and not names & {set_file, TRAINING_FILE}:
         raise UsageError(f"{out} holds other files; name a new or an empty folder with --out")
     if fresh:
-        for name in (TRAINING_FILE, CHECKPOINT, set_file):
+        # An adapter that is left would be loaded instead of weights that are trained now.
+        for name in (TRAINING_FILE, CHECKPOINT, set_file, ADAPTER_FILE):
             (out / name).unlink(missing_ok=True)
     elif TRAINING_FILE in names and set_file not in names:
         raise UsageError(f"{out} already holds a trained {kind}; use --fresh to retrain")

@@ -93,7 +93,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
         print_to_stderr("warning: `--lists-a-step` is deprecated; use `--batch-size`")
         options["batch_size"] = batch_size
     check_fold(options)
-    prepare_folder(out, options["fresh"], TRAINING_SET_FILE, "reranker")
+    prepare_folder(out, options["fresh"], TRAINING_SET_FILE, "reranker", options["base"])
     training_set = _load_or_build(settings, options)
 
     def evaluate(made: TrainingSet, folder: Path, step: ProgressCallback) -> dict[str, Any]:
