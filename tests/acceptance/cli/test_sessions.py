@@ -162,7 +162,10 @@ def test_a_revision_that_changed_is_sent_anew(fork_server: ForkServer, tmp_path:
         (("--obstacle", "it failed"), "--obstacle refers to a session"),
         ((TASK, "--resend"), "--resend refers to a session"),
         ((TASK, "--brief"), "--brief refers to a session"),
-        (("--session", "new", "--obstacle", "it failed"), "whose task could be meant; give the task as well"),
+        (
+            ("--session", "new", "--obstacle", "it failed"),
+            "whose task could be meant; give the task as well",
+        ),
         ((TASK, "--session", "x" * 201), "at most 200"),
         ((TASK, "--session", "tab\there"), "printable"),
         (("--session", "s"), "give the task"),
