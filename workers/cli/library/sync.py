@@ -139,7 +139,7 @@ def sync_source(
 def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
     """Return the event for a directory; raises UsageError for an invalid directory or id."""
     root = resolve_root(directory)
-    name = source_id or root.name
+    name = root.name if source_id is None else source_id
     try:
         return SourceChanged(source_id=name, root=str(root))
     except ValueError:
