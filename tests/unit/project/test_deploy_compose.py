@@ -32,17 +32,10 @@ DEPLOYMENTS = [
 IMAGES = set(NAMES) - {"language_model"}
 """Servers with an image; the language model for tests runs from packages."""
 
-WORKERS = {
-    "worker-query",
-    "worker-ingest",
-    "worker-fetch",
-    "worker-embed-sections",
-    "worker-refine",
-    "worker-link",
-}
 ASKING = {"worker-query", "worker-refine"}
 """Workers that ask a language model."""
-OURS = {"watcher", "gateway", "consume", *WORKERS}
+OURS = {name for name, one in read_compose("compose.yaml")["services"].items() if "build" in one}
+WORKERS = OURS - {"watcher", "gateway", "consume"}
 SECRETS = "/run/secrets/"
 SHARED = ("uploads:/srv/uploads", "mirrors:/srv/mirrors", "tokens:/srv/tokens")
 
@@ -174,6 +167,18 @@ def test_settings_exist_and_name_every_server(
             settings.servers.neo4j,
         ):
             assert urlsplit(address).hostname in service["depends_on"], name
+
+
+def test_every_process_has_the_same_servers(deployment: dict[str, Any]) -> None:
+    named = {
+        name: {
+            variable: value
+            for variable, value in services(deployment)[name]["environment"].items()
+            if variable.startswith("SKILLBUS_SERVERS__")
+        }
+        for name in OURS
+    }
+    assert all(one == named["watcher"] for one in named.values()), named
 
 
 def test_only_workers_that_ask_a_model_have_its_key() -> None:
