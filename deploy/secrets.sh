@@ -39,12 +39,13 @@ printf 'requirepass %s\n' "$(cat secrets/redis_password)" | keep redis.conf
 printf 'default_vhost = skillbus\ndefault_user = skillbus\ndefault_pass = %s\n' \
     "$(cat secrets/rabbitmq_password)" | keep rabbitmq.conf
 
-chmod 444 secrets/*
-chmod 400 secrets/elasticsearch_password
+chmod 644 secrets/*
+chmod 600 secrets/elasticsearch_password
 if [ "$(id -u)" = 0 ]; then
     chown "$uid:$gid" secrets/elasticsearch_password
 fi
 
-if [ ! -e .env ]; then
-    printf 'CONTAINER_UID=%s\nCONTAINER_GID=%s\n' "$uid" "$gid" > .env
+if ! grep -qs '^CONTAINER_UID=' .env; then
+    # On a line of its own, whatever the file ends with.
+    printf '\nCONTAINER_UID=%s\nCONTAINER_GID=%s\n' "$uid" "$gid" >> .env
 fi

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TypeVar, cast
 
-from graph.entry_filter import EntryFilter
+from graph.entry_filter import EntryCount, EntryFilter
 from graph.protocol import SkillGraph
 from graph.records import (
     Adjacency,
@@ -116,6 +116,10 @@ class VisibleGraph:
             # `;` follows `:`, so this sorts after all skills of the source.
             after = last if self._sees(last) else f"{get_source_id(last)};"
         return found[:limit]
+
+    def count_entries(self) -> list[EntryCount]:
+        """See `Catalog`."""
+        return [one for one in self._graph.count_entries() if one.source_id in self._visible]
 
     def get_rules_version(self) -> int:
         """See `Catalog`."""

@@ -44,6 +44,7 @@ from skills.events.replies import (
     SkillPublished,
 )
 from skills.events.requests import (
+    MAX_BUDGET,
     MAX_EVENT_FILE_BYTES,
     MAX_EVENT_FILES,
     MAX_OUTCOMES,
@@ -76,6 +77,7 @@ __all__ = [
     "EVENTS_CHANNEL",
     "EVENT_TYPES",
     "GATEWAY_SOURCE",
+    "MAX_BUDGET",
     "MAX_EVENT_FILES",
     "MAX_EVENT_FILE_BYTES",
     "MAX_OUTCOMES",

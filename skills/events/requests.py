@@ -33,6 +33,9 @@ MAX_OUTCOMES = 200
 MAX_EVENT_FILE_BYTES = 8 << 20
 """Maximum total size in bytes, as UTF-8, of the files of a skill that is sent in an event."""
 
+MAX_BUDGET = 10_000_000
+"""Maximum tokens that a query may ask for."""
+
 SESSION_ID = re.compile(r"([\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?)?")
 """Regular expression of ids of sessions; "" means no session."""
 
@@ -273,7 +276,7 @@ class QueryAsked(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     task: str = ""
-    budget: Annotated[int, Field(ge=1, le=10_000_000), _INTEGER] | None = None
+    budget: Annotated[int, Field(ge=1, le=MAX_BUDGET), _INTEGER] | None = None
     budget_form: BudgetForm = Field(default=BudgetForm.MARKDOWN, exclude_if=_is_markdown)
     top: Annotated[int, Field(ge=1, le=100), _INTEGER] | None = None
     filters: QueryFilters = QueryFilters()

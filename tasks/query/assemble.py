@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from graph.records import Link
+from graph.entry_filter import EntryCount
+from graph.records import Link, SkillState
 from skills.bundle.budget_form import BudgetForm, with_markdown_tokens
 from skills.bundle.markdown import summarise_withheld
 from skills.bundle.model import Bundle, LeftOutSkill
 from skills.events import QueryFilters
+from skills.licences import licence_names
 from tasks.query.bundle_parts import (
     collect_withheld,
     estimate_bundle,
@@ -89,14 +91,34 @@ def assemble_no_hit(
 
 
 def _explain_filtered(context: QueryContext) -> str:
-    """Return the reason why no skill passes the filters; names sources without a skill, since their
-    ids may be misspelt."""
-    wanted = context.request.filters.source
-    ids = context.services.library.latest.pointers if wanted else ()
-    known = {one.partition(":")[0] for one in ids}
-    if unknown := [one for one in wanted if one not in known]:
-        return f"the library has no skill of source {' or '.join(map(repr, unknown))}"
-    return "no skill that passes the filters shares anything with the task"
+    """Return the reason why no skill passes the filters; names values that no skill has, since they
+    may be misspelt. The catalog does not hold the tools of skills, and it may not answer."""
+    filters = context.request.filters
+    wanted = {"source": filters.source, "licence": filters.licence, "language": filters.language}
+    counts = context.services.graph.count_entries()
+    rows = [_list_filter_values(one) for one in counts if one.state is SkillState.PUBLISHED]
+    unknown = [
+        f"{name} {value!r}"
+        for name, values in wanted.items()
+        for value in values
+        if not any(value in row[name] for row in rows)
+    ]
+    if rows and unknown:
+        return f"no skill matches the filters: none has {' or '.join(unknown)}"
+    if rows and not any(
+        all(not values or row[name].intersection(values) for name, values in wanted.items())
+        for row in rows
+    ):
+        return "no skill matches all filters"
+    return "no skill that matches the filters, if there is one, shares anything with the task"
+
+
+def _list_filter_values(count: EntryCount) -> dict[str, frozenset[str]]:
+    return {
+        "source": frozenset((count.source_id,)),
+        "licence": frozenset(licence_names(count.licence)),
+        "language": frozenset((count.language,)),
+    }
 
 
 def fill_bundle(

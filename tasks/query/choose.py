@@ -138,7 +138,7 @@ def _list_in_use(
 ) -> Iterator[ChosenSkill]:
     """Yield, for an obstacle, the last skills that the agent worked with, unless they were chosen
     or may not be sent: they may say what to do about it."""
-    if not context.request.obstacle or context.filters != Filters():
+    if not context.obstacle or context.filters != Filters():
         return
     taken = choice.chosen_ids()
     keys = context.services.library.latest.get_keys(

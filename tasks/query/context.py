@@ -190,8 +190,12 @@ class QueryContext:
     @property
     def text(self) -> str:
         """Text to search for: the obstacle, if any, and the task."""
-        obstacle = self.request.obstacle.strip()
-        return f"{obstacle}\n\n{self.task}" if obstacle else self.task
+        return f"{self.obstacle}\n\n{self.task}" if self.obstacle else self.task
+
+    @property
+    def obstacle(self) -> str:
+        """The obstacle of the request, "" for white space alone."""
+        return self.request.obstacle.replace("\0", " ").strip()
 
     @property
     def can_degrade(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import structlog
 
 from config.errors import TransientError
+from graph.entry_filter import EntryCount
 from graph.protocol import SkillGraph
 from graph.records import Adjacency, CatalogEntry, Link, SafetyRecord, SkillState, SourceAccess
 from search.protocol import (
@@ -209,6 +210,10 @@ class DegradingGraph:
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         """Return entries; none if the catalog does not answer."""
         return self._read_or_degrade(lambda: self._graph.get_entries(skill_ids), [])
+
+    def count_entries(self) -> list[EntryCount]:
+        """Count entries; nothing if the catalog does not answer."""
+        return self._read_or_degrade(self._graph.count_entries, [])
 
     def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
         """Return the data of skills that policy checks; none if the catalog does not answer."""

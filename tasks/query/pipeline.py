@@ -69,7 +69,7 @@ def answer_query(
     chosen = ChosenRevisions(ranking)
     selected: list[SkillPassages] = []
     is_evident = _reaches_floor(context, ranking)
-    if is_evident or (context.request.obstacle and context.session.in_use):
+    if is_evident or (context.obstacle and context.session.in_use):
         with timed("choose"):
             # Skills in use are known to be about the task, so they can answer an obstacle without
             # evidence.
@@ -77,7 +77,7 @@ def answer_query(
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
             selected = mark_sent(context.session, select_passages(context, chosen))
-            if context.request.obstacle:
+            if context.obstacle:
                 selected = put_error_handling_first(context, selected)
     bundle = None
     if selected:
@@ -156,7 +156,7 @@ def rank_candidates(context: QueryContext) -> Ranking:
 
 def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
     services, settings = context.services, context.services.settings.diffusion
-    in_use = context.session.in_use[: settings.seeds] if context.request.obstacle else ()
+    in_use = context.session.in_use[: settings.seeds] if context.obstacle else ()
     # Read before the links: later changes have a higher epoch.
     epoch = services.library.epoch
     # Skills that are added over links would bypass the filters of a request.

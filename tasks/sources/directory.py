@@ -59,8 +59,13 @@ def resolve_root(root: Path) -> Path:
         resolved = _resolve(root.expanduser())
         if not resolved.is_dir():
             raise UsageError(f"{root} is a file; give the folder that holds the skills")
+        str(resolved).encode()
         with os.scandir(resolved):
             return resolved
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the path {root.resolve()} is not UTF-8 text; rename the folder"
+        ) from None
     except FileNotFoundError:
         raise UsageError(f"{root} does not exist; give the folder that holds the skills") from None
     except OSError as error:

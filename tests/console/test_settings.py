@@ -25,6 +25,18 @@ def add_token(page: Page, name: str) -> None:
     page.get_by_role("button", name="Add the token").click()
 
 
+def test_a_button_that_copies_keeps_its_words_when_pressed_twice(open_page: Open) -> None:
+    page = open_page("admin")
+    add_token(page, "twice")
+    button = page.locator("[data-copy=token]")
+    expect(button).to_have_text("Copy")
+    for _ in range(2):
+        button.click()
+        expect(button).not_to_have_text("Copy")
+    page.wait_for_timeout(4_500)
+    expect(button).to_have_text("Copy")
+
+
 def test_a_token_is_added_used_and_revoked(
     served: Served, open_page: Open, open_context: Callable[..., BrowserContext]
 ) -> None:

@@ -111,6 +111,7 @@ class SourceGroupsContract:
         counted = visible.count_states_by_source(["a", "b"])
         assert counted["a"][SkillState.PUBLISHED] == 5
         assert counted["b"] == {}
+        assert {one.source_id for one in visible.count_entries()} == set(VISIBLE)
         assert sorted(visible.get_changes_since(0).pointers) == seen
         assert visible.get_changes_since(0).relinked == {"a:0", "a:1", "a:2", "b-2:0"}
 

@@ -18,7 +18,7 @@ from tasks.outcomes.protocol import KEPT_TOMBSTONE_SECONDS, OutcomeStore
 from tasks.outcomes.redis import RedisOutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.outcomes.usage.codec import load_usage
-from tasks.outcomes.usage.forget import forget_owner
+from tasks.outcomes.usage.forget import forget_owner, has_owner
 from tasks.outcomes.usage.model import Usage, count_by_name
 from tasks.outcomes.usage.roll_up import merge_months, roll_up_days
 from tasks.outcomes.usage.window import read_usage
@@ -236,6 +236,14 @@ class TestForgetting:
         roll(store)
         assert [list(usage.groups) for usage in stored(store)] == [[("ann", "ann")]] * 2
         assert (total(store, "chosen"), total(store, "helped")) == (2, 2)
+        assert (has_owner(store, "ann"), has_owner(store, "bob")) == (True, False)
+
+    def test_an_owner_of_queries_or_counts_alone_is_known(self, store: OutcomeStore) -> None:
+        store.add_answers([answer("q1", "bob"), answer("q2", "eve", DAY + 40)])
+        roll(store)
+        store.prune_days(DAY + 1)
+        assert all(has_owner(store, owner) for owner in ("bob", "eve"))
+        assert not has_owner(store, "ann")
 
     def test_what_was_reported_about_others_goes_too(self, store: OutcomeStore) -> None:
         store.add_answers([answer("q1", "bob"), answer("q2", "bob", DAY + 40)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
@@ -101,6 +102,7 @@ def main() -> None:
     for name in _CELERY_VARIABLES:
         os.environ.pop(name, None)
     try:
+        _check_arguments(sys.argv[1:])
         # Commands return None; the result is the code of `Context.exit`.
         sys.exit(cli.main(prog_name="skillbus", standalone_mode=False))
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -116,6 +118,15 @@ def main() -> None:
         # The reader of the output has exited, so the rest is discarded.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
+
+
+def _check_arguments(arguments: Iterable[str]) -> None:
+    """Raise UsageError for an argument that is not UTF-8: no store can write it."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"the argument {argument!r} is not UTF-8 text") from None
 
 
 def _exit_with_message(message: str, code: int) -> None:

@@ -16,12 +16,12 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import NamedTuple
 
 import structlog
 from cryptography.fernet import Fernet, InvalidToken
+from starlette.requests import cookie_parser
 
 from config.errors import MisconfiguredError, UsageError
 from config.settings import Settings
@@ -90,14 +90,12 @@ class ConsoleSessions:
 
     def open(self, headers: Mapping[str, str]) -> Session | None:
         """Return the session of a request by its headers (lower-case names), None without one."""
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(self.cookie_name)
-        except CookieError:
-            return None
+        # Not `http.cookies`: it reads nothing after an odd cookie of another program on the host.
+        cookie = cookie_parser(headers.get("cookie", "")).get(self.cookie_name)
         if cookie is None:
             return None
         now = time.time()
-        sealed = cookie.value.encode()
+        sealed = cookie.encode()
         try:
             text = self._fernet.decrypt_at_time(sealed, IDLE_SECONDS, int(now))
             session_id, secret, begun = json.loads(text)

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from skills.outcomes.model import to_day
-from tasks.outcomes.protocol import OutcomeStore
+from tasks.outcomes.protocol import AnswerPlace, OutcomeStore
 from tasks.outcomes.usage.codec import dump_usage, load_usage
 from tasks.outcomes.usage.model import without_owner
+
+_BATCH = 1_000
+
+
+def has_owner(outcomes: OutcomeStore, owner: str) -> bool:
+    """Return whether an owner has outcomes, answered queries or counts in the usage; reads every
+    query to say no."""
+    if owner in outcomes.count_outcomes():
+        return True
+    days = outcomes.get_days(0, to_day(time.time()) + 1).values()
+    if any(owner in key for data in days for key in load_usage(data).groups):
+        return True
+    place = AnswerPlace(math.inf, "")
+    while batch := outcomes.list_answers_before(place, _BATCH):
+        if any(one.owner == owner for one in batch):
+            return True
+        place = AnswerPlace(batch[-1].answered, batch[-1].query_id)
+    return False
 
 
 def forget_owner(outcomes: OutcomeStore, owner: str) -> int:

@@ -24,7 +24,7 @@ def put_error_handling_first(
     before other passages of their skill, and get budget before the passages of any other skill. A
     skill that was chosen only for being in use is left out if it has no such passage.
     """
-    query = make_passage_query(understand(context.request.obstacle), None)
+    query = make_passage_query(understand(context.obstacle), None)
     in_use = set(context.session.in_use)
     first, others = [], []
     for skill in skills:

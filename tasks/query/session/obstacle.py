@@ -18,8 +18,9 @@ def understand_query(context: QueryContext) -> Understanding:
 
     Raises UsageError for an empty task.
     """
-    obstacle = context.request.obstacle.strip()
-    return blend_words(obstacle, context.task) if obstacle else understand(context.task)
+    if not context.obstacle:
+        return understand(context.task)
+    return blend_words(context.obstacle, context.task)
 
 
 def blend_words(obstacle: str, task: str) -> Understanding:
@@ -47,10 +48,9 @@ def encode_query(context: QueryContext, understanding: Understanding) -> Vector:
     """Return the unit vector to search for; for an obstacle, the mean of its direction and the
     task's."""
     encoder = context.services.encoder.get()
-    obstacle = context.request.obstacle.strip()
-    if not obstacle:
+    if not context.obstacle:
         alone: Vector = encoder.encode_queries([understanding.text])[0]
         return alone
-    asked, about = encoder.encode_queries([clean_text(obstacle), clean_text(context.task)])
+    asked, about = encoder.encode_queries([clean_text(context.obstacle), clean_text(context.task)])
     mixed = asked + about
     return np.asarray(mixed / max(float(np.linalg.norm(mixed)), 1e-9), dtype=np.float32)

@@ -110,7 +110,7 @@ def load_session(
     if not request.task.strip() and not state.task:
         raise UsageError(
             f"session {request.session!r} has no earlier query whose task could be meant; "
-            "say in `task` what is to be done"
+            "give the task as well"
         )
     return state
 

@@ -110,7 +110,7 @@ def test_an_agent_finds_skills_and_reads_on(own: Agent) -> None:
             assert not filtered.is_error
             assert filtered.structured_content is not None
             assert filtered.structured_content["status"] == status
-        assert f"no skill of source {source!r}" in text_of(filtered)
+        assert f"none has source {source!r}" in text_of(filtered)
 
     own(work)
 

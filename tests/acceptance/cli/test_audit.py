@@ -229,6 +229,7 @@ def test_the_list_is_filtered(place: Place) -> None:
     assert len(records(skillbus, "--since", "1h")) == 4
     assert "tokens.revoke" in skillbus("audit").out
     assert "--since soon" in skillbus("audit", "--since", "soon", code=2).err
+    assert "range" in skillbus("audit", "--limit", "9" * 20, code=2).err
 
 
 def test_every_changing_request_is_one_record(place: Place) -> None:

@@ -57,4 +57,6 @@ def test_what_is_refused(examples: Skillbus, tmp_path: Path) -> None:
     tasks = write_tasks(tmp_path / "tasks.jsonl", {"task_id": "x", "instruction": "bake bread"})
     assert "gt_skill_ids" in examples("eval", "ablation", tasks, code=2).err
     assert ".md or .json" in examples("eval", "ablation", tasks, "--out", "t.csv", code=2).err
+    for option in (("bundles", tasks, "--budget"), ("ablation", tasks, "--bundle")):
+        assert "range" in examples("eval", *option, "9" * 20, code=2).err
     assert "missing.jsonl" in examples("eval", "bundles", "missing.jsonl", code=2).err

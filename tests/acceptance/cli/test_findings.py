@@ -93,6 +93,7 @@ def test_findings_as_sarif(marked: Skillbus) -> None:
     [
         (("--rule", "no-such-rule"), "no rule 'no-such-rule'"),
         (("--source", "nowhere"), "no source 'nowhere'"),
+        (("--source", ""), "no source ''"),
         (("nowhere:skill",), "no source 'nowhere'"),
         (("crafts:none",), "no skill 'crafts:none'"),
         (("--sarif", "--json"), "leave out --json"),

@@ -130,6 +130,13 @@ def test_wrong_calls_of_outcomes(skillbus: Skillbus, tmp_path: Path) -> None:
     assert "no library" in empty("outcome", "q", KILN, "helped", code=2).err
 
 
+def test_an_owner_without_anything_is_not_found(skillbus: Skillbus) -> None:
+    ask(skillbus)
+    refused = skillbus("outcomes", "forget", "--owner", "nosuch", code=2)
+    assert refused.err.startswith("skillbus: nothing of owner 'nosuch' is stored")
+    assert not refused.out
+
+
 def test_old_queries_are_forgotten(skillbus: Skillbus) -> None:
     query_id = ask(skillbus)
     skillbus("outcome", query_id, KILN, "helped")

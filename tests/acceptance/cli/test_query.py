@@ -60,10 +60,26 @@ def test_filters(library: Skillbus) -> None:
 def test_a_hit_and_no_hit_differ(library: Skillbus) -> None:
     result = library("query", TASK, "--filter", "source=elsewhere", code=3)
     assert "NO_SKILL_HIT" in result.out
-    assert "no skill of source 'elsewhere'" in result.out
+    assert "no skill matches the filters: none has source 'elsewhere'" in result.out
     data = library("query", "zzyzx qwrtp", "--without", "dense", "--format", "json", code=3).data
     assert data["status"] == "NO_SKILL_HIT"
     assert data["skills"] == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "reason"),
+    [
+        (["language=xx"], "no skill matches the filters: none has language 'xx'"),
+        (["licence=WTFPL", "source=crafts"], "no skill matches the filters: none has licence"),
+        (["licence=MIT", "language=zh"], "none has language 'zh'"),
+        (["tool=nosuch"], "no skill that matches the filters, if there is one, shares anything"),
+    ],
+)
+def test_filters_that_no_skill_passes_are_the_reason(
+    library: Skillbus, filters: list[str], reason: str
+) -> None:
+    options = [part for one in filters for part in ("--filter", one)]
+    assert reason in library("query", TASK, *options, code=3).out
 
 
 def test_budget_and_top_are_kept(library: Skillbus) -> None:

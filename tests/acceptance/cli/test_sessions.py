@@ -119,6 +119,12 @@ def test_an_obstacle_is_answered_in_the_light_of_the_session(
     assert not sent_lines(first) & sent_lines(answer)
 
 
+def test_a_blank_obstacle_is_none(library: Skillbus, request: pytest.FixtureRequest) -> None:
+    session = f"blank {request.node.name}"
+    answer = ask(library, TASK, "--session", session, "--obstacle", " \t")
+    assert [one["skill_id"] for one in answer["skills"]] == library.chosen(TASK)
+
+
 def test_what_was_rejected_stays_out_of_the_session(
     library: Skillbus, request: pytest.FixtureRequest
 ) -> None:
@@ -156,7 +162,10 @@ def test_a_revision_that_changed_is_sent_anew(fork_server: ForkServer, tmp_path:
         (("--obstacle", "it failed"), "--obstacle refers to a session"),
         ((TASK, "--resend"), "--resend refers to a session"),
         ((TASK, "--brief"), "--brief refers to a session"),
-        (("--session", "new", "--obstacle", "it failed"), "no earlier query"),
+        (
+            ("--session", "new", "--obstacle", "it failed"),
+            "whose task could be meant; give the task as well",
+        ),
         ((TASK, "--session", "x" * 201), "at most 200"),
         ((TASK, "--session", "tab\there"), "printable"),
         (("--session", "s"), "give the task"),

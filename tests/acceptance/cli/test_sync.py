@@ -213,6 +213,10 @@ def test_a_source_id_belongs_to_one_root(skillbus: Skillbus, folder: Path, tmp_p
     assert "more:soldering" in skillbus.skills()
     bad = skillbus("sync", str(other), "--source", "a:b", code=2)
     assert "--source" in bad.err
+    unset = skillbus("sync", str(other), "--source", "", code=2)
+    assert "'' cannot be a source id" in unset.err
+    add = ("sources", "add", "https://example.org/team.git", "--source", "")
+    assert "source_id" in skillbus(*add, code=2).err
 
 
 def test_an_interrupted_run_goes_on(skillbus: Skillbus, tmp_path: Path) -> None:

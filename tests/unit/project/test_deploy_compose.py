@@ -32,17 +32,10 @@ DEPLOYMENTS = [
 IMAGES = set(NAMES) - {"language_model"}
 """Servers with an image; the language model for tests runs from packages."""
 
-WORKERS = {
-    "worker-query",
-    "worker-ingest",
-    "worker-fetch",
-    "worker-embed-sections",
-    "worker-refine",
-    "worker-link",
-}
 ASKING = {"worker-query", "worker-refine"}
 """Workers that ask a language model."""
-OURS = {"watcher", "gateway", "consume", *WORKERS}
+OURS = {name for name, one in read_compose("compose.yaml")["services"].items() if "build" in one}
+WORKERS = OURS - {"watcher", "gateway", "consume"}
 SECRETS = "/run/secrets/"
 SHARED = ("uploads:/srv/uploads", "mirrors:/srv/mirrors", "tokens:/srv/tokens")
 
@@ -174,6 +167,18 @@ def test_settings_exist_and_name_every_server(
             settings.servers.neo4j,
         ):
             assert urlsplit(address).hostname in service["depends_on"], name
+
+
+def test_every_process_has_the_same_servers(deployment: dict[str, Any]) -> None:
+    named = {
+        name: {
+            variable: value
+            for variable, value in services(deployment)[name]["environment"].items()
+            if variable.startswith("SKILLBUS_SERVERS__")
+        }
+        for name in OURS
+    }
+    assert all(one == named["watcher"] for one in named.values()), named
 
 
 def test_only_workers_that_ask_a_model_have_its_key() -> None:
@@ -321,8 +326,9 @@ def test_passwords_are_their_owners_and_stay_when_made_again(made: Path) -> None
     folder = made / "secrets"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-    assert modes.pop("elasticsearch_password") == 0o400
-    assert set(modes.values()) == {0o444}
+    # The owner writes passwords of its own into them.
+    assert modes.pop("elasticsearch_password") == 0o600
+    assert set(modes.values()) == {0o644}
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     subprocess.run(["sh", made / "secrets.sh"], check=True, timeout=120)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -330,10 +336,23 @@ def test_passwords_are_their_owners_and_stay_when_made_again(made: Path) -> None
 
 def test_a_password_of_ones_own_is_taken_over(made: Path) -> None:
     path = made / "secrets" / "redis_password"
-    path.chmod(0o600)
     path.write_text("mine\n", encoding="utf-8")
     subprocess.run(["sh", made / "secrets.sh"], check=True, timeout=120)
     assert (made / "secrets" / "redis.conf").read_text(encoding="utf-8") == "requirepass mine\n"
+
+
+def test_the_user_is_added_to_settings_that_are_there_already(tmp_path: Path) -> None:
+    script = tmp_path / "secrets.sh"
+    script.write_bytes((DEPLOY / "secrets.sh").read_bytes())
+    (tmp_path / ".env").write_text("SKILLS_DIR=/srv/skills", encoding="utf-8")
+    for _ in range(2):
+        subprocess.run(["sh", script], check=True, timeout=120)
+    lines = (tmp_path / ".env").read_text(encoding="utf-8").split()
+    assert [line.partition("=")[0] for line in lines] == [
+        "SKILLS_DIR",
+        "CONTAINER_UID",
+        "CONTAINER_GID",
+    ]
 
 
 def test_variables_of_the_files_are_listed_at_the_top() -> None:

@@ -88,6 +88,13 @@ def test_an_invalid_file_name_as_root_is_refused(tmp_path: Path) -> None:
         resolve_root(tmp_path / ("x" * 300))
 
 
+def test_a_root_whose_path_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    with pytest.raises(UsageError, match="is not UTF-8 text"):
+        resolve_root(folder)
+
+
 # -- scanning
 
 

@@ -92,6 +92,13 @@ def test_wrong_arguments_are_usage(run: Run, arguments: list[str]) -> None:
     assert run(nothing, *arguments) == EXIT_USAGE
 
 
+def test_arguments_that_are_not_utf_8_are_usage(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(nothing, "--unheard-of", "caf\udce9") == EXIT_USAGE
+    assert capsys.readouterr().err == "skillbus: the argument 'caf\\udce9' is not UTF-8 text\n"
+
+
 def test_an_unknown_command_is_usage(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from config.errors import UsageError
+from skills.events import MAX_BUDGET
 from workers.cli.common import json_option, print_json, print_to_stderr, read_settings
 from workers.cli.evaluation.options import open_library, wait_option, write_text_file
 
@@ -22,7 +23,7 @@ from workers.cli.evaluation.options import open_library, wait_option, write_text
 @click.option(
     "--bundle",
     "budget",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MAX_BUDGET),
     help="Also measure the share of bundles of this many tokens that hold all needed skills.",
 )
 @wait_option

@@ -14,6 +14,7 @@ import click
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES, Settings
 from graph.protocol import Catalog
+from skills.events import MAX_BUDGET
 from tasks.evaluations.model import EvaluatedPrompt
 from tasks.services import Services
 from workers.backend import stores
@@ -32,7 +33,7 @@ budget_option = click.option(
     "--budget",
     "--tokens",
     "budgets",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MAX_BUDGET),
     multiple=True,
     default=(2_000, 4_000, 8_000),
     show_default=True,

@@ -60,7 +60,9 @@ def findings(
         raise UsageError("--sarif is JSON already: leave out --json")
     check_rule_ids([rule] if rule else [], "--rule")
     with closing(open_skill_reader(read_settings(ctx))) as reader:
-        named = source_id or skill_id.partition(":")[0] or None
+        named = source_id
+        if named is None and skill_id:
+            named = skill_id.partition(":")[0]
         require_source(reader.list_sources(), named)
         if skill_id:
             _check_skill(reader.require(skill_id), source_id)

@@ -20,7 +20,13 @@ from skills.bundle.markdown import (
     summarise_withheld,
 )
 from skills.bundle.model import Bundle
-from skills.events import SESSION_ID, QueryAsked, QueryFilters, describe_validation_error
+from skills.events import (
+    MAX_BUDGET,
+    SESSION_ID,
+    QueryAsked,
+    QueryFilters,
+    describe_validation_error,
+)
 from workers.backend.factory import open_backend
 from workers.cli.common import ORIGIN, print_json, read_settings, read_stdin
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
@@ -33,7 +39,7 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.argument("text", required=False)
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Read the task from a file.")
 @click.option(
-    "--budget", type=click.IntRange(0, 10_000_000), help="Tokens that the bundle may hold."
+    "--budget", type=click.IntRange(0, MAX_BUDGET), help="Tokens that the bundle may hold."
 )
 @click.option(
     "--top",

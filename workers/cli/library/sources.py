@@ -88,7 +88,9 @@ def add_source(
 
     settings = read_settings(ctx)
     check_url(url, settings.git)
-    name = source_id or PurePosixPath(urlsplit(url).path).name.removesuffix(".git")
+    name = source_id
+    if name is None:
+        name = PurePosixPath(urlsplit(url).path).name.removesuffix(".git")
     file = credential_file or Path()
     if file.is_file():
         file = Path(os.path.abspath(file))  # noqa: PTH100 - the link may be changed, its name not

@@ -142,7 +142,7 @@ def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
     root = resolve_root(directory)
     if (shown := escape_non_utf8(str(root))) != str(root):
         raise UsageError(f"{shown}: the folder's path is not UTF-8; rename it")
-    name = source_id or root.name
+    name = root.name if source_id is None else source_id
     try:
         return SourceChanged(source_id=name, root=str(root))
     except ValueError:

@@ -12,6 +12,8 @@ from workers.audit.log import AuditLog, AuditRecord
 from workers.cli.common import json_option, print_json, print_table, read_settings
 from workers.cli.operations.tokens import parse_duration
 
+_MAX_RECORDS = 1_000_000
+
 
 @click.command()
 @click.option("--principal", help="Only of this principal: a token's name, `oidc:…`, `local:…`.")
@@ -21,7 +23,7 @@ from workers.cli.operations.tokens import parse_duration
 @click.option("--since", metavar="7d", help="Only of the last 30m, 12h or 7d.")
 @click.option(
     "--limit",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, _MAX_RECORDS),
     default=100,
     show_default=True,
     help="Number of records, the newest.",

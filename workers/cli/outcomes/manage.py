@@ -11,14 +11,14 @@ from pathlib import Path
 
 import click
 
-from config.errors import UsageError
+from config.errors import NotFoundError, UsageError
 from config.settings import Settings
 from skills.outcomes.codec import outcome_to_dict
 from skills.outcomes.model import SECONDS_PER_DAY
 from tasks.evaluations.model import EvaluatedPrompt
 from tasks.evaluations.protocol import forget_prompts
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.outcomes.usage.forget import forget_owner
+from tasks.outcomes.usage.forget import forget_owner, has_owner
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_table, read_settings
@@ -134,10 +134,12 @@ def forget(
         raise UsageError("give one of --query, --owner and --older-than")
     before = time.time() - float(older_than or 0) * SECONDS_PER_DAY
     settings = read_settings(ctx)
+    is_known = True
     with _open_store(settings) as store:
         if query_id is not None:
             deleted = store.forget_outcomes(query_id)
         elif owner is not None:
+            is_known = not owner or has_owner(store, owner)
             deleted = forget_owner(store, owner)
         else:
             deleted = store.forget_before(before)
@@ -149,6 +151,10 @@ def forget(
             or (older_than is not None and one.asked < before)
         ),
     )
+    if not is_known:
+        raise NotFoundError(
+            f"nothing of owner {owner!r} is stored; `skillbus outcomes owners` lists who reported"
+        )
     _link_without(settings)
     if as_json:
         print_json({"forgotten": deleted})

@@ -33,7 +33,8 @@ for (const button of document.querySelectorAll("[data-copy]")) button.hidden = !
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
   if (!button) return;
-  const label = button.textContent;
+  // Not the present words: those of the last click may still be shown.
+  const label = (button.dataset.label ??= button.textContent);
   try {
     await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
     button.textContent = "Copied";

@@ -173,7 +173,7 @@ def _read_query(form: FormData, before: Mapping[str, Any]) -> QueryRequest:
 
 
 def _read_fields(form: FormData) -> dict[str, Any]:
-    filters = {name: tuple(get_text(form, name).split()) for name in _FILTERS}
+    filters = {name: _split_values(name, get_text(form, name)) for name in _FILTERS}
     values: dict[str, Any] = {
         "task": get_text(form, "task", 1_000_000),
         "filters": filters,
@@ -186,6 +186,13 @@ def _read_fields(form: FormData) -> dict[str, Any]:
             raise UsageError(f"{name}: write a whole number, or leave it empty")
         values[name] = int(text) if text else None
     return values
+
+
+def _split_values(name: str, text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError:
+        raise UsageError(f"{name}: close the quotes around the value") from None
 
 
 def _is_look(query: QueryRequest, before: Mapping[str, Any]) -> bool:
@@ -208,7 +215,7 @@ def _describe_form(data: Mapping[str, Any]) -> dict[str, Any]:
         "without": list(data.get("without") or ()),
         "why": next(iter(data.get("explain_skills") or ()), ""),
         "kept": [name for name in _KEPT if data.get(name)],
-        **{name: " ".join(filters.get(name) or ()) for name in _FILTERS},
+        **{name: shlex.join(filters.get(name) or ()) for name in _FILTERS},
     }
 
 

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from skills.events import QueryAsked, SourceChanged
 from tests.support.program.program import wait_for
 from tests.support.samples.library import write_skill
-from tests.support.samples.tiny import tiny_backend
+from tests.support.samples.tiny import settle, tiny_backend
 from tests.unit.workers.console.test_event_page import open_client, read_event
 from workers.backend.embedded import EmbeddedBackend
 from workers.http.authentication import LOCAL_USER
@@ -42,6 +42,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBacken
         with open_client(backend) as client:
             source = SourceChanged(source_id="crafts", root=str(folder / "crafts"))
             read_event(backend, client, source)
+        settle(backend)
         [entry] = backend.graph_for(LOCAL_USER.reader).get_entries(["crafts:kiln-firing"])
         LIMITS["pins"] = {entry.skill_id: entry.seq}
         yield backend
@@ -120,6 +121,16 @@ def test_its_fields_can_be_changed_and_emptied(
     assert not data["without"]
     assert data["obstacle"] == LIMITS["obstacle"]
     assert data.get("record_use", True)
+
+
+def test_values_of_filters_may_have_spaces(backend: EmbeddedBackend, client: TestClient) -> None:
+    filters = {"licence": ["Terms in LICENSE.txt", "MIT"], "tool": ["Bash(git *)", "it's"]}
+    page = f"/ask/{ask(backend, task=TASK, filters=filters)}"
+    fields = list_form(client.get(page).text, "Ask again")
+    data = backend.journal.get_job(send(client, page, **fields)).event.data
+    assert {name: data["filters"][name] for name in filters} == filters
+    with pytest.raises(AssertionError, match="Licence: close the quotes"):
+        send(client, page, **fields | {"licence": "'MIT"})
 
 
 def test_a_query_that_is_no_longer_kept_cannot_be_asked_again(client: TestClient) -> None:

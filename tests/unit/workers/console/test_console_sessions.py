@@ -54,6 +54,17 @@ def test_a_cookie_gives_its_session_back(clock: Clock, sessions: ConsoleSessions
     assert "skb_secret" not in sessions.seal(session)
 
 
+@pytest.mark.parametrize("other", ['{"a":1}', "a b", '"x', "é", "[1]"])
+@pytest.mark.parametrize("name", ["other", "an,other", "[other]", ""])
+def test_cookies_of_other_programs_do_no_harm(
+    sessions: ConsoleSessions, name: str, other: str
+) -> None:
+    """Browsers send the cookies of all programs on a host, whatever their port."""
+    cookie = headers(sessions, sessions.begin("x"))["cookie"]
+    for sent in (f"{name}={other}; {cookie}", f"{cookie}; {name}={other}", f"{other}; {cookie}"):
+        assert sessions.open({"cookie": sent}) is not None
+
+
 @pytest.mark.parametrize("cookie", ["", "a=b", "{name}=", "{name}=gAAAA", "{name}=ü", ";;=;"])
 def test_any_other_cookie_gives_none(sessions: ConsoleSessions, cookie: str) -> None:
     assert sessions.open({"cookie": cookie.replace("{name}", sessions.cookie_name)}) is None
