@@ -110,7 +110,9 @@ def _explain_filtered(context: QueryContext) -> str:
         for row in rows
     ):
         return "no skill matches all filters"
-    return "no skill that matches the filters, if there is one, shares anything with the task"
+    if filters.tool or not rows:
+        return "no skill that matches the filters, if there is one, shares anything with the task"
+    return "no skill that matches the filters shares anything with the task"
 
 
 def _list_filter_values(count: EntryCount) -> dict[str, frozenset[str]]:

@@ -13,6 +13,7 @@ import click
 
 from config.errors import MisconfiguredError, SkillbusError, UsageError
 from workers.cli.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
+from workers.cli.folder_path import FolderPath
 
 _COMMANDS = {
     "sync": "workers.cli.library.sync:sync",
@@ -81,7 +82,7 @@ class _LazyGroup(click.Group):
 @click.version_option(version("skillbus"), prog_name="skillbus")
 @click.option(
     "--home",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FolderPath(path_type=Path, file_okay=False),
     help="Folder of the library [SKILLBUS_HOME; default: the platform's data folder].",
 )
 @click.pass_context

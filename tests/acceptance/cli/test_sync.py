@@ -27,10 +27,11 @@ def test_the_installed_command_syncs_and_answers(folder: Path, tmp_path: Path) -
     assert answer.data["skills"][0]["skill_id"] == "crafts:kiln-firing"
 
 
-@pytest.mark.parametrize("command", ["sync", "watch"])
-def test_an_empty_path_is_not_the_current_folder(skillbus: Skillbus, command: str) -> None:
-    refused = skillbus(command, "", code=2)
-    assert "is empty; give the folder that holds the skills" in refused.err
+@pytest.mark.parametrize(
+    "args", [("sync", ""), ("watch", ""), ("backup", ""), ("restore", ""), ("--home", "", "status")]
+)
+def test_an_empty_path_is_not_the_current_folder(skillbus: Skillbus, args: tuple[str, ...]) -> None:
+    assert "is empty; name a folder" in skillbus(*args, code=2).err
 
 
 def test_nothing_is_done_twice(skillbus: Skillbus, folder: Path) -> None:

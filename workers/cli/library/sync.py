@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from typing_extensions import override
 
 from config.errors import UsageError
 from config.settings import Settings
@@ -34,6 +33,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
+from workers.cli.folder_path import FolderPath
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
@@ -42,18 +42,7 @@ _PROGRESS_NOTES = {WORDS: "found by words: {} skills", SEARCHABLE: "searchable: 
 _POLL_SECONDS = 0.2
 
 
-class _Directory(click.Path):
-    """A directory parameter; an empty text is invalid, as it would stand for
-    the current directory."""
-
-    @override
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            self.fail("is empty; give the folder that holds the skills", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-DIRECTORY = _Directory(path_type=Path)
+DIRECTORY = FolderPath(path_type=Path)
 
 
 def _read_until(ctx: click.Context, option: click.Parameter, value: str) -> str:

@@ -9,12 +9,13 @@ import click
 
 from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_to_stderr, progress_bar, read_settings
+from workers.cli.folder_path import FolderPath
 
 if TYPE_CHECKING:
     from workers.backup.folder import Manifest
 
 _folder_argument = click.argument(
-    "folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False)
+    "folder", metavar="DIR", type=FolderPath(path_type=Path, file_okay=False)
 )
 
 
