@@ -31,10 +31,11 @@ _RETRY_DELAYS_SECONDS = (0.1, 0.4, 1.0)
 """Pauses before the bulk items that a busy server rejected are sent again."""
 
 _BUSY = frozenset({429, 503})
-_TRANSIENT_TYPES = frozenset(
-    {"search_context_missing_exception", "no_shard_available_action_exception"}
-)
+_NO_SHARD = "no_shard_available_action_exception"
+_TRANSIENT_TYPES = frozenset({"search_context_missing_exception", _NO_SHARD})
 """Error types while shards start, as after a restart; some calls answer 404 with them."""
+
+_SHARD_WAIT = "5s"
 
 
 class BulkOperation(NamedTuple):
@@ -162,6 +163,18 @@ class ElasticsearchConnection:
             f"{self.address} refused ({status}, {kind}): {reason}",
             public_message="the search index refused the request",
         )
+
+    def mget(self, index: str, ids: Sequence[str], **options: Any) -> list[dict[str, Any]]:
+        """Return the answer of a multi-get for each id, which may be an error.
+
+        Waits once for the shards of an index that another process is creating.
+        """
+        with self.translate_errors() as client:
+            found = client.mget(index=index, ids=list(ids), **options)["docs"]
+            if any(_NO_SHARD in _kinds(one.get("error")) for one in found):
+                client.cluster.health(index=index, wait_for_status="yellow", timeout=_SHARD_WAIT)
+                found = client.mget(index=index, ids=list(ids), **options)["docs"]
+        return list(found)
 
     # -- bulk
 

@@ -91,18 +91,13 @@ class DocumentReader:
     def _get_batch(
         self, index: str, keys: Sequence[RevisionKey], fields: Sequence[str]
     ) -> list[tuple[RevisionKey, Mapping[str, Any]]]:
-        with self._connection.translate_errors() as client:
-            answer = client.mget(
-                index=index,
-                ids=[document_id(key) for key in keys],
-                filter_path=[
-                    "docs._id",
-                    "docs.error",
-                    *(f"docs._source.{name}" for name in fields),
-                ],
-            )
+        documents = self._connection.mget(
+            index,
+            [document_id(key) for key in keys],
+            filter_path=["docs._id", "docs.error", *(f"docs._source.{name}" for name in fields)],
+        )
         found = []
-        for key, one in zip(keys, answer["docs"], strict=True):
+        for key, one in zip(keys, documents, strict=True):
             if "error" in one:
                 raise self._connection.to_error(404, one["error"])
             if "_source" in one:
@@ -113,10 +108,9 @@ class DocumentReader:
         """Return the keys that have a document; sees unrefreshed writes."""
         found = set()
         for part in batches(keys, READ_BATCH):
-            with self._connection.translate_errors() as client:
-                ids = [document_id(key) for key in part]
-                answer = client.mget(index=index, ids=ids, source=False)
-            for key, one in zip(part, answer["docs"], strict=True):
+            ids = [document_id(key) for key in part]
+            documents = self._connection.mget(index, ids, source=False)
+            for key, one in zip(part, documents, strict=True):
                 if "error" in one:
                     raise self._connection.to_error(404, one["error"])
                 if one["found"]:

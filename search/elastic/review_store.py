@@ -199,10 +199,8 @@ class ElasticsearchReviewStore(ReviewStore):
         }
 
     def _read_by_id(self, ids: Sequence[str], *, source: bool = True) -> dict[str, dict[str, Any]]:
-        with self._connection.translate_errors() as client:
-            answer = client.mget(index=self._index, ids=list(ids), source=source)
         found = {}
-        for one in answer["docs"]:
+        for one in self._connection.mget(self._index, ids, source=source):
             if "error" not in one:
                 if one["found"]:
                     found[one["_id"]] = one

@@ -235,14 +235,10 @@ class ElasticsearchRevisionHistory(RevisionHistory):
         self, skill_ids: Sequence[str], fields: Sequence[str] | None = None
     ) -> dict[str, tuple[dict[str, Any], dict[str, int]]]:
         """Return the documents of skills with their versions; sees writes at once."""
-        with self._connection.translate_errors() as client:
-            answer = client.mget(
-                index=self._index,
-                ids=[skill_document_id(one) for one in skill_ids],
-                source_includes=fields,
-            )
+        ids = [skill_document_id(one) for one in skill_ids]
+        documents = self._connection.mget(self._index, ids, source_includes=fields)
         found = {}
-        for skill_id, one in zip(skill_ids, answer["docs"], strict=True):
+        for skill_id, one in zip(skill_ids, documents, strict=True):
             if "error" in one:
                 if one["error"].get("type") == "index_not_found_exception":
                     self._ready = False

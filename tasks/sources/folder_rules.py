@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 from config.errors import PermanentError, UsageError
 from config.settings import LimitSettings
+from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
@@ -63,3 +64,9 @@ def folder_too_large(folder: str, limits: LimitSettings) -> PermanentError:
         f"{folder}: more than {limits.folder_files} files or {limits.folder_bytes} bytes except "
         "SKILL.md (limits.folder_files, limits.folder_bytes)"
     )
+
+
+def find_environment(folder: str) -> str:
+    """Return the file that makes a folder a virtual environment, "" without one."""
+    path = os.path.join(folder, VIRTUAL_ENVIRONMENT_FILE)  # noqa: PTH118 - hot loop
+    return path if os.path.exists(path) else ""  # noqa: PTH110 - hot loop

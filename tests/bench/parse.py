@@ -34,7 +34,8 @@ from search.text.background_frequencies import load_background
 from skills import record_codec
 from skills.parsing.parse_skill import parse_skill
 from skills.roles.classifier import load_default_classifier
-from tasks.sources.directory import read_skill_folder, to_parse_limits
+from tasks.sources.directory import to_parse_limits
+from tasks.sources.skill_folder import read_skill_folder
 
 _WARM_UP = 20
 """Skills that are read first and not counted: patterns are compiled on first use."""

@@ -25,8 +25,8 @@ from config.settings import Settings
 from skills.parsing.sibling_files import scan_files
 from skills.parsing.tooling import find_entrypoints
 from skills.scanner import scan_lines
-from tasks.sources.directory import read_skill_folder
 from tasks.sources.protocol import SkillFolder
+from tasks.sources.skill_folder import read_skill_folder
 
 _WARM_UP = 20
 """Skills that are scanned first and not counted: patterns are compiled on first use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -185,3 +186,24 @@ def test_concurrent_writers_lose_nothing(store: ReviewStore) -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda rule: store.save([waiver(rule)]), rules))
     assert [one.rule for one in store.get([SKILL]).by_skill[SKILL]] == rules
+
+
+def test_a_store_whose_index_is_being_created_is_waited_for(elastic: ElasticIndices) -> None:
+    settings = elastic.settings()
+    store = ElasticsearchReviewStore(settings)
+    index = f"{settings.elasticsearch_prefix}-review"
+    connection = ElasticsearchConnection(settings)
+    unallocated = {"index.routing.allocation.enable": "none"}
+    with connection.translate_errors() as client:
+        client.indices.create(index=index, settings=unallocated, wait_for_active_shards=0)
+    starting = threading.Timer(
+        1.0,
+        lambda: connection.client.indices.put_settings(
+            index=index, settings={"index.routing.allocation.enable": "all"}
+        ),
+    )
+    starting.start()
+    assert store.get([SKILL]).by_skill == {}
+    starting.join()
+    connection.close()
+    store.close()

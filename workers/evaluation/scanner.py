@@ -13,8 +13,9 @@ from config.settings import LimitSettings
 from skills.parsing.parse_skill import parse_skill
 from skills.record import SafetyFinding
 from skills.scanner import find_rule
-from tasks.sources.directory import read_skill_folder, to_parse_limits
+from tasks.sources.directory import to_parse_limits
 from tasks.sources.protocol import SKILL_FILE
+from tasks.sources.skill_folder import read_skill_folder
 
 Label = Literal["malicious", "benign"]
 LABELS: tuple[Label, ...] = ("malicious", "benign")

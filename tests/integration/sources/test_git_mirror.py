@@ -23,7 +23,7 @@ from config.errors import MisconfiguredError, PermanentError, TransientError, Us
 from config.settings import Settings
 from deploy.stack.ports import free_port
 from graph.records import Source
-from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
+from tasks.sources.directory import DirectoryReader, scan
 from tasks.sources.git.fetch import fetch_ref, folder_size
 from tasks.sources.git.mirror import (
     Mirror,
@@ -35,6 +35,7 @@ from tasks.sources.git.objects import ObjectReader
 from tasks.sources.git.reader import GitReader, open_git_reader
 from tasks.sources.git.tree import Blob
 from tasks.sources.protocol import SkillGoneError
+from tasks.sources.skill_folder import read_skill_folder
 from tests.support.program.secrecy import made_up
 from tests.support.servers.git_remote import PushedRepository, served_over_http
 from tests.support.servers.loopback import serving

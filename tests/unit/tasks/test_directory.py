@@ -17,9 +17,10 @@ from config.errors import PermanentError, TransientError, UsageError
 from config.settings import LimitSettings
 from skills.parsing import sibling_files
 from skills.record import SiblingFile
-from tasks.sources.directory import DirectoryReader, read_skill_folder, resolve_root, scan
+from tasks.sources.directory import DirectoryReader, resolve_root, scan
 from tasks.sources.folder_rules import check_relative_path
 from tasks.sources.protocol import SkillGoneError, SourceScan
+from tasks.sources.skill_folder import read_skill_folder
 
 LIMITS = LimitSettings()
 

@@ -30,9 +30,10 @@ from tasks.ingest.diff import _batch_paths, make_skill_id, preview_sync
 from tasks.ingest.plan import plan
 from tasks.journal.protocol import trace_of
 from tasks.policies import FETCH, LINK, Deadline
-from tasks.sources.directory import DirectoryReader, read_skill_folder, scan
+from tasks.sources.directory import DirectoryReader, scan
 from tasks.sources.protocol import SourceReader, SourceScan
 from tasks.sources.readers import open_reader
+from tasks.sources.skill_folder import read_skill_folder
 from tests.support.samples.planning import PlanServices
 
 LIMITS = LimitSettings()
@@ -507,7 +508,7 @@ def test_a_change_that_is_retried_stays_before_the_removal_of_a_skill(
     try_later.undo()
     services.plan()
     assert services.states() == {"a": "removed"}
-    assert services.journal.list_failed_jobs() == []
+    assert services.journal.list_ended_jobs("event", 0.0, "failed").job_ids == ()
 
 
 def test_a_change_that_is_retried_does_not_bring_a_removed_source_back(

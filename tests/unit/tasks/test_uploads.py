@@ -27,8 +27,8 @@ from hypothesis import strategies as st
 from config.errors import TransientError, UsageError
 from config.inbound_settings import UploadSettings
 from config.settings import Settings
-from tasks.sources.directory import read_skill_folder
 from tasks.sources.protocol import SkillGoneError
+from tasks.sources.skill_folder import read_skill_folder
 from tasks.sources.uploads.archive import detect_archive_kind
 from tasks.sources.uploads.limits import ArchiveError, UploadMeter, UploadTooLargeError
 from tasks.sources.uploads.member_names import MemberNames, clean_path

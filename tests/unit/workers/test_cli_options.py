@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from config.errors import UsageError
-from workers.cli.library.sync import make_source_event, sync
+from workers.cli.library.sync import sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
 from workers.cli.training.reranker import reranker
@@ -27,15 +26,6 @@ def test_until_offers_no_deprecated_value() -> None:
     shown = CliRunner().invoke(sync, ["--help"]).output
     assert "[words|searchable|embedded]" in shown
     assert "paged" not in shown
-
-
-def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Path) -> None:
-    root = tmp_path / "caf\udce9"
-    root.mkdir()
-    with pytest.raises(UsageError, match=r"caf\\xe9: the folder's path is not UTF-8"):
-        make_source_event(root, "team")
-    with pytest.raises(UsageError, match="'a b' cannot be a source id"):
-        make_source_event(tmp_path, "a b")
 
 
 def test_lists_a_step_is_the_batch_size(tmp_path: Path) -> None:
