@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from config.errors import TransientError
+from config.errors import MisconfiguredError, TransientError
 from graph.records import CatalogEntry, SafetyRecord, SkillState
 from search.protocol import Filters
 from search.text.query_understanding import understand
@@ -167,6 +168,27 @@ def test_an_open_breaker_fails_without_a_call() -> None:
         with pytest.raises(TransientError, match="does not answer"):
             breaker.call(lambda: store.search_many([]))
     assert store.calls == 1
+
+
+def test_an_open_breaker_repeats_the_kind_of_error_and_its_public_message() -> None:
+    errors: list[TransientError] = [
+        TransientError("https://es.internal:9200 is away", public_message="the index is away"),
+        MisconfiguredError("https://es.internal:9200 refused the password"),
+    ]
+    for error in errors:
+        breaker, work = CircuitBreaker(), Mock(side_effect=error)
+        for _ in range(2):
+            with pytest.raises(type(error)) as caught:
+                breaker.call(work)
+            assert type(caught.value) is type(error)
+            assert str(caught.value) == str(error)
+            assert caught.value.public_message == error.public_message
+        assert work.call_count == 1
+
+
+def test_a_pin_is_not_called_unknown_while_the_catalog_is_away() -> None:
+    with pytest.raises(TransientError, match="does not answer"):
+        context_of(away_graph(), away_index(), pins={"crafts:bread": 1})
 
 
 def test_a_breaker_closes_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
