@@ -276,10 +276,8 @@ class RevisionStore:
                     " AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = vectors.hash)",
                     ((text,) for text in hashes),
                 )
-                connection.execute("DELETE FROM revisions WHERE number = ?", (number,))
-                connection.execute("DELETE FROM completed WHERE number = ?", (number,))
-                connection.execute("DELETE FROM with_vectors WHERE number = ?", (number,))
-                connection.execute("DELETE FROM embedded WHERE number = ?", (number,))
+                for table in ("revisions", "completed", "with_vectors", "embedded"):
+                    connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))  # noqa: S608 - constants
 
     # -- reading
 
