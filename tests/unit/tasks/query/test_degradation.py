@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,6 +20,7 @@ from skills.record import RevisionKey
 from tasks.query.choose import ChosenSkill, SkillChoice
 from tasks.query.context import QueryContext
 from tasks.query.degradation import Degradations
+from tasks.query.policy_filter import PolicyFilter
 from tasks.query.process_state.circuit_breaker import CircuitBreaker, CircuitBreakers
 from tasks.query.ranking import Ranking, TaskQuery
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
@@ -111,6 +113,18 @@ def test_without_the_index_the_catalog_describes_the_chosen_skills() -> None:
     assert chosen.revisions["crafts:bread"].parsed.record.description == "Bake bread"
     (skill,) = select_passages(context, chosen)
     assert skill.passages == ()
+
+
+def test_without_the_index_a_pinned_revision_is_sent_as_it_was_read() -> None:
+    context, choice = context_of(Catalog(), away_index()), SkillChoice()
+    choice.chosen += [ChosenSkill(name, 1.0, ()) for name in ("crafts:bread", "crafts:loom")]
+    ranking = Ranking(understand("bake bread"), None)
+    before = read_chosen(context, ranking, choice).revisions["crafts:bread"]
+    pinned = replace(before, key=RevisionKey("crafts:bread", 7), content_hash="of the pin")
+    only = PolicyFilter.allow_all(context.services.graph, {"crafts:bread": pinned})
+    chosen = read_chosen(replace(context, policy_filter=only), ranking, choice)
+    assert chosen.revisions["crafts:bread"].key.seq == 7
+    assert chosen.revisions["crafts:loom"].key.seq == 1
 
 
 def test_without_a_vector_of_the_task_no_section_vectors_are_read() -> None:
