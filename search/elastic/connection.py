@@ -260,7 +260,8 @@ class ElasticsearchConnection:
 
     def _item_error(self, one: BulkOperation, status: int, cause: Any) -> SkillbusError:
         error = self.to_error(status, cause)
-        return type(error)(f"{one.description}: {error}")
+        public_message = error.public_message
+        return type(error)(f"{one.description}: {error}", public_message=public_message)
 
 
 def _traced_client_type() -> type[Elasticsearch]:

@@ -211,15 +211,15 @@ def _pack_sections(hashes: Sequence[bytes], quantised: npt.NDArray[np.int8]) -> 
     return len(hashes).to_bytes(4, "little") + pack_hashes(hashes) + quantised.tobytes()
 
 
-def unpack_sections(blob: bytes) -> tuple[tuple[bytes, ...], Vector]:
+def unpack_sections(blob: bytes, dimension: int) -> tuple[tuple[bytes, ...], Vector]:
     """Unpack the `vectors` of `sections_record`: hashes and unit vectors (sections, dimension)."""
     count = int.from_bytes(blob[:4], "little")
     start = 4 + count * HASH_BYTES
-    if len(blob) < start or (count and (len(blob) - start) % count):
+    if len(blob) != start + count * dimension:
         raise PermanentError(_DAMAGED)
     hashes = unpack_hashes(blob[4:start])
     vectors = np.frombuffer(blob, dtype=np.int8, offset=start).astype(np.float32)
-    vectors = vectors.reshape(count, -1) if count else vectors.reshape(0, 0)
+    vectors = vectors.reshape(count, dimension)
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
     norms[norms == 0] = 1
     vectors /= norms

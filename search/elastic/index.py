@@ -230,7 +230,7 @@ class ElasticsearchIndex(SearchIndex):
 
     @override
     def overwrite_deleted(self) -> None:
-        """Merge all segments into one without deleted documents; waits up to half a minute first,
+        """Merge all segments into one without deleted documents; waits up to 90 seconds first,
         until no replica needs them."""
         with self._write_set() as index_set:
             names = [index_set.index_name(kind) for kind in INDEX_KINDS]
@@ -325,7 +325,8 @@ class ElasticsearchIndex(SearchIndex):
             for key, source in self._reader.get_documents(index, missing, ["vectors"]):
                 blobs[key] = decode_blob(source["vectors"])
                 self._sections.put(key, blobs[key], len(blobs[key]))
-        return {key: unpack_sections(blobs[key])[1] for key in keys if key in blobs}
+        dimension = self._identity.dimension
+        return {key: unpack_sections(blobs[key], dimension)[1] for key in keys if key in blobs}
 
     @override
     def get_cached_vectors(self, hashes: Sequence[bytes]) -> dict[bytes, Vector]:

@@ -63,7 +63,7 @@ def _read_batch(
     reader: DocumentReader, index_set: IndexSet, hashes: Sequence[bytes]
 ) -> dict[bytes, Vector]:
     found: dict[bytes, Vector] = {}
-    missing = list(hashes)
+    missing, dimension = list(hashes), index_set.identity.dimension
     # Documents of common texts can fill the hits of a round; the next round finds the others.
     for _ in range(_MAX_HASH_ROUNDS):
         query = _hashes_query(missing)
@@ -76,7 +76,7 @@ def _read_batch(
         )
         blobs = [one["vectors"] for one in _hit_values(sections, "_source")]
         pairs = [one["vectors"][0] for one in _hit_values(skills, "fields")]
-        vectors = [unpack_sections(decode_blob(blob)) for blob in blobs]
+        vectors = [unpack_sections(decode_blob(blob), dimension) for blob in blobs]
         vectors += [decode_skill_vectors(decode_blob(blob)) for blob in pairs]
         fresh = {
             text: vector

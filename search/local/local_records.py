@@ -67,7 +67,11 @@ class LocalRecords(StoreFollower, RecordSource):
             rows = self._store.columns(missing, ("forward",))
             records = {key: unpack_forward(blob) for key, (blob,) in rows.items()}
             self._kept.keep(pack_completed(records, self._origins))
-        parts = [self._kept.pack(rest)] if rest else []
+        kept = self._kept.pack(rest)
+        if len(kept) < len(rest) and self._pack is not pack:
+            # Another thread mapped a newer pack meanwhile, and dropped the records that it has.
+            return self.pack(keys)
+        parts = [kept] if rest else []
         if pack is not None:
             inside = np.flatnonzero(places >= 0)
             parts.insert(0, pack.pack([keys[at] for at in inside.tolist()], places[inside]))

@@ -6,7 +6,7 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 
@@ -31,6 +31,8 @@ BUSY_SECONDS = 20.0
 
 SQL_BATCH = 400
 """Rows or hashes per SQL statement, below SQLite's limit of bound parameters."""
+
+_CLOSED = "this search index has been closed"
 
 
 def select_vectors(
@@ -126,7 +128,7 @@ class RevisionStore:
 
     def _connect(self) -> sqlite3.Connection:
         if self._closed:
-            raise PermanentError("this search index has been closed")
+            raise PermanentError(_CLOSED)
         connection = sqlite3.connect(
             self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -147,6 +149,8 @@ class RevisionStore:
                 f"the search index at {self._path.parent} is busy, full or unreachable: {error}"
             ) from error
         except sqlite3.DatabaseError as error:
+            if self._closed:  # by another thread, which also closed the connections in use
+                raise PermanentError(_CLOSED) from error
             raise PermanentError(
                 f"the search index at {self._path.parent} is damaged ({error}); delete that "
                 "folder and ingest again"
@@ -272,10 +276,8 @@ class RevisionStore:
                     " AND NOT EXISTS (SELECT 1 FROM uses WHERE uses.hash = vectors.hash)",
                     ((text,) for text in hashes),
                 )
-                connection.execute("DELETE FROM revisions WHERE number = ?", (number,))
-                connection.execute("DELETE FROM completed WHERE number = ?", (number,))
-                connection.execute("DELETE FROM with_vectors WHERE number = ?", (number,))
-                connection.execute("DELETE FROM embedded WHERE number = ?", (number,))
+                for table in ("revisions", "completed", "with_vectors", "embedded"):
+                    connection.execute(f"DELETE FROM {table} WHERE number = ?", (number,))  # noqa: S608 - constants
 
     # -- reading
 
@@ -389,10 +391,10 @@ def read_identity(folder: Path) -> dict[str, str] | None:
     path = folder / "revisions.sqlite"
     if not path.exists():
         return None
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        return dict(connection.execute("SELECT name, value FROM meta"))
+        # As a URI: a folder may have characters with a meaning in one, such as # or %.
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            return dict(connection.execute("SELECT name, value FROM meta"))
     except sqlite3.Error as error:
         raise PermanentError(f"the search index at {folder} cannot be read: {error}") from error
-    finally:
-        connection.close()

@@ -1,4 +1,4 @@
-"""Function words of tasks in European languages other than English, and in Indonesian.
+"""Function words of tasks in European languages other than English, in Indonesian and in Hindi.
 
 The tokenizer drops the stop words of English. In a library of mostly English and Chinese skills the
 function words of another language are rare, and so weigh as much as names: any task in Italian
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from search.text.tokens import STOP_WORDS, tokenize
+from search.text.tokens import MARKS, STOP_WORDS, tokenize
 
 _WORDS_BY_LANGUAGE = {
     "Italian": """il lo la gli le un uno una di del dello della dei degli delle da dal dalla
@@ -40,10 +40,13 @@ _WORDS_BY_LANGUAGE = {
     как где когда кто почему чтобы это этот эта эти тот та те он она оно они мы вы я ты наш
     наша наше мой моя его её их все всё бы ли же то так уже ещё если есть нет нужно надо
     можно""",
+    "Hindi": """का की के को से में पर और या एक यह ये वह वे इस उस इन उन है हैं हो हूँ था थी थे
+    मैं मुझे मेरा मेरी मेरे हम हमें आप तुम कि जो तो भी ही नहीं न क्या कैसे कब कौन क्यों कर करें
+    करो करना करता लिए साथ तक ने चाहिए कृपया""",
 }
 _WORDS = frozenset(word for words in _WORDS_BY_LANGUAGE.values() for word in words.split())
 _TERMS = frozenset(term for word in _WORDS for term in tokenize(word))
-_LETTERS = re.compile(r"[^\W\d_]+")
+_LETTERS = re.compile(rf"[^\W\d_]+(?:[{MARKS}][^\W\d_]*)*")
 _LEAST_WORDS = 2
 
 

@@ -24,7 +24,12 @@ MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 2, 40
 """Tokens outside these lengths are dropped; single Chinese characters are the exception."""
 
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002fa1f"
-_WORDS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+MARKS = "".join(
+    mark for mark in map(chr, range(0x0900, 0x0E00)) if unicodedata.category(mark)[0] == "M"
+)
+"""Vowel signs and the like of the scripts from Devanagari to Sinhala, which separate words by
+spaces. They are parts of words, though not letters by `\\w`."""
+_WORDS = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:[{MARKS}][^\W_{_CJK}]*)*")
 _ASCII_WORDS = re.compile(r"[A-Za-z0-9]+")
 """The same as _WORDS for ASCII texts, and much faster."""
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -79,11 +84,11 @@ def _word_tokens(word: str) -> tuple[str, ...]:
 def tokenize(text: str) -> list[str]:
     """Return the index terms of a text in reading order.
 
-    Words are runs of letters and digits, lowercased and stemmed (Snowball English). A word with
-    a change of case, or between letters and digits, yields the whole word and its parts. Stop
-    words and words outside 2-40 characters are dropped; C++, C# and F# become `cpp`, `csharp` and
-    `fsharp`. Runs of Chinese, Japanese or Korean become character bigrams, with traditional
-    characters replaced by simplified ones.
+    Words are runs of letters and digits, with the vowel signs of Indic scripts, lowercased and
+    stemmed (Snowball English). A word with a change of case, or between letters and digits, yields
+    the whole word and its parts. Stop words and words outside 2-40 characters are dropped; C++, C#
+    and F# become `cpp`, `csharp` and `fsharp`. Runs of Chinese, Japanese or Korean become character
+    bigrams, with traditional characters replaced by simplified ones.
     """
     words = _ASCII_WORDS
     if not text.isascii():

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from graph.records import Adjacency, LinkType
-from search.protocol import Filters
-from skills.skill_policy import PolicyViolation
+from search.protocol import FILTER_NAMES, Filters
+from skills.record import RevisionKey
+from skills.skill_policy import PolicyViolation, get_source_id
 from tasks.query.context import QueryContext
 from tasks.query.ranking import RankedSkill, Ranking, Selection
 
@@ -298,7 +299,7 @@ def _add_dependencies(
     probability = choice.chosen[-1].probability
     frontier, seen = [skill_id], {skill_id}
     while frontier:
-        _read_dependencies(context, choice, frontier, rows)
+        excluded = _read_dependencies(context, choice, frontier, rows)
         following: list[str] = []
         for owner in frontier:
             for needed in _declared_dependencies(rows.get(owner)):
@@ -306,10 +307,8 @@ def _add_dependencies(
                     continue
                 seen.add(needed)
                 taken = choice.chosen_ids()
-                if needed in context.session.refused:
-                    reason = (
-                        f"declared dependency of {owner}, but {context.session.refused[needed]}"
-                    )
+                if needed in excluded:
+                    reason = f"declared dependency of {owner}, but {excluded[needed]}"
                     choice.left_out.append(LeftOut(needed, reason))
                     continue
                 if len(seen) > _MAX_DEPENDENCIES:
@@ -335,9 +334,11 @@ def _read_dependencies(
     choice: SkillChoice,
     owners: Sequence[str],
     rows: dict[str, Adjacency],
-) -> None:
-    """Read the links of the declared dependencies of these skills, and record which are
-    withheld."""
+) -> Mapping[str, str]:
+    """Read the links of the declared dependencies of these skills, and record which are withheld.
+
+    Returns the skills that the session or the filters exclude, with the reason.
+    """
     declared = {name: owner for owner in owners for name in _declared_dependencies(rows.get(owner))}
     unread = sorted(declared.keys() - rows.keys())
     if unread:
@@ -346,6 +347,25 @@ def _read_dependencies(
     for name, violation in context.policy_filter.find_violations(keys).items():
         reason = f"declared dependency of {declared[name]}; {violation.reason}"
         choice.withheld.setdefault(name, PolicyViolation(violation.kind, reason, violation.setting))
+    filtered = dict.fromkeys(_list_filtered(context, keys), "the filters leave it out")
+    return filtered | dict(context.session.refused)
+
+
+def _list_filtered(context: QueryContext, keys: Sequence[RevisionKey]) -> list[str]:
+    """Return the skills that do not pass the filters of the request. Filters by source alone need
+    no revisions, which cannot be read while the index does not answer."""
+    wanted = context.filters
+    if wanted == Filters(source=wanted.source):
+        sources = wanted.source
+        return [one for one, _ in keys if sources and get_source_id(one) not in sources]
+    found = context.services.index.get_revisions(keys) if keys else {}
+    return [key.skill_id for key, one in found.items() if not _passes(one.filters, wanted)]
+
+
+def _passes(filters: Filters, wanted: Filters) -> bool:
+    """Return whether a revision with these values has one of the wanted values of each filter."""
+    pairs = ((getattr(wanted, name), getattr(filters, name)) for name in FILTER_NAMES)
+    return all(not values or not set(values).isdisjoint(own) for values, own in pairs)
 
 
 def _declared_dependencies(row: Adjacency | None) -> list[str]:

@@ -115,6 +115,7 @@ class QueryContext:
         withholds. degrade: False makes the stages raise TransientError if a server does not answer.
         """
         degradations, asker = Degradations(), asker or Asker("", time.time(), UNRESTRICTED)
+        stores = services
         if degrade:
             services = with_fallbacks(services, degradations)
         else:
@@ -124,7 +125,8 @@ class QueryContext:
         default_groups = services.settings.access.default_groups
         visible = find_visible_sources(access, asker.reader, default_groups)
         services = _restrict(services, visible)
-        pinned = read_pinned(services, request.pins)
+        # Without fallbacks: a catalog that does not answer would seem to lack the pinned skills.
+        pinned = read_pinned(_restrict(stores, visible), request.pins)
         if apply_policy:
             policy_filter = PolicyFilter(
                 services.settings.policy,

@@ -72,7 +72,7 @@ def _read_or_fall_back(
             "descriptions in place of passages: the search index did not answer", error
         )
         entries = context.services.graph.get_entries([one.skill_id for one in chosen])
-        return fallback_revisions(entries)
+        return fallback_revisions(entries) | _find_pinned(context, chosen)
     return {key: context.policy_filter.rescan(revision) for key, revision in found.items()}
 
 
@@ -80,8 +80,7 @@ def _read(context: QueryContext, chosen: Sequence[ChosenSkill]) -> dict[str, Sto
     """Return the published revisions by skill_id, or the revisions that the request pins. A
     revision that was superseded and deleted meanwhile is replaced by the newest."""
     library = context.services.library
-    pinned = context.policy_filter.pinned
-    found = {one.skill_id: pinned[one.skill_id] for one in chosen if one.skill_id in pinned}
+    found = _find_pinned(context, chosen)
     for attempt in range(_READ_ATTEMPTS):
         pointers = (library.refresh() if attempt else library.latest).pointers
         keys = [
@@ -94,3 +93,9 @@ def _read(context: QueryContext, chosen: Sequence[ChosenSkill]) -> dict[str, Sto
         for key, revision in context.services.index.get_revisions(keys).items():
             found[key.skill_id] = revision
     return found
+
+
+def _find_pinned(context: QueryContext, chosen: Sequence[ChosenSkill]) -> dict[str, StoredRevision]:
+    """Return the revisions of the chosen skills that the request pins; they were read before."""
+    pinned = context.policy_filter.pinned
+    return {one.skill_id: pinned[one.skill_id] for one in chosen if one.skill_id in pinned}

@@ -350,6 +350,14 @@ class TestVectors:
         assert np.linalg.norm(stored[wanted.key], axis=1) == pytest.approx(1.0, abs=1e-5)
         assert (stored[wanted.key] * vectors).sum(axis=1).min() > 0.999
 
+    def test_a_skill_without_sections_has_vectors_of_the_dimension(
+        self, index: SearchIndex
+    ) -> None:
+        wanted = replace(document("loom"), section_hashes=())
+        index.add([wanted])
+        index.save_section_vectors(wanted.key, (), np.empty((0, DIMENSION), np.float32))
+        assert index.get_section_vectors([wanted.key])[wanted.key].shape == (0, DIMENSION)
+
     def test_vectors_are_known_by_text_hash(self, index: SearchIndex) -> None:
         wanted = document("loom")
         index.add([wanted])

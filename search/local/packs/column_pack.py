@@ -9,6 +9,7 @@ and the writing process creates the pack again.
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import sqlite3
@@ -115,9 +116,10 @@ def map_pack(folder: Path, pack: PackFormat, record: PackRecord | None) -> Mappe
 
 def _load_constants(folder: Path) -> Mapping[str, Array] | None:
     try:
-        with np.load(folder / _CONSTANTS, allow_pickle=False) as saved:
+        # Opened here, since numpy leaves a file open that is no archive.
+        with (folder / _CONSTANTS).open("rb") as file, np.load(file, allow_pickle=False) as saved:
             return dict(saved)
-    except (OSError, ValueError, BadZipFile):
+    except (OSError, ValueError, EOFError, BadZipFile):
         return None
 
 
@@ -214,7 +216,10 @@ class PackWriter:
             return known
         (stored,) = connection.execute(f"SELECT COUNT(*) FROM {self._pack.table}").fetchone()  # noqa: S608 - a constant
         chosen: dict[str, Any] = {_STORED: stored, **self._pack.derivation.choose(connection)}
-        np.savez(folder / _CONSTANTS, **chosen)
+        with (folder / _CONSTANTS).open("wb") as file:
+            np.savez(file, **chosen)
+            file.flush()
+            os.fsync(file.fileno())
         return chosen
 
     def _derive(self, block: Block, constants: Mapping[str, Array]) -> Block:

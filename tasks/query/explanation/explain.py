@@ -56,7 +56,8 @@ def list_verdicts(
 ) -> list[tuple[str, str]]:
     """Return skill and `in: …` or `out: …` of each of the first `limit` candidates, by default
     all."""
-    least_further = context.services.settings.choice.least_further
+    settings, taken = context.services.settings.choice, chosen.choice.chosen_ids()
+    is_evident = chosen.ranking.is_evident(settings) or not context.is_on("floor")
     sent = {skill.skill_id: skill.why for skill in bundle.skills}
     reasons = {left.skill_id: left.reason for left in chosen.choice.left_out}
     reasons |= {left.skill_id: left.reason for left in bundle.left_out}
@@ -67,9 +68,11 @@ def list_verdicts(
             verdict = f"in: {'; '.join(sent[skill_id])}"
         elif skill_id in reasons:
             verdict = f"out: {reasons[skill_id]}"
-        elif bundle.status == "NO_SKILL_HIT":
+        elif bundle.status == "NO_SKILL_HIT" and not is_evident:
             verdict = "out: the library is unlikely to have a skill for the task"
-        elif hit.probability is not None and hit.probability < least_further:
+        elif bundle.status == "NO_SKILL_HIT" and skill_id in taken:
+            verdict = f"out: {bundle.reason}"
+        elif hit.probability is not None and hit.probability < settings.least_further:
             verdict = "out: unlikely to be right for the task"
         elif hit.score < chosen.choice.min_score:
             verdict = "out: scores far below the best"

@@ -8,6 +8,7 @@ from typing import Any
 from graph.records import CatalogEntry, SkillState
 from search.protocol import Filters
 from skills.bundle.model import Bundle
+from skills.licences import licence_names
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
 from tasks.query.explanation.explain import list_verdicts
@@ -85,12 +86,17 @@ def _explain(
 
 def _find_filter(filters: Filters, entry: CatalogEntry) -> str:
     """Return the filter of the request that excludes a skill, by the catalog's data; "" for
-    none."""
-    values = {"source": entry.source_id, "licence": entry.licence, "language": entry.language}
-    for name, value in values.items():
+    none. Values are compared as the engines compare them."""
+    values = {
+        "source": (entry.source_id,),
+        "licence": licence_names(entry.licence),
+        "language": (entry.language,),
+    }
+    for name, own in values.items():
         wanted: tuple[str, ...] = getattr(filters, name)
-        if wanted and value.casefold() not in {one.casefold() for one in wanted}:
-            return f"the filter {name} leaves it out: it has {value or 'none'}"
+        if wanted and set(wanted).isdisjoint(own):
+            value = " or ".join(filter(None, own)) or "none"
+            return f"the filter {name} leaves it out: it has {value}"
     return ""
 
 

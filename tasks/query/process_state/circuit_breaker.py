@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from config.errors import TransientError
@@ -25,23 +26,26 @@ class CircuitBreaker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._open_until = 0.0
-        self._reason = ""
+        self._make_error: Callable[[], TransientError] = TransientError
 
     def call(self, work: Callable[[], T]) -> T:
         """Return the result of `work`.
 
-        Raises TransientError if `work` does, and, without calling `work`, while the breaker is
-        open.
+        Raises TransientError if `work` does, and, without calling `work`, the same error while the
+        breaker is open.
         """
         with self._lock:
             if time.monotonic() < self._open_until:
-                raise TransientError(self._reason)
+                raise self._make_error()
         try:
             return work()
         except TransientError as error:
             with self._lock:
                 self._open_until = time.monotonic() + _OPEN_SECONDS
-                self._reason = str(error)
+                # Not the error itself, whose traceback holds all data of its query.
+                self._make_error = partial(
+                    type(error), str(error), public_message=error.public_message
+                )
             raise
 
 

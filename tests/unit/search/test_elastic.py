@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from config.errors import PermanentError
+from config.server_settings import ServerSettings
 from search.elastic.caches import LRUCache, VectorCache
 from search.elastic.candidate_search import parse_hits, search_body
+from search.elastic.connection import BulkOperation, ElasticsearchConnection
 from search.elastic.document_codec import (
     EMPTY_FIELD_TERM,
     decode_blob,
@@ -82,7 +84,7 @@ class TestRecords:
         vectors = np.vstack([unit(3), np.zeros((1, 4), np.float32)])
         hashes = [bytes([n]) * 16 for n in range(4)]
         record = json.loads(sections_record(key("a"), hashes, vectors, Filters()))
-        texts, stored = unpack_sections(decode_blob(record["vectors"]))
+        texts, stored = unpack_sections(decode_blob(record["vectors"]), 4)
         assert texts == tuple(hashes)
         assert (stored[:3] * vectors[:3]).sum(axis=1).min() > 0.999
         assert not stored[3].any()
@@ -90,6 +92,13 @@ class TestRecords:
             sections_record(key("a"), [*hashes, hashes[0]], np.zeros((5, 4)), Filters())
         )
         assert len(record["hashes"]) == 4
+
+    def test_a_skill_without_sections_has_no_rows_of_the_dimension(self) -> None:
+        nothing = np.empty((0, 4), np.float32)
+        record = json.loads(sections_record(key("a"), [], nothing, Filters()))
+        hashes, stored = unpack_sections(decode_blob(record["vectors"]), 4)
+        assert hashes == ()
+        assert stored.shape == (0, 4)
 
     @pytest.mark.parametrize("text", ["", "AAAA", "A", "\u20ac"])
     def test_damaged_vectors_are_said_to_be(self, text: str) -> None:
@@ -123,6 +132,22 @@ class TestQueries:
         found = parse_hits(VectorSearch(unit(1)[0], 0, 9, Filters()), {"hits": {"hits": hits}})
         assert [(hit.key.skill_id, hit.score) for hit in found] == [("a", 1.0), ("b", 0.5)]
         assert parse_hits(LexicalSearch({}, 9, Filters()), {}) == []
+
+
+class TestErrors:
+    def test_an_error_about_a_document_names_no_server_to_remote_callers(self) -> None:
+        servers = ServerSettings(
+            broker="redis://unused:1/0",
+            elasticsearch="http://es.internal:9200",
+            neo4j="bolt://unused:1",
+        )
+        connection = ElasticsearchConnection(servers)
+        one = BulkOperation("skillbus-write", "id", b"{}", "home:loom@1")
+        cause = {"type": "document_parsing_exception", "reason": "too long"}
+        error = connection._item_error(one, 400, cause)
+        assert isinstance(error, PermanentError)
+        assert str(error).startswith("home:loom@1: Elasticsearch at http://es.internal:9200")
+        assert error.public_message == "the search index refused the request"
 
 
 class TestSets:

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from config.errors import TransientError
+from config.errors import PermanentError, TransientError
 from search.completed_terms import widen
 from search.local.index import LocalSearchIndex, index_identity
 from search.local.local_records import LocalRecords
 from search.local.packs import column_pack
 from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
-from search.local.revision_store import RevisionStore
+from search.local.revision_store import RevisionStore, read_identity
 from search.packed_records import HashLists, PackedRecords
 from search.protocol import Filters, SkillDocument
 from search.scoring.library_statistics import LibraryStatistics
@@ -299,6 +299,41 @@ def test_records_stay_readable_for_a_while(tmp_path: Path) -> None:
             source.release([])
             assert source.pack(KEYS[:1]).keys == tuple(readable)
             assert source.pack(KEYS).keys == (*readable, KEYS[1])
+
+
+def test_records_that_another_thread_drops_for_a_newer_pack_are_found(tmp_path: Path) -> None:
+    with closing(open_store(tmp_path)) as store, closing(open_store(tmp_path)) as other:
+        packs = tmp_path / "packs"
+        store.insert(DOCUMENTS)
+        reader = LocalRecords(other, packs)
+        keep = reader._kept.keep
+
+        def pack_meanwhile(records: PackedRecords) -> None:
+            keep(records)
+            PackWriter(store, packs, forward_format()).write_if_due(1)
+            reader.refresh()
+
+        with mock.patch.object(reader._kept, "keep", pack_meanwhile):
+            assert sorted(reader.pack(KEYS).keys) == sorted(KEYS)
+        assert_complete(store, packs, reader)
+
+
+def test_a_read_during_which_the_index_is_closed_does_not_call_it_damaged(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+
+    def read() -> None:
+        with store.read_connection() as connection:
+            store.close()
+            connection.execute("SELECT COUNT(*) FROM revisions")
+
+    with pytest.raises(PermanentError, match="has been closed"):
+        read()
+
+
+@pytest.mark.parametrize("name", ["c#", "what?", "100%41"])
+def test_the_identity_is_read_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    open_store(tmp_path / name).close()
+    assert read_identity(tmp_path / name) == index_identity(MODEL, DIMENSION)
 
 
 def test_the_identity_of_a_store_is_its_own(tmp_path: Path) -> None:

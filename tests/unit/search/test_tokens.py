@@ -71,3 +71,8 @@ def test_languages_with_a_sign_in_their_name() -> None:
     assert tokenize("C++ and c#, F#.") == ["cpp", "csharp", "fsharp"]
     assert "cpp" in tokenize("c++17")
     assert tokenize("page.html#c #channel") == ["page", "html", "channel"]
+
+
+def test_words_of_indic_scripts_keep_their_vowel_signs() -> None:
+    assert tokenize("हिन्दी में रिपोर्ट लिखो।") == ["हिन्दी", "में", "रिपोर्ट", "लिखो"]
+    assert tokenize("தமிழ் বাংলা, తెలుగు PDF") == ["தமிழ்", "বাংলা", "తెలుగు", "pdf"]

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -158,3 +159,23 @@ def test_codes_find_the_nearest_of_many(tmp_path: Path) -> None:
             assert len(nearest & {hit.key.skill_id for hit in found}) >= 18
             exact = [float(cosines[int(hit.key.skill_id.removeprefix("home:"))]) for hit in found]
             assert np.allclose([hit.score for hit in found], exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [0, 1, 40, 400])
+def test_a_pack_whose_constants_a_power_cut_damaged_is_made_again(
+    tmp_path: Path, size: int
+) -> None:
+    with (
+        mock.patch("search.local.index._MAX_UNPACKED", 3),
+        mock.patch("search.local.index._MIN_PACKED", 1),
+    ):
+        with closing(open_index(tmp_path)) as index:
+            index.add(DOCUMENTS)
+            index.save_skill_vectors(VECTORS)
+        (path,) = tmp_path.glob("packs/vectors-*/constants.npz")
+        path.write_bytes(path.read_bytes()[:size])
+        for writable in (False, True, False):
+            with closing(open_index(tmp_path, writable=writable)) as index:
+                check(index, KEYS)
+    (fresh,) = tmp_path.glob("packs/vectors-*/constants.npz")
+    assert fresh != path

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.settings import ChoiceSettings, Settings
 from graph.records import Adjacency, LinkType, Neighbour
+from search.protocol import Filters, PassageTerms, StoredRevision
 from search.text.query_understanding import understand
 from skills.events import QueryAsked
+from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tasks.query.choose import LeftOut, SkillChoice
 from tasks.query.choose import choose as choose_skills
@@ -320,3 +323,46 @@ def test_a_dependency_that_clashes_for_this_task_stays_out() -> None:
 
 def test_skills_for_one_purpose_that_are_no_copies_may_go_together() -> None:
     assert ids(choose([("a", 8.0), ("b", 7.0)], Links(("a", ALTERNATIVE, "b", 0.7)))) == ["a", "b"]
+
+
+class Revisions:
+    """An index of revisions by their licence, of which those without a licence are unknown."""
+
+    def __init__(self, **licences: str) -> None:
+        self._licences = licences
+
+    def get_revisions(self, keys: Sequence[RevisionKey]) -> dict[RevisionKey, StoredRevision]:
+        nothing = PassageTerms(
+            np.zeros(1, np.int32), np.zeros(0, np.uint64), np.zeros(0, np.uint16)
+        )
+        parsed = parse_skill("loom", b"---\nname: loom\ndescription: Warps\n---\nWarp it.\n")
+        return {
+            key: StoredRevision(
+                key, "", parsed, nothing, (), Filters(("lib",), (self._licences[name],))
+            )
+            for key in keys
+            if (name := key.skill_id.partition(":")[2]) in self._licences
+        }
+
+
+@pytest.mark.parametrize(
+    ("filters", "sent"),
+    [
+        ({}, ["lib:a", "lib:b", "other:d", "lib:c"]),
+        ({"licence": ["MIT", "ISC"]}, ["lib:a", "lib:b"]),
+        ({"source": ["lib"]}, ["lib:a", "lib:b", "lib:c"]),
+        ({"source": ["lib"], "licence": ["GPL-3.0"]}, ["lib:a", "lib:c"]),
+    ],
+)
+def test_dependencies_pass_the_filters(filters: dict[str, list[str]], sent: list[str]) -> None:
+    names = ("lib:b", "other:d", "lib:c")
+    context = make_context(
+        Links(*(("lib:a", DEPENDS, name) for name in names)),
+        index=Revisions(b="MIT", c="GPL-3.0", d="Apache-2.0"),
+        pointers=dict.fromkeys(("lib:a", *names), 1),
+        filters=filters,
+    )
+    choice = choose_skills(context, Ranking(understand("weave"), None, (hit("lib:a", 8.0),)))
+    assert ids(choice) == sent
+    reason = "declared dependency of lib:a, but the filters leave it out"
+    assert reasons(choice) == {name: reason for name in names if name not in sent}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from config.errors import TransientError
+from config.errors import MisconfiguredError, TransientError
 from graph.records import CatalogEntry, SafetyRecord, SkillState
 from search.protocol import Filters
 from search.text.query_understanding import understand
@@ -18,6 +20,7 @@ from skills.record import RevisionKey
 from tasks.query.choose import ChosenSkill, SkillChoice
 from tasks.query.context import QueryContext
 from tasks.query.degradation import Degradations
+from tasks.query.policy_filter import PolicyFilter
 from tasks.query.process_state.circuit_breaker import CircuitBreaker, CircuitBreakers
 from tasks.query.ranking import Ranking, TaskQuery
 from tasks.query.read_chosen import ChosenRevisions, read_chosen
@@ -112,6 +115,18 @@ def test_without_the_index_the_catalog_describes_the_chosen_skills() -> None:
     assert skill.passages == ()
 
 
+def test_without_the_index_a_pinned_revision_is_sent_as_it_was_read() -> None:
+    context, choice = context_of(Catalog(), away_index()), SkillChoice()
+    choice.chosen += [ChosenSkill(name, 1.0, ()) for name in ("crafts:bread", "crafts:loom")]
+    ranking = Ranking(understand("bake bread"), None)
+    before = read_chosen(context, ranking, choice).revisions["crafts:bread"]
+    pinned = replace(before, key=RevisionKey("crafts:bread", 7), content_hash="of the pin")
+    only = PolicyFilter.allow_all(context.services.graph, {"crafts:bread": pinned})
+    chosen = read_chosen(replace(context, policy_filter=only), ranking, choice)
+    assert chosen.revisions["crafts:bread"].key.seq == 7
+    assert chosen.revisions["crafts:loom"].key.seq == 1
+
+
 def test_without_a_vector_of_the_task_no_section_vectors_are_read() -> None:
     class Index:
         """An index that fails the test if it is read."""
@@ -167,6 +182,27 @@ def test_an_open_breaker_fails_without_a_call() -> None:
         with pytest.raises(TransientError, match="does not answer"):
             breaker.call(lambda: store.search_many([]))
     assert store.calls == 1
+
+
+def test_an_open_breaker_repeats_the_kind_of_error_and_its_public_message() -> None:
+    errors: list[TransientError] = [
+        TransientError("https://es.internal:9200 is away", public_message="the index is away"),
+        MisconfiguredError("https://es.internal:9200 refused the password"),
+    ]
+    for error in errors:
+        breaker, work = CircuitBreaker(), Mock(side_effect=error)
+        for _ in range(2):
+            with pytest.raises(type(error)) as caught:
+                breaker.call(work)
+            assert type(caught.value) is type(error)
+            assert str(caught.value) == str(error)
+            assert caught.value.public_message == error.public_message
+        assert work.call_count == 1
+
+
+def test_a_pin_is_not_called_unknown_while_the_catalog_is_away() -> None:
+    with pytest.raises(TransientError, match="does not answer"):
+        context_of(away_graph(), away_index(), pins={"crafts:bread": 1})
 
 
 def test_a_breaker_closes_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

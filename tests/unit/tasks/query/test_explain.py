@@ -1,0 +1,70 @@
+"""Explain: the verdict about each candidate says what decided about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from graph.records import CatalogEntry, SkillState
+from search.protocol import Filters
+from search.text.query_understanding import understand
+from skills.bundle.model import Bundle
+from skills.record import RevisionKey
+from tasks.query.choose import ChosenSkill, SkillChoice
+from tasks.query.explanation.explain import list_verdicts
+from tasks.query.explanation.explain_skills import _find_filter
+from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.read_chosen import ChosenRevisions
+from tests.support.samples.query_context import make_context
+
+UNLIKELY = "out: the library is unlikely to have a skill for the task"
+
+
+def verdicts(probability: float, *chosen: str, **request: Any) -> list[str]:
+    """The verdicts about two candidates of an answer without a skill."""
+    hits = tuple(
+        RankedSkill(RevisionKey(name, 1), score, {}, (), probability=score / 10)
+        for name, score in (("lib:a", 8.0), ("lib:b", 0.1))
+    )
+    ranking = Ranking(understand("weave"), None, hits, probability=probability)
+    choice = SkillChoice([ChosenSkill(name, 1.0, ()) for name in chosen])
+    bundle = Bundle(
+        query_id="q", status="NO_SKILL_HIT", task="weave", budget=99, reason="not likely enough"
+    )
+    context = make_context(object(), **request)
+    return [text for _, text in list_verdicts(context, ChosenRevisions(ranking, choice), bundle)]
+
+
+def test_without_evidence_the_library_is_unlikely_to_have_a_skill() -> None:
+    assert verdicts(0.01) == [UNLIKELY, UNLIKELY]
+
+
+@pytest.mark.parametrize(("probability", "asked"), [(0.9, {}), (0.01, {"without": ("floor",)})])
+def test_a_chosen_skill_that_is_not_sent_has_the_reason_of_the_answer(
+    probability: float, asked: dict[str, Any]
+) -> None:
+    assert verdicts(probability, "lib:a", **asked) == [
+        "out: not likely enough",
+        "out: unlikely to be right for the task",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("licence", "filters", "reason"),
+    [
+        ("MIT License", {"licence": ("MIT",)}, ""),
+        ("MIT License", {"licence": ("MIT License", "ISC")}, ""),
+        ("MIT", {"licence": ("mit",)}, "the filter licence leaves it out: it has MIT"),
+        ("", {"licence": ("MIT",)}, "the filter licence leaves it out: it has none"),
+        ("MIT", {"source": ("other",)}, "the filter source leaves it out: it has lib"),
+        ("MIT", {"source": ("lib",), "licence": ("MIT",), "language": ("en",)}, ""),
+    ],
+)
+def test_filters_leave_out_what_the_engines_leave_out(
+    licence: str, filters: dict[str, tuple[str, ...]], reason: str
+) -> None:
+    entry = CatalogEntry(
+        "lib:a", "lib", "a", SkillState.PUBLISHED, "a", "", seq=1, licence=licence, language="en"
+    )
+    assert _find_filter(Filters(**filters), entry) == reason
