@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
+from workers.backend.protocol import Backend
+from workers.cli.common import SyncProgress
+from workers.cli.evaluation.options import _poll_until_embedded
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
@@ -85,3 +89,30 @@ def test_status_lines_of_a_library() -> None:
         "dead letters 0",
         "source       team: https://example.org/x.git (never synced)",
     ]
+
+
+class StalledBackend:
+    """A backend whose sections are never embedded: it says first what it waits for, then why the
+    work does not go on."""
+
+    def __init__(self) -> None:
+        self.graph = self
+        self._problems = iter(["", "", "no worker is running"])
+
+    def get_counts(self) -> dict[str, int]:
+        return {"published": 2, "paged": 1}
+
+    def get_problem(self) -> str:
+        return next(self._problems)
+
+    def get_wait_reason(self) -> str:
+        return "waiting for a worker"
+
+
+def test_an_evaluation_does_not_wait_for_work_that_stalls(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    backend = cast(Backend, StalledBackend())
+    with pytest.raises(TransientError, match="no worker is running; --no-wait"):
+        _poll_until_embedded(backend, SyncProgress())
+    assert capsys.readouterr().err == "waiting for a worker\n"
