@@ -64,7 +64,7 @@ def resolve_root(root: Path) -> Path:
             return resolved
     except UnicodeEncodeError:
         raise UsageError(
-            f"the path {root.resolve()} is not UTF-8 text; rename the folder"
+            f"the path {escape_non_utf8(str(root.resolve()))} is not UTF-8 text; rename the folder"
         ) from None
     except FileNotFoundError:
         raise UsageError(f"{root} does not exist; give the folder that holds the skills") from None

@@ -17,7 +17,6 @@ from graph.records import SkillState, Source
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SourceChanged
 from tasks.sources.directory import no_skill_found, resolve_root
-from tasks.sources.folder_rules import escape_non_utf8
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EmbedMode
 from workers.backend.stores import open_graph
@@ -129,8 +128,6 @@ def sync_source(
 def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
     """Return the event for a directory; raises UsageError for an invalid directory or id."""
     root = resolve_root(directory)
-    if (shown := escape_non_utf8(str(root))) != str(root):
-        raise UsageError(f"{shown}: the folder's path is not UTF-8; rename it")
     name = root.name if source_id is None else source_id
     try:
         return SourceChanged(source_id=name, root=str(root))
