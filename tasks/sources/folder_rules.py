@@ -63,3 +63,8 @@ def folder_too_large(folder: str, limits: LimitSettings) -> PermanentError:
         f"{folder}: more than {limits.folder_files} files or {limits.folder_bytes} bytes except "
         "SKILL.md (limits.folder_files, limits.folder_bytes)"
     )
+
+
+def no_skill_found(root: str) -> UsageError:
+    """Return the error for a source without skills."""
+    return UsageError(f"no SKILL.md found in {root}; name the folder that holds the skills")

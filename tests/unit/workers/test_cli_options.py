@@ -36,7 +36,7 @@ def test_until_offers_no_deprecated_value() -> None:
 def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Path) -> None:
     root = tmp_path / "caf\udce9"
     root.mkdir()
-    with pytest.raises(UsageError, match=r"caf\\xe9 is not UTF-8 text"):
+    with pytest.raises(UsageError, match=r"caf\\udce9 is not UTF-8 text"):
         make_source_event(root, "team")
     with pytest.raises(UsageError, match="'a b' cannot be a source id"):
         make_source_event(tmp_path, "a b")
