@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource, SettingsError
 
 from config.errors import UsageError
 from config.renamed_settings import (
@@ -21,6 +22,7 @@ from config.renamed_settings import (
     find_removed_variable,
     rename_keys,
     rename_variable,
+    rename_variables,
 )
 from config.settings import Settings
 
@@ -46,9 +48,7 @@ def load_settings(
     problem and where to set it.
     """
     default = Settings.model_fields["home"].get_default(call_default_factory=True)
-    base = Path(home or os.environ.get("SKILLBUS_HOME") or default).expanduser().absolute()
-    if base.is_file():
-        raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
+    base = _resolve_home(Path(home or os.environ.get("SKILLBUS_HOME") or default))
     path = get_config_path(base)
     _reject_unknown_variables()
     content, renamed, removed = _read_renamed(path)
@@ -66,6 +66,23 @@ def load_settings(
         return Settings(**content).model_copy(update={"home": base})
     except ValidationError as error:
         raise UsageError(_format_errors(error, path)) from None
+    except SettingsError as error:
+        raise UsageError(_describe_unreadable_variables() or str(error)) from None
+
+
+def _resolve_home(home: Path) -> Path:
+    """Return the absolute path of the home; raises UsageError for a file or an unusable path."""
+    try:
+        base = home.expanduser().absolute()
+        is_file = base.is_file()
+    except (OSError, RuntimeError) as error:  # RuntimeError: of a user that does not exist
+        raise UsageError(
+            f"the home {home} cannot be used: {getattr(error, 'strerror', None) or error}; name "
+            "another folder with SKILLBUS_HOME or --home"
+        ) from None
+    if is_file:
+        raise UsageError(f"{base} is a file; name a folder with SKILLBUS_HOME or --home")
+    return base
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
@@ -93,6 +110,22 @@ def _reject_unknown_variables() -> None:
         of_tests = name.startswith(("SKILLBUS_TEST_", "SKILLBUS_CRASH_"))
         if name.startswith("SKILLBUS_") and not of_tests and first not in known:
             raise UsageError(f"{name}: no setting of that name; `skillbus config show` lists them")
+
+
+def _describe_unreadable_variables() -> str:
+    """Return a line for each variable of a list or a table whose value is not JSON."""
+    source = EnvSettingsSource(Settings)
+    lines = []
+    for name, value in os.environ.items():
+        source.env_vars = rename_variables({name.lower(): value})
+        try:
+            source()
+        except SettingsError as error:
+            lines.append(
+                f"{name}: not JSON ({error.__cause__}); lists and tables are written as JSON, such "
+                'as ["a", "b"]'
+            )
+    return "\n".join(lines)
 
 
 def _read_file(path: Path) -> dict[str, Any]:

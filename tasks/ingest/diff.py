@@ -23,7 +23,8 @@ from tasks.ingest.held.reviewed import keep_reviewed
 from tasks.ingest.next_tasks import send_ingest, send_link
 from tasks.policies import Deadline
 from tasks.services import Services
-from tasks.sources.directory import DirectoryReader, no_skill_found, resolve_root, to_parse_limits
+from tasks.sources.directory import DirectoryReader, resolve_root, to_parse_limits
+from tasks.sources.folder_rules import no_skill_found
 from tasks.sources.protocol import SourceReader, SourceScan
 
 log = structlog.get_logger()

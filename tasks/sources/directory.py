@@ -54,18 +54,12 @@ def resolve_root(root: Path) -> Path:
         with os.scandir(resolved):
             return resolved
     except UnicodeEncodeError:
-        raise UsageError(
-            f"the path {root.resolve()} is not UTF-8 text; rename the folder"
-        ) from None
+        shown = str(root).encode("utf-8", "backslashreplace").decode()
+        raise UsageError(f"the path {shown} is not UTF-8 text; rename the folder") from None
     except FileNotFoundError:
         raise UsageError(f"{root} does not exist; give the folder that holds the skills") from None
     except OSError as error:
         raise UsageError(f"{root} cannot be read: {error.strerror}") from error
-
-
-def no_skill_found(root: str) -> UsageError:
-    """Return the error for a source without skills."""
-    return UsageError(f"no SKILL.md found in {root}; name the folder that holds the skills")
 
 
 def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:

@@ -70,3 +70,8 @@ def find_environment(folder: str) -> str:
     """Return the file that makes a folder a virtual environment, "" without one."""
     path = os.path.join(folder, VIRTUAL_ENVIRONMENT_FILE)  # noqa: PTH118 - hot loop
     return path if os.path.exists(path) else ""  # noqa: PTH110 - hot loop
+
+
+def no_skill_found(root: str) -> UsageError:
+    """Return the error for a source without skills."""
+    return UsageError(f"no SKILL.md found in {root}; name the folder that holds the skills")

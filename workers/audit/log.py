@@ -28,7 +28,7 @@ log = structlog.get_logger()
 Outcome = Literal["done", "refused", "failed"]
 
 _MAX_OBJECT_CHARACTERS = 300
-_LOGIN = re.compile(r"://[^/@\s]*@")
+_LOGIN = re.compile(r"://[^/\s]*@")
 _PARAMETERS = re.compile(r"(://[^?#\s]*)[?#]\S*")
 
 
@@ -78,12 +78,18 @@ class AuditLog:
         """Raise MisconfiguredError if a record could not be written; called before a change."""
         if not self._settings.enabled:
             return
-        existing = next(one for one in (self.path, *self.path.parents) if one.exists())
-        if not os.access(existing, os.W_OK) or existing.is_dir() == (existing == self.path):
+        if not self._can_write():
             raise MisconfiguredError(
                 f"the audit log {self.path} cannot be written: nothing was changed; make it "
                 "writable, or set audit.file"
             )
+
+    def _can_write(self) -> bool:
+        try:
+            existing = next(one for one in (self.path, *self.path.parents) if one.exists())
+            return os.access(existing, os.W_OK) and existing.is_dir() != (existing == self.path)
+        except OSError:  # a folder above it may not be searched
+            return False
 
     def append(
         self, principal: str, action: str, name: str, outcome: Outcome, request_id: str = ""
@@ -107,7 +113,8 @@ class AuditLog:
             log.error("not recorded in the audit log", action=action, reason=str(error))
             raise TransientError(
                 f"{action} was carried out, but the audit log {self.path} could not be written: "
-                f"{error.strerror}"
+                f"{error.strerror}",
+                public_message=f"{action} was carried out, but the audit log could not be written",
             ) from error
 
     @contextmanager

@@ -9,14 +9,16 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from workers.library.user_files import read_bytes, write_atomically
 
 FORMAT = 1
@@ -63,6 +65,20 @@ def create_folder(folder: Path) -> None:
         raise UsageError(f"{folder} cannot be used for a backup: {error.strerror}") from error
     if used:
         raise UsageError(f"{folder} is not empty: name a new folder for the backup")
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Let only their owner read the files that this process writes in the `with` block.
+
+    They hold tasks and skills, and the folder of a backup, or a home, may have been created by
+    others, with other permissions.
+    """
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def write_manifest(folder: Path, **values: Any) -> Manifest:
@@ -130,10 +146,29 @@ def _hash(path: Path) -> str:
 
 
 def write_lines(path: Path, rows: Iterable[Any]) -> None:
-    """Write rows as compressed JSON lines; bytes in them as base64."""
-    with gzip.open(path, "wt", encoding="utf-8", compresslevel=1) as file:
+    """Write rows as compressed JSON lines; bytes in them as base64.
+
+    Raises TransientError if the file cannot be written, as on a full disk. Errors of `rows`, such
+    as a lost connection, are not translated.
+    """
+    with _writing(path):
+        file = gzip.open(path, "wt", encoding="utf-8", compresslevel=1)  # noqa: SIM115 - closed below
+    try:
         for row in rows:
-            file.write(json.dumps(row, ensure_ascii=False, default=_encode_bytes) + "\n")
+            line = json.dumps(row, ensure_ascii=False, default=_encode_bytes) + "\n"
+            with _writing(path):
+                file.write(line)
+    finally:
+        with _writing(path):
+            file.close()
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TransientError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def read_lines(path: Path) -> Iterator[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -38,20 +39,15 @@ def back_up_home(settings: Settings, folder: Path, progress: ReportProgress) -> 
     """
     home, identity = settings.home, encoder_identity(settings.encoder)
     require_library(home)
-    create_folder(folder)
-    for name in _DATABASES:
-        if (home / name).exists():
-            copy_database(home / name, folder / name)
-    catalog = SqliteSkillGraph(folder / _CATALOG, writable=False)
-    try:
-        pointers = catalog.get_changes_since(0).pointers
-    finally:
-        catalog.close()
-    index = LocalSearchIndex(home / INDEX, identity.model, identity.dimension, writable=False)
-    try:
+    # Raises for an index of another encoder before anything is written.
+    with closing(LocalSearchIndex(home / INDEX, *identity, writable=False)) as index:
+        create_folder(folder)
+        for name in _DATABASES:
+            if (home / name).exists():
+                copy_database(home / name, folder / name)
+        with closing(SqliteSkillGraph(folder / _CATALOG, writable=False)) as catalog:
+            pointers = catalog.get_changes_since(0).pointers
         missing = copy_revisions(index, identity, pointers, folder / INDEX, progress)
-    finally:
-        index.close()
     copy_uploads(uploads_folder(settings), folder / UPLOADS)
     return write_manifest(
         folder,
@@ -72,13 +68,12 @@ def restore_home(settings: Settings, folder: Path) -> Manifest:
     """
     manifest = read_manifest(folder, "home")
     home, uploads = settings.home, uploads_folder(settings)
-    for path in (*(home / name for name in (*_DATABASES, INDEX)), uploads):
-        if path.exists():
-            raise UsageError(f"{path} exists: restore into a home without a library")
+    _require_empty(home, uploads)
     create_home(home)
     lock = WriterLock(home)
     lock.acquire()
     try:
+        _require_empty(home, uploads)  # another process may have had the lock
         copy_uploads(folder / UPLOADS, uploads)
         shutil.copytree(folder / INDEX, home / INDEX)
         # The catalog is last, as commands recognise a library by it.
@@ -92,3 +87,12 @@ def restore_home(settings: Settings, folder: Path) -> Manifest:
     finally:
         lock.release()
     return manifest
+
+
+def _require_empty(home: Path, uploads: Path) -> None:
+    """Raise UsageError if the home has a file of a library, or the folder of uploads exists."""
+    files = [home / f"{name}{suffix}" for name in _DATABASES for suffix in ("", "-wal")]
+    for path in (*files, home / INDEX, uploads):
+        if path.exists():
+            # SQLite would write the changes of a left log into the restored file.
+            raise UsageError(f"{path} exists: restore into a home without a library")

@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 RESAMPLES, SEED = 10_000, 42
 
+_DRAWN = 2_000_000
+"""Maximum of values drawn at once, which bounds the memory; the intervals do not depend on it."""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -33,8 +36,13 @@ def bootstrap_interval(
     if not len(values):
         raise ValueError("no values")
     samples = np.asarray(values, dtype=np.float64)
-    indices = np.random.default_rng(seed).integers(0, len(samples), (resamples, len(samples)))
-    low, high = np.percentile(samples[indices].mean(axis=1), (2.5, 97.5))
+    generator, count = np.random.default_rng(seed), len(samples)
+    means = np.empty(resamples)
+    at_once = max(1, _DRAWN // count)
+    for first in range(0, resamples, at_once):
+        part = means[first : first + at_once]
+        part[:] = samples[generator.integers(0, count, (len(part), count))].mean(axis=1)
+    low, high = np.percentile(means, (2.5, 97.5))
     return ConfidenceInterval(float(samples.mean()), float(low), float(high))
 
 

@@ -78,8 +78,9 @@ def _find_skill_folders(folder: Path) -> Iterator[Path]:
     """Yield paths of the skills in a folder, relative to it; a skill within a
     skill is a part of it."""
     previous: Path | None = None
-    for file in sorted(folder.rglob(SKILL_FILE)):
-        path = file.parent.relative_to(folder)
+    # Sorted by folder, so that a skill comes before those in it, whatever their names.
+    for parent in sorted(file.parent for file in folder.rglob(SKILL_FILE)):
+        path = parent.relative_to(folder)
         if path.parts and (previous is None or not path.is_relative_to(previous)):
             yield path
             previous = path

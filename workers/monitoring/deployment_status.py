@@ -6,7 +6,7 @@ Values of a server that does not answer in time are None.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -129,7 +129,7 @@ class DeploymentStatus:
             "encoder": self._settings.encoder.model,
             "servers": [self._server_status(name, answers[name]) for name in SERVERS],
             **status,
-            "reviews": self._review_counts(status, seconds),
+            "reviews": self._review_counts(answers, seconds),
             "problem": status["problem"] or "",
             "trouble": status["problem"] or "",  # the name before 0.2; remove it after that
             "oldest_waiting_seconds": self._oldest_waiting_seconds(
@@ -164,10 +164,12 @@ class DeploymentStatus:
         found = self._request_probe.run(seconds)["requests"]
         return None if isinstance(found, SkillbusError) else found
 
-    def _review_counts(self, status: StatusPart, seconds: float) -> dict[str, int] | None:
+    def _review_counts(
+        self, answers: Mapping[str, StatusPart | SkillbusError], seconds: float
+    ) -> dict[str, int] | None:
         """Return the counts of reviews; None if the servers do not answer in time."""
-        if status["skills"] is None:
-            return None
+        if any(isinstance(answers[name], SkillbusError) for name in ("elasticsearch", "neo4j")):
+            return None  # it would be waited for a second time
         found = self._review_probe.run(seconds)["reviews"]
         return None if isinstance(found, SkillbusError) else found
 
@@ -228,7 +230,9 @@ class DeploymentStatus:
 
     def _refinement_progress(self, status: StatusPart, seconds: float) -> StatusPart:
         """Return the progress of refinement; its counts are None if the servers are too slow."""
-        counts = self._refine_probe.run(seconds)["refinement"]
+        counts: dict[str, dict[str, int]] | SkillbusError | None = None
+        if status["skills"] is not None:  # else the catalog would be waited for a second time
+            counts = self._refine_probe.run(seconds)["refinement"]
         waiting = [one["waiting"] for one in status["queues"] or () if one["queue"] == REFINE.queue]
         running = [task["task"] for one in status["workers"] or () for task in one["running"]]
         return {

@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from config.errors import MisconfiguredError, SkillbusError
 from config.settings import Settings
+from graph.protocol import Catalog
 from graph.records import Source
-from search.local.index import LocalSearchIndex
-from search.models.load_models import encoder_identity, load_encoder, load_reranker
+from search.models.load_models import load_encoder, load_reranker
+from search.protocol import SearchIndex
 from search.scoring.ranker_factors import load_factors
 from skills.record import RevisionKey
 from skills.skill_policy import check_rule_ids
@@ -20,7 +22,7 @@ from tasks.journal.sqlite import SqliteJournal
 from tasks.sources.directory import identify_folder
 from tasks.sources.git import process
 from workers.backend.factory import open_review_lister
-from workers.backend.stores import open_graph
+from workers.backend.stores import open_graph, open_index
 from workers.monitoring.parallel_probes import ParallelProbes
 
 Check = Callable[[], str]
@@ -187,24 +189,38 @@ def check_dead_letters(store: DeadLetterStore) -> str:
 
 
 def _check_index(settings: Settings) -> str:
-    identity = encoder_identity(settings.encoder)
-    index = LocalSearchIndex(
-        settings.home / "index", identity.model, identity.dimension, writable=False
-    )
-    try:
-        stored = set(index.list_keys())
-    finally:
-        index.close()
     with ExitStack() as stack:
-        pointers = open_graph(settings, stack, writable=False).get_changes_since(0).pointers
-    published = {RevisionKey(skill_id, seq) for skill_id, seq in pointers.items() if seq}
-    missing = published - stored
-    if missing:
+        index = open_index(settings, stack, writable=False)
+        found = compare_with_index(open_graph(settings, stack, writable=False), index)
+    if found.missing:
         raise SkillbusError(
-            f"{len(missing)} published revisions are not in the index, such as "
-            f"{min(missing)}; move {settings.home} away and sync again"
+            f"{len(found.missing)} published revisions are not in the index, such as "
+            f"{min(found.missing)}; move {settings.home} away and sync again"
         )
-    return f"{len(stored)} revisions, {len(stored - published)} of them superseded"
+    return f"{found.published + found.others} revisions, {found.others} of them superseded"
+
+
+class IndexComparison(NamedTuple):
+    """Published revisions compared with an index. published: number of them. missing: those that
+    the index lacks. others: number of further revisions in the index."""
+
+    published: int
+    missing: set[RevisionKey]
+    others: int
+
+
+def compare_with_index(graph: Catalog, index: SearchIndex) -> IndexComparison:
+    """Compare the published revisions with an index, while both may change.
+
+    Pointers are read before and after the index; skills that moved meanwhile are left out.
+    """
+    before = graph.get_changes_since(0)
+    stored = set(index.list_keys())
+    moved = graph.get_changes_since(before.epoch).pointers
+    pointers = {name: seq for name, seq in before.pointers.items() if seq and name not in moved}
+    published = {RevisionKey(name, seq) for name, seq in pointers.items()}
+    others = max(0, len(stored - published) - len(moved))
+    return IndexComparison(len(published), published - stored, others)
 
 
 def _check_sources(settings: Settings) -> str:

@@ -16,7 +16,6 @@ from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import index_health
 from search.models.identity import EncoderIdentity
 from search.models.load_models import encoder_identity
-from skills.record import RevisionKey
 from tasks.broker import redis_connection
 from tasks.broker.broker_config import server_broker_config
 from tasks.broker.rabbitmq_status import inspect_rabbitmq
@@ -28,6 +27,7 @@ from workers.monitoring.local_checks import (
     Check,
     check_dead_letters,
     check_reviews,
+    compare_with_index,
     fetch_failures,
     find_unknown_sources,
 )
@@ -195,24 +195,16 @@ def _check_workers(settings: Settings) -> str:
 def _check_revisions(settings: Settings, identity: EncoderIdentity) -> str:
     with ExitStack() as stack:
         index = open_index(settings, stack, writable=False, identity=identity)
-        graph = open_graph(settings, stack, writable=False)
-        # Pointers are read before and after the index: skills that moved meanwhile are left out.
-        before = graph.get_changes_since(0)
-        stored = set(index.list_keys())
-        moved = graph.get_changes_since(before.epoch).pointers
-    pointers = {name: seq for name, seq in before.pointers.items() if seq and name not in moved}
-    published = {RevisionKey(name, seq) for name, seq in pointers.items()}
-    missing = published - stored
-    if missing:
+        found = compare_with_index(open_graph(settings, stack, writable=False), index)
+    if found.missing:
         raise SkillbusError(
-            f"{len(missing)} published revisions are not in the search index, such as "
-            f"{min(missing)}: a worker on `maintain` re-ingests them within "
+            f"{len(found.missing)} published revisions are not in the search index, such as "
+            f"{min(found.missing)}: a worker on `maintain` re-ingests them within "
             f"{settings.workers.sweep_seconds:g} s (workers.sweep_seconds); otherwise see its log"
         )
-    left = len(stored - published) - len(moved)
     return (
-        f"all {len(published)} published revisions are indexed; {max(left, 0)} more are superseded "
-        "or unpublished"
+        f"all {found.published} published revisions are indexed; {found.others} more are "
+        "superseded or unpublished"
     )
 
 

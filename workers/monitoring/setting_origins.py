@@ -48,7 +48,7 @@ def list_settings_in_force(settings: Settings) -> tuple[list[SettingInForce], st
     return [
         SettingInForce(
             name,
-            _hide_passwords(value),
+            hide_passwords(value),
             _find_origin(name, content, variables),
             variable_of(name),
             value != later.get(name, value),
@@ -87,14 +87,14 @@ def _find_origin(name: str, content: dict[str, Any], variables: set[str]) -> str
     return "default" if in_file is None else "file"
 
 
-def _hide_passwords(value: Any) -> Any:
+def hide_passwords(value: Any) -> Any:
     """Return a value without the passwords of URLs in it."""
     if isinstance(value, str) and "://" in value and "@" in value:
         return ",".join(map(_hide_password, value.split(",")))
     if isinstance(value, list):
-        return [_hide_passwords(one) for one in value]
+        return [hide_passwords(one) for one in value]
     if isinstance(value, dict):
-        return {name: _hide_passwords(one) for name, one in value.items()}
+        return {name: hide_passwords(one) for name, one in value.items()}
     return value
 
 

@@ -74,7 +74,8 @@ def gauge_values(status: Status) -> Values:
         put("open_jobs", status.get(f"open_{plural}"), kind)
         put("oldest_job_seconds", status.get(f"oldest_{kind}_seconds"), kind)
     put("dead_letters", status.get("dead_letters"))
-    put("stalled", bool(status.get("problem")))
+    has_journal = status.get("open_events") is not None  # its server has the problem too
+    put("stalled", bool(status.get("problem")) if has_journal else None)
     for state, count in (status.get("skills") or {}).items():
         put("skills", count, state)
     for state, count in (status.get("reviews") or {}).items():

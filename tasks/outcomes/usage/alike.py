@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from search.scoring.cosine_scale import is_default_model
+from skills.batches import batches
 from skills.outcomes.model import AnsweredQuery
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.outcomes.usage.likeness import group_tasks
+from tasks.outcomes.usage.likeness import MAX_TASKS, group_tasks
 
 
 def group_answers(
@@ -18,11 +19,15 @@ def group_answers(
 ) -> list[list[AnsweredQuery]]:
     """Return groups of queries with similar tasks, largest first, the most typical query first.
 
-    At most `MAX_TASKS` are grouped at once. model: name of the encoder whose vectors the store has.
+    Of more than `MAX_TASKS` queries, each is compared with those of its part only, since the time
+    grows with the square. model: name of the encoder whose vectors the store has.
     """
-    vectors = _read_vectors(outcomes, [one.query_id for one in answers], model)
-    groups = group_tasks([one.task for one in answers], vectors)
-    return [[answers[place] for place in group] for group in groups]
+    found: list[list[AnsweredQuery]] = []
+    for part in batches(answers, MAX_TASKS):
+        vectors = _read_vectors(outcomes, [one.query_id for one in part], model)
+        groups = group_tasks([one.task for one in part], vectors)
+        found += [[part[place] for place in group] for group in groups]
+    return sorted(found, key=len, reverse=True)
 
 
 def _read_vectors(

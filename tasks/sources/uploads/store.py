@@ -17,7 +17,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -31,7 +31,7 @@ UPLOAD_KIND = "upload"
 
 _ID_PREFIX = "upload-"
 _PACKAGE_SUFFIX = ".zip"
-_STAGING = "staging"
+_PACKAGES, _SOURCES, _STAGING = "packages", "sources", "staging"
 _MAX_NAME_LENGTH = 200
 _ABANDONED_SECONDS = 3_600.0
 _IN_TRANSIT_SECONDS = 60.0
@@ -90,8 +90,8 @@ class UploadStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._packages = folder / "packages"
-        self._sources = folder / "sources"
+        self._packages = folder / _PACKAGES
+        self._sources = folder / _SOURCES
         self._staging = folder / _STAGING
 
     @contextmanager
@@ -273,11 +273,30 @@ def uploads_folder(settings: Settings) -> Path:
 
 
 def copy_uploads(source: Path, target: Path) -> None:
-    """Copy the folder of a store, if it exists, to an empty folder; raises TransientError if that
-    fails."""
+    """Copy the folder of a store, if it exists, to an empty folder, while processes may use it.
+
+    Raises TransientError if it cannot be copied.
+    """
     if not source.is_dir():
         return
     try:
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns(_STAGING), dirs_exist_ok=True)
+        # The files of a package move to `sources`: in this order, none of them is missed.
+        for name in (_PACKAGES, _SOURCES):
+            _copy_folder(source / name, target / name)
     except OSError as error:
         raise TransientError(f"{source} cannot be copied to {target} now: {error}") from error
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    """Copy a folder without what is moved or deleted meanwhile."""
+    for folder, _, names in os.walk(source, onerror=_raise_unless_gone):
+        place = target / Path(folder).relative_to(source)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in names:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(Path(folder) / name, place / name)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

@@ -139,3 +139,42 @@ def test_a_backup_of_something_else_is_refused(
     manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
     (copy / "manifest.json").write_text(json.dumps(manifest | {field: value}), encoding="utf-8")
     assert message in refused(empty, copy)
+
+
+def test_only_their_owner_reads_the_files_whoever_made_the_folder(
+    library: Skillbus, tmp_path: Path
+) -> None:
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o755)
+    library("backup", str(folder))
+    assert (folder / "uploads" / "sources").is_dir()
+    found = [path.relative_to(folder) for path in folder.rglob("*") if path.stat().st_mode & 0o077]
+    assert found == []
+
+
+def test_a_home_with_the_log_of_a_deleted_catalog_is_left_alone(
+    empty: Skillbus, backup: Path
+) -> None:
+    empty.home.mkdir()
+    (empty.home / "graph.db-wal").write_bytes(b"left by a killed process")
+    error = empty("restore", str(backup), code=2).err
+    assert "graph.db-wal exists: restore into a home without a library" in error
+    assert not (empty.home / "index").exists()
+
+
+def test_only_their_owner_reads_the_files_of_a_restored_home(empty: Skillbus, backup: Path) -> None:
+    empty.home.mkdir(mode=0o755)
+    empty("restore", str(backup))
+    databases = list(empty.home.glob("*.db"))
+    assert len(databases) >= 4
+    assert [path.name for path in databases if path.stat().st_mode & 0o077] == []
+
+
+def test_a_library_of_another_encoder_leaves_no_folder_behind(
+    library: Skillbus, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tuesday"
+    other = library.with_environment(SKILLBUS_ENCODER__PASSAGE_PROMPT="passage")
+    assert "skillbus reindex" in other("backup", str(folder), code=1).err
+    assert not folder.exists()

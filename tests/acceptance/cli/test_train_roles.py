@@ -67,6 +67,9 @@ def test_from_the_library_and_scored_by_it(
         "eval", "roles", "--skills", ids, "--gold", str(labels), "--weights", str(out), "--json"
     )
     assert scored.data["accuracy"] > 0.9
+    args = ("eval", "roles", "--gold", str(labels), "--weights", str(out), "--json", "--skills")
+    scored = skillbus(*args, "made:tides")
+    assert scored.data["accuracy"] > 0.9, "skills that are not named do not count"
     passages = skillbus("skills", "show", "made:tides", "--json").data["passages"]
     assert all(0 < passage["confidence"] <= 1 for passage in passages)
 

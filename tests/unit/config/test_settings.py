@@ -153,3 +153,27 @@ def test_a_variable_that_nothing_reads_is_an_error(
     monkeypatch.setenv("SKILLBUS_PAGNG__MISS", "5")
     with pytest.raises(UsageError, match="SKILLBUS_PAGNG__MISS: no setting of that name"):
         load_settings(tmp_path)
+
+
+def test_a_variable_of_a_list_or_table_that_is_not_json_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKILLBUS_CHOICE__TOP", "3")
+    monkeypatch.setenv("SKILLBUS_LANGUAGE_MODEL__STAGES", "select")
+    monkeypatch.setenv("SKILLBUS_POLICY__SOURCES", "{team: send}")
+    with pytest.raises(UsageError, match=r'such as \["a", "b"\]') as caught:
+        load_settings(tmp_path)
+    lines = str(caught.value).splitlines()
+    assert sorted(line.partition(":")[0] for line in lines) == [
+        "SKILLBUS_LANGUAGE_MODEL__STAGES",
+        "SKILLBUS_POLICY__SOURCES",
+    ]
+    monkeypatch.setenv("SKILLBUS_LANGUAGE_MODEL__STAGES", '["select"]')
+    monkeypatch.setenv("SKILLBUS_POLICY__SOURCES", '{"team": "send"}')
+    assert load_settings(tmp_path).policy.sources == {"team": "send"}
+
+
+@pytest.mark.parametrize("home", ["~nobody-of-this-name/library", "/tmp/" + "x" * 300])
+def test_a_home_that_cannot_be_reached_is_refused(home: str) -> None:
+    with pytest.raises(UsageError, match=r"cannot be used: .*SKILLBUS_HOME or --home"):
+        load_settings(Path(home))

@@ -90,10 +90,10 @@ def test_an_invalid_file_name_as_root_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_root_whose_path_is_not_utf_8_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "caf\udce9"
-    folder.mkdir()
-    with pytest.raises(UsageError, match="is not UTF-8 text"):
-        resolve_root(folder)
+    (tmp_path / "caf\udce9").mkdir()
+    for name in ("caf\udce9", "caf\ud800"):  # a byte of a file name; no file name at all
+        with pytest.raises(UsageError, match=r"caf\\ud\w+ is not UTF-8 text"):
+            resolve_root(tmp_path / name)
 
 
 # -- scanning

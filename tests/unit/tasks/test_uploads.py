@@ -15,7 +15,7 @@ import tarfile
 import tracemalloc
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,12 @@ from tasks.sources.uploads.limits import ArchiveError, UploadMeter, UploadTooLar
 from tasks.sources.uploads.member_names import MemberNames, clean_path
 from tasks.sources.uploads.reader import UploadReader
 from tasks.sources.uploads.staging import StagedUpload, check_source_id, stage_upload
-from tasks.sources.uploads.store import UploadStore, open_upload_store, safe_file_name
+from tasks.sources.uploads.store import (
+    UploadStore,
+    copy_uploads,
+    open_upload_store,
+    safe_file_name,
+)
 
 SKILL = b"---\nname: trips\ndescription: Clean trips.\n---\n# Trips\n\nDrop doubles.\n"
 
@@ -695,3 +700,47 @@ def test_the_kind_is_detected_by_content() -> None:
     assert detect_archive_kind(tarred(GOOD)) == "tar"
     assert detect_archive_kind(tarred(GOOD, mode="w:gz")) == "tar.gz"
     assert detect_archive_kind(SKILL) == "text"
+
+
+class Listed:
+    """The entries of a folder as `os.scandir` gives them, read at once."""
+
+    def __init__(self, entries: list[os.DirEntry[str]]) -> None:
+        self._entries = iter(entries)
+
+    def __enter__(self) -> Listed:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def __iter__(self) -> Iterator[os.DirEntry[str]]:
+        return self._entries
+
+    def __next__(self) -> os.DirEntry[str]:
+        return next(self._entries)
+
+
+@pytest.mark.parametrize("first", ["packages", "sources"])
+def test_a_copy_has_what_is_installed_meanwhile(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str
+) -> None:
+    """The package is installed when one of the two folders has been listed first."""
+    taken = upload(settings, zipped({"a/SKILL.md": SKILL, "b/SKILL.md": SKILL}))
+    store, folder, scandir = open_upload_store(settings), settings.home / "uploads", os.scandir
+    installed: list[str] = []
+
+    def scan(path: str | Path) -> Listed:
+        with scandir(path) as found:
+            entries = sorted(found, key=lambda one: one.name, reverse=first == "sources")
+        if not installed and Path(path).parent == folder / first:
+            installed.append(taken.event.id)
+            store.install_package("team", taken.event.id)
+        return Listed(entries)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", scan)
+        copy_uploads(folder, tmp_path / "copy")
+    assert installed
+    names = {one.name for one in (tmp_path / "copy").rglob("*.zip")}
+    assert names == {safe_file_name(name) + ".zip" for name in ("a", "b")}

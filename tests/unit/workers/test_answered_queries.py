@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from graph.local.store import SqliteSkillGraph
 from skills.outcomes.model import (
     SECONDS_PER_DAY,
     AnsweredQuery,
@@ -16,7 +23,9 @@ from skills.outcomes.model import (
 )
 from tasks.outcomes.protocol import AnswerPlace
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.outcomes.usage import alike
 from tasks.outcomes.usage.alike import group_answers
+from workers.cli.program import cli
 from workers.library.usage import answered
 from workers.library.usage.answered import (
     NEWEST,
@@ -147,3 +156,44 @@ def test_alike_tasks_are_together_behind_the_newest_of_them(store: SqliteOutcome
 
 def test_what_is_reported_can_be_asked_for() -> None:
     assert {one.value for one in QueryOutcome if one.is_reported} == set(OutcomeKind)
+
+
+def test_many_queries_are_grouped_in_parts(
+    store: SqliteOutcomeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(alike, "MAX_TASKS", 3)
+    tasks = ("prune the tree", *["fire the kiln"] * 5)
+    answers = [ask(f"q{n}", NOON + n, task) for n, task in enumerate(tasks)]
+    groups = group_answers(store, answers, "other")
+    assert [[one.query_id for one in group] for group in groups] == [
+        ["q3", "q4", "q5"],
+        ["q1", "q2"],
+        ["q0"],
+    ]
+
+
+def test_the_command_line_reads_pages_until_its_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answered, "_BATCH", 5)
+    monkeypatch.setattr(answered, "_MAX_READ", 10)
+    now = time.time()
+    SqliteSkillGraph(tmp_path / "graph.db", writable=True).close()
+    with closing(SqliteOutcomeStore(tmp_path / "outcomes.db")) as store:
+        store.add_answers([ask(f"q{n:02}", now - n, owner="bob") for n in range(30)])
+        store.add_answers([ask(f"mine{n}", now - 100 - n) for n in range(3)])
+
+    def list_queries(*options: str) -> dict[str, Any]:
+        args = ["--home", str(tmp_path), "usage", "--queries", "--json", *options]
+        result = CliRunner().invoke(cli, args)
+        assert result.exit_code == 0, result.output
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    def ids(found: dict[str, Any]) -> set[str]:
+        return {one["query_id"] for group in found["groups"] for one in group["answers"]}
+
+    found = list_queries("--owner", "ann")
+    assert (ids(found), found["more"]) == ({"mine0", "mine1", "mine2"}, False)
+    found = list_queries("--limit", "32")
+    assert (len(ids(found)), found["more"]) == (32, True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from graph.neo4j.catalog_backup import NODE_KEYS, Row, check_schema
 from graph.neo4j.migrations import migrations
 from workers.backup.folder import create_folder, read_lines, read_manifest, write_lines
@@ -72,3 +73,17 @@ def test_a_catalog_of_a_newer_version_is_refused() -> None:
         check_schema(rows(newest + 1))
     with pytest.raises(UsageError, match="names no schema"):
         check_schema([Row(("Skill",), {"skill_id": "a:b"})])
+
+
+def test_a_full_disk_is_not_taken_for_the_server_of_the_rows() -> None:
+    with pytest.raises(TransientError, match="/dev/full cannot be written: No space left"):
+        write_lines(Path("/dev/full"), [["row"]])
+
+
+def test_an_error_of_the_rows_is_left_as_it_is(tmp_path: Path) -> None:
+    def rows() -> Iterator[str]:
+        yield "row"
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        write_lines(tmp_path / "rows", rows())

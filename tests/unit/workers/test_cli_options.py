@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
 
-from workers.cli.library.sync import sync
+from config.errors import TransientError, UsageError
+from workers.backend.protocol import Backend
+from workers.cli.common import SyncProgress
+from workers.cli.evaluation.options import _poll_until_embedded
+from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
 from workers.cli.training.reranker import reranker
@@ -26,6 +31,15 @@ def test_until_offers_no_deprecated_value() -> None:
     shown = CliRunner().invoke(sync, ["--help"]).output
     assert "[words|searchable|embedded]" in shown
     assert "paged" not in shown
+
+
+def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Path) -> None:
+    root = tmp_path / "caf\udce9"
+    root.mkdir()
+    with pytest.raises(UsageError, match=r"caf\\udce9 is not UTF-8 text"):
+        make_source_event(root, "team")
+    with pytest.raises(UsageError, match="'a b' cannot be a source id"):
+        make_source_event(tmp_path, "a b")
 
 
 def test_lists_a_step_is_the_batch_size(tmp_path: Path) -> None:
@@ -75,3 +89,30 @@ def test_status_lines_of_a_library() -> None:
         "dead letters 0",
         "source       team: https://example.org/x.git (never synced)",
     ]
+
+
+class StalledBackend:
+    """A backend whose sections are never embedded: it says first what it waits for, then why the
+    work does not go on."""
+
+    def __init__(self) -> None:
+        self.graph = self
+        self._problems = iter(["", "", "no worker is running"])
+
+    def get_counts(self) -> dict[str, int]:
+        return {"published": 2, "paged": 1}
+
+    def get_problem(self) -> str:
+        return next(self._problems)
+
+    def get_wait_reason(self) -> str:
+        return "waiting for a worker"
+
+
+def test_an_evaluation_does_not_wait_for_work_that_stalls(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    backend = cast(Backend, StalledBackend())
+    with pytest.raises(TransientError, match="no worker is running; --no-wait"):
+        _poll_until_embedded(backend, SyncProgress())
+    assert capsys.readouterr().err == "waiting for a worker\n"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
+from workers.evaluation import intervals
 from workers.evaluation.ablation import (
     ALL_STAGES,
     AblationRow,
@@ -99,6 +102,20 @@ def test_an_interval_narrows_with_more_tasks() -> None:
     assert bootstrap_interval([0.25] * 7) == ConfidenceInterval(0.25, 0.25, 0.25)
     with pytest.raises(ValueError, match="no values"):
         bootstrap_interval([])
+
+
+def test_the_memory_of_an_interval_does_not_grow_with_tasks_and_resamples() -> None:
+    values = np.random.default_rng(1).random(20_001).tolist()
+    tracemalloc.start()
+    try:
+        found = bootstrap_interval(values, resamples=1_000)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100_000_000
+    indices = np.random.default_rng(intervals.SEED).integers(0, 20_001, (1_000, 20_001))
+    means = np.asarray(values)[indices].mean(axis=1)
+    assert (found.low, found.high) == tuple(np.percentile(means, (2.5, 97.5)))
 
 
 def test_every_stage_has_its_turn() -> None:

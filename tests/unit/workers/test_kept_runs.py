@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from config.settings import Settings
+from graph.local.store import SqliteSkillGraph
 from skills.bundle.rejection import RejectionReason
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.evaluations.model import EvaluatedPrompt, Evaluation
+from tasks.evaluations.sqlite import SqliteEvaluationStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from workers.cli.program import cli
 from workers.evaluation.bundles import BundleOutcome
 from workers.evaluation.intervals import bootstrap_interval
 from workers.evaluation.predictions import RankedTask
@@ -95,6 +100,17 @@ class TestComparison:
         assert tuple(change.change) == tuple(bootstrap_interval([0.5, -1.0, 0.0]))
         assert not change.is_significant
 
+    def test_prompts_with_the_same_text_are_paired_by_their_ids(self) -> None:
+        task = "fire " * 1_000
+        run = keep(
+            evaluate_prompt(ranked("1", "a"), task + "a bowl", ["a"]),
+            evaluate_prompt(ranked("2", "x", "a"), task + "a vase", ["a"]),
+        )
+        for other in (run, keep(*reversed(run.prompts))):
+            found = compare_runs(run, other)
+            assert (found.paired, found.unpaired) == (2, 0)
+            assert found.better == found.worse == ()
+
     def test_equal_runs_do_not_differ(self) -> None:
         run = keep(evaluate_prompt(ranked("1", "a"), "fire", ["a"]))
         found = compare_runs(run, run)
@@ -111,6 +127,28 @@ class TestComparison:
             ("skills", 3, 4),
             ("without", "", "dense"),
         )
+
+
+class TestCommands:
+    def test_the_command_line_names_settings_that_are_off(self, tmp_path: Path) -> None:
+        prompts = (evaluate_prompt(ranked("1", "a"), "fire", ["a"]),)
+        off = Settings(learning={"memory": False}, diffusion={"weight": 0.0})
+        runs = [
+            make_run("routing", "t", settings, 3, without, prompts)
+            for settings, without in ((Settings(), ()), (off, ("dense",)))
+        ]
+        SqliteSkillGraph(tmp_path / "graph.db", writable=True).close()
+        with closing(SqliteEvaluationStore(tmp_path / "evaluations.db")) as store:
+            for run in runs:
+                store.add(run)
+        ids = [run.summary.evaluation_id for run in runs]
+        result = CliRunner().invoke(cli, ["--home", str(tmp_path), "eval", "compare", *ids])
+        assert result.exit_code == 0, result.output
+        assert result.stdout.splitlines()[1:4] == [
+            "diffusion.weight: default before, 0.0 after",
+            "learning.memory: default before, False after",
+            "without: none before, dense after",
+        ]
 
 
 class TestCurves:

@@ -27,6 +27,7 @@ def corpus(tmp_path: Path) -> Path:
     write(tmp_path, "benign/docs/three", "rm -rf build")
     write(tmp_path, "benign/four", "chmod 4755 /opt/tool")
     write(tmp_path, "benign/four/inner", "sudo rm -rf /")
+    write(tmp_path, "benign/four/01-EXAMPLES", "sudo rm -rf /")
     (tmp_path / "benign" / "empty").mkdir()
     (tmp_path / "benign" / "empty" / "SKILL.md").write_text("")
     return tmp_path

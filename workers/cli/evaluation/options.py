@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
-from graph.protocol import Catalog
 from skills.events import MAX_BUDGET
 from tasks.evaluations.model import EvaluatedPrompt
 from tasks.services import Services
 from workers.backend import stores
 from workers.backend.factory import open_backend
+from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress, open_catalog, print_json, print_to_stderr
 
 _POLL_SECONDS = 0.2
@@ -80,15 +80,22 @@ def _wait_for_section_embeddings(settings: Settings) -> None:
     if counts["paged"] == counts["published"]:
         return
     with SyncProgress() as progress, open_backend(settings, writable=True) as backend:
-        _poll_until_embedded(backend.graph, progress)
+        _poll_until_embedded(backend, progress)
 
 
-def _poll_until_embedded(graph: Catalog, progress: SyncProgress) -> None:
+def _poll_until_embedded(backend: Backend, progress: SyncProgress) -> None:
+    """Raise TransientError if the work does not go on; note once what it waits for."""
+    is_noted = False
     while True:
-        counts = graph.get_counts()
+        counts = backend.graph.get_counts()
         progress.show(counts)
         if counts["paged"] == counts["published"]:
             return
+        if problem := backend.get_problem():
+            raise TransientError(f"{problem}; --no-wait evaluates the library as it is")
+        if not is_noted and (reason := backend.get_wait_reason()):
+            print_to_stderr(reason)
+            is_noted = True
         time.sleep(_POLL_SECONDS)
 
 

@@ -16,7 +16,11 @@ from workers.cli.evaluation.options import open_library, out_option, write_repor
 @click.command("roles")
 @click.option("--skills", "skill_ids", required=True, help="Comma-separated ids.")
 @out_option
-@click.option("--gold", type=click.Path(path_type=Path), help="Labelled ranges, for the metrics.")
+@click.option(
+    "--gold",
+    type=click.Path(path_type=Path),
+    help="Labelled ranges, for metrics over those of the --skills that are labelled.",
+)
 @click.option(
     "--weights",
     type=click.Path(path_type=Path),
@@ -51,7 +55,11 @@ def roles(
         predictions = predict_roles(services, ids, classifier)
     report: dict[str, Any] = {"skills": len(predictions)}
     if gold is not None:
-        report |= role_metrics(_read_gold(gold), predictions)
+        labels = _read_gold(gold)
+        labelled = {name: labels[name] for name in predictions if name in labels}
+        if not labelled:
+            raise UsageError(f"{gold} has labels of none of the skills that --skills names")
+        report |= role_metrics(labelled, predictions)
     write_report(report, predictions, out, as_json)
 
 
@@ -62,4 +70,15 @@ def _read_gold(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(labelled, dict):
         raise UsageError(f"{path}: expected a JSON object: skill id -> [[first, last, role], …]")
+    for skill_id, ranges in labelled.items():
+        if not isinstance(ranges, list) or not all(map(_is_range, ranges)):
+            raise UsageError(f"{path}: {skill_id}: expected a list of [first, last, role]")
     return labelled
+
+
+def _is_range(row: object) -> bool:
+    match row:
+        case [int(first), int(last), str()]:
+            return 1 <= first <= last
+        case _:
+            return False

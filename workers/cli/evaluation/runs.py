@@ -78,7 +78,7 @@ def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
         return
     click.echo(f"{found.paired} prompts in both runs, {found.unpaired} in one only")
     for name, old, new in found.settings:
-        click.echo(safe_line(f"{name}: {old or 'default'} before, {new or 'default'} after"))
+        click.echo(safe_line(f"{name}: {_format_value(old)} before, {_format_value(new)} after"))
     rows: list[tuple[str, ...]] = [
         (one.name, f"{one.before:.3f}", f"{one.after:.3f}", _format_change(one.change))
         for one in found.measures
@@ -127,6 +127,11 @@ def _first_measure(summary: EvaluationSummary) -> str:
     for name, one in summary.measures.items():
         return f"{name} {one.mean:.3f} [{one.low:.2f}, {one.high:.2f}]"
     return ""
+
+
+def _format_value(value: object) -> str:
+    """Return the value of a setting; None stands for the default, a text may be empty."""
+    return "default" if value is None else str(value) or "none"
 
 
 def _format_change(change: Measure) -> str:

@@ -16,7 +16,8 @@ from graph.protocol import Catalog
 from graph.records import SkillState, Source
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SourceChanged
-from tasks.sources.directory import no_skill_found, resolve_root
+from tasks.sources.directory import resolve_root
+from tasks.sources.folder_rules import no_skill_found
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend, EmbedMode
 from workers.backend.stores import open_graph

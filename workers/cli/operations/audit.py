@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import click
 
@@ -49,9 +50,8 @@ def audit(
     """
     earliest = ""
     if since:
-        earliest = (
-            datetime.now(UTC) - timedelta(seconds=parse_duration(since, "--since"))
-        ).isoformat()
+        begin = max(0.0, time.time() - parse_duration(since, "--since"))
+        earliest = datetime.fromtimestamp(begin, UTC).isoformat()
     found: deque[AuditRecord] = deque(maxlen=limit)
     for record in AuditLog(read_settings(ctx)).read():
         if (

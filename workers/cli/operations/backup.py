@@ -33,9 +33,11 @@ def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
     Examples:
       skillbus backup /srv/backups/skillbus-monday
     """
+    # Slow to import.
+    from workers.backup.folder import private_files
+
     settings = read_settings(ctx)
-    with progress_bar("copying") as step:
-        # Slow to import.
+    with progress_bar("copying") as step, private_files():
         if settings.distributed:
             from workers.backup.servers import back_up_servers
 
@@ -66,16 +68,18 @@ def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
     Examples:
       skillbus restore /srv/backups/skillbus-monday
     """
+    from workers.backup.folder import private_files
+
     settings = read_settings(ctx)
-    if settings.distributed:
-        from workers.backup.servers import restore_servers
+    with progress_bar("restoring") as step, private_files():
+        if settings.distributed:
+            from workers.backup.servers import restore_servers
 
-        with progress_bar("restoring") as step:
             manifest = restore_servers(settings, folder, step)
-    else:
-        from workers.backup.home import restore_home
+        else:
+            from workers.backup.home import restore_home
 
-        manifest = restore_home(settings, folder)
+            manifest = restore_home(settings, folder)
     if as_json:
         print_json(_summarise(manifest))
         return

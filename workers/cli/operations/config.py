@@ -6,6 +6,7 @@ import click
 
 from config.load_settings import get_config_path
 from workers.cli.common import json_option, print_json, read_settings
+from workers.monitoring.setting_origins import hide_passwords
 
 
 @click.group()
@@ -17,9 +18,12 @@ def config() -> None:
 @json_option
 @click.pass_context
 def show_config(ctx: click.Context, as_json: bool) -> None:
-    """Show every setting in force, and the file and variables that may set it."""
+    """Show every setting in force, and the file and variables that may set it.
+
+    Passwords in addresses are left out.
+    """
     settings = read_settings(ctx)
-    values = settings.model_dump(mode="json")
+    values = hide_passwords(settings.model_dump(mode="json"))
     if as_json:
         print_json(values)
         return

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from skills.bundle.escaping import show_invisible
 from workers.backend.status import read_status
 from workers.cli.common import json_option, print_json, read_settings
 
@@ -39,7 +40,8 @@ def _problem_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _line(label: str, text: str) -> str:
-    return f"{label:<{_LABEL_WIDTH}} {text}"
+    # Ids of skills and reasons of failures hold text of skills and of servers.
+    return f"{label:<{_LABEL_WIDTH}} {show_invisible(' '.join(text.splitlines()))}"
 
 
 def _home_line(report: Mapping[str, Any]) -> str:
@@ -143,9 +145,9 @@ def _consumer_line(consumer: Mapping[str, Any]) -> str:
 
 def _source_line(source: Mapping[str, Any]) -> str:
     """Return a line about a source; for a git source also its last sync, and its last error."""
-    line = _line("source", f"{source['source_id']}: {source['root']}")
-    if source["kind"] != "git":
-        return line
-    lag = source["lag_seconds"]
-    line += f" (last synced {lag:.0f} s ago)" if lag is not None else " (never synced)"
-    return line + (f": {source['last_error']}" if source["last_error"] else "")
+    text = f"{source['source_id']}: {source['root']}"
+    if source["kind"] == "git":
+        lag = source["lag_seconds"]
+        text += f" (last synced {lag:.0f} s ago)" if lag is not None else " (never synced)"
+        text += f": {source['last_error']}" if source["last_error"] else ""
+    return _line("source", text)

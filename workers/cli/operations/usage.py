@@ -246,11 +246,18 @@ def _list_answered(
     Its field `more` is whether there are further queries.
     """
     from workers.backend.stores import open_journal
-    from workers.library.usage.answered import NEWEST, describe_answered
+    from workers.library.usage.answered import NEWEST, AnsweredPage, describe_answered
 
-    groups, page = reader.list_answered(
-        days, None, lambda asked: owner is None or asked == owner, None, NEWEST, limit
-    )
+    def can_see(asked: str) -> bool:
+        return owner is None or asked == owner
+
+    groups, page = reader.list_answered(days, None, can_see, None, NEWEST, limit)
+    while page.next is not None and len(page.answers) < limit:  # it has read enough for one page
+        rest = limit - len(page.answers)
+        others, further = reader.list_answered(days, None, can_see, None, page.next, rest)
+        groups += others
+        answers, outcomes = page.answers + further.answers, {**page.outcomes, **further.outcomes}
+        page = AnsweredPage(answers, outcomes, further.next)
     query_ids = [one.query_id for one in page.answers]
     kept = open_journal(settings, stack, writable=False).get_job_states(query_ids)
     return {"groups": describe_answered(groups, page, kept), "more": page.next is not None}

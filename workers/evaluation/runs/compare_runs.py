@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ from tasks.evaluations.model import EvaluatedPrompt, Evaluation, Measure
 from workers.evaluation.intervals import bootstrap_interval
 
 _Pair = tuple[EvaluatedPrompt, EvaluatedPrompt]
+_PairKey = tuple[str, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +86,23 @@ def _sort(changes: Any) -> tuple[PromptChange, ...]:
 
 
 def _pair(before: Sequence[EvaluatedPrompt], after: Sequence[EvaluatedPrompt]) -> list[_Pair]:
-    """Return pairs of prompts that have the same text and need the same skills."""
-    known = {(one.task, frozenset(one.needed)): one for one in before}
+    """Return pairs of prompts that have the same text and need the same skills; of several such
+    prompts, those with the same id."""
+    known: defaultdict[_PairKey, list[EvaluatedPrompt]] = defaultdict(list)
+    for one in before:
+        known[_pair_key(one)].append(one)
     pairs = []
     for one in after:
-        other = known.pop((one.task, frozenset(one.needed)), None)
-        if other is not None:
-            pairs.append((other, one))
+        # Several prompts may be alike: a text is stored up to a length.
+        others = known[_pair_key(one)]
+        places = [place for place, other in enumerate(others) if other.prompt_id == one.prompt_id]
+        if others:
+            pairs.append((others.pop(places[0] if places else 0), one))
     return pairs
+
+
+def _pair_key(prompt: EvaluatedPrompt) -> _PairKey:
+    return prompt.task, frozenset(prompt.needed)
 
 
 def _compare_measures(pairs: Sequence[_Pair]) -> list[MeasureChange]:

@@ -137,6 +137,7 @@ def test_any_line_is_a_record_or_none(line: bytes | str) -> None:
     ("given_text", "kept"),
     [
         ("https://ana:secret@git.example/x.git", "https://git.example/x.git"),
+        ("https://ana:se@cret@git.example/x", "https://git.example/x"),
         ("https://token@git.example/x?key=secret#secret", "https://git.example/x"),
         ("team https://a:b@c/d?e /srv", "team https://c/d /srv"),
         ("x" * 400, "x" * 299 + "…"),
@@ -158,8 +159,10 @@ def test_a_folder_in_place_of_the_file_is_found_before_a_change(tmp_path: Path) 
     log = make_log(tmp_path, file=tmp_path)
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
         log.check()
-    with pytest.raises(TransientError, match="was carried out"):
+    with pytest.raises(TransientError, match="was carried out") as caught:
         log.append("ci", "sources.add", "x", "done")
+    assert str(tmp_path) in str(caught.value)
+    assert str(tmp_path) not in caught.value.public_message
     (tmp_path / "audit").write_text("a file in place of the folder")
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
         make_log(tmp_path).check()
@@ -232,3 +235,9 @@ def test_every_command_is_recorded_or_changes_nothing() -> None:
     recorded = {words for words, one in commands.items() if hasattr(one.callback, "audited")}
     assert not recorded & (UNCHANGING_COMMANDS | LONG_RUNNING)
     assert commands.keys() == recorded | UNCHANGING_COMMANDS | LONG_RUNNING
+
+
+def test_a_log_in_a_folder_that_cannot_be_reached_cannot_be_written(tmp_path: Path) -> None:
+    log = make_log(tmp_path, file=tmp_path / ("x" * 300) / "audit.jsonl")
+    with pytest.raises(MisconfiguredError, match="cannot be written: nothing was changed"):
+        log.check()

@@ -16,7 +16,10 @@ from config.errors import SkillbusError, TransientError, UsageError
 from config.server_settings import ServerSettings
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
-from graph.records import Source
+from graph.records import Publication, Source
+from search.local.index import LocalSearchIndex
+from search.models.load_models import encoder_identity
+from skills.record import RevisionKey
 from tasks.broker import redis_connection
 from tasks.sources.git import process
 from workers.monitoring.local_checks import (
@@ -129,3 +132,26 @@ def test_git_is_missed_where_there_are_git_sources(
     old.write_text("#!/bin/sh\necho git version 2.49.GIT\n")
     assert check() == "git version 2.49.GIT"
     process._versions.clear()
+
+
+def test_a_skill_that_is_published_during_the_check_is_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings().model_copy(update={"home": tmp_path})
+    identity = encoder_identity(settings.encoder)
+    LocalSearchIndex(tmp_path / "index", *identity, writable=True).close()
+    list_keys = LocalSearchIndex.list_keys
+    with closing(SqliteSkillGraph(tmp_path / "graph.db", writable=True)) as graph:
+        check = library_checks(settings)["index"]
+
+        def list_then_publish(index: LocalSearchIndex) -> list[RevisionKey]:
+            keys = list_keys(index)
+            publication = Publication(RevisionKey("lib:kiln", 1), "lib", "kiln", "hash", "kiln", "")
+            graph.publish([publication])
+            return keys
+
+        monkeypatch.setattr(LocalSearchIndex, "list_keys", list_then_publish)
+        assert check() == "0 revisions, 0 of them superseded"
+        monkeypatch.setattr(LocalSearchIndex, "list_keys", list_keys)
+        with pytest.raises(SkillbusError, match="1 published revisions are not in the index"):
+            check()

@@ -143,10 +143,9 @@ def test_gauges_say_what_the_report_says() -> None:
 
 def test_an_unknown_value_has_no_gauge() -> None:
     away = {**dict.fromkeys(REPORT), "servers": [{"server": "redis", "up": False, "seconds": None}]}
-    assert gauge_values(away) == {
-        "skillbus_server_up": {("redis",): 0},
-        "skillbus_stalled": {(): 0},
-    }
+    assert gauge_values(away) == {"skillbus_server_up": {("redis",): 0}}
+    assert gauge_values({**away, "problem": ""}) == gauge_values(away)
+    assert gauge_values({"open_events": 0, "problem": ""})["skillbus_stalled"] == {(): 0}
 
 
 def test_a_report_serves_scrapes_for_a_while() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from config.load_settings import load_settings
+from workers.cli.program import cli
 from workers.monitoring.setting_origins import SettingInForce, list_settings_in_force
 
 
@@ -63,3 +65,17 @@ def test_addresses_are_shown_without_passwords(home: Path, monkeypatch: pytest.M
     [broker] = [one for one in found if one.name == "servers.broker"]
     assert broker.value == "amqp://bus@one/,amqp://bus@two/"
     assert "hunter2" not in str(found)
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_the_command_line_shows_no_passwords(
+    home: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    addresses = {"broker": "redis://:hunter2@one/0", "neo4j": "bolt://neo4j:hunter2@two:7687"}
+    addresses["elasticsearch"] = "http://u:hunter2@three:9200,http://u:hunter2@four:9200"
+    for name, address in addresses.items():
+        monkeypatch.setenv(f"SKILLBUS_SERVERS__{name.upper()}", address)
+    result = CliRunner().invoke(cli, ["--home", str(home), "config", "show", *options])
+    assert result.exit_code == 0
+    assert "http://u@three:9200,http://u@four:9200" in result.stdout
+    assert "hunter2" not in result.output

@@ -15,7 +15,12 @@ from skills.record import RevisionKey
 from tasks.journal.sqlite import SqliteJournal
 from tasks.language_model.protocol import TokenUsage
 from tasks.language_model.sqlite_answers import SqliteAnswerStore
-from workers.cli.operations.status import _model_lines
+from workers.cli.operations.status import (
+    _model_lines,
+    _problem_lines,
+    _server_lines,
+    _source_line,
+)
 from workers.monitoring.status import home_status, language_model_status
 
 
@@ -104,3 +109,14 @@ def test_status_says_what_the_language_model_used_today(tmp_path: Path) -> None:
     (line, _) = _model_lines(language_model_status(unlimited, answers, NOON)["language_model"])
     assert line == "model        small: 1,234 tokens today (UTC), no limit"
     answers.close()
+
+
+def test_the_command_line_shows_no_control_characters_of_ids_and_reasons() -> None:
+    hostile = "team:\x1b[2Jkiln\nhome is fine"
+    task = {"task": "skillbus.ingest", "ids": [hostile], "seconds": 2.0}
+    worker = {"worker": "w", "queues": ["skillbus.ingest"], "running": [task]}
+    lines = _server_lines({"servers": [], "workers": [worker], "queues": None})
+    lines += _problem_lines({"problem": hostile})
+    lines.append(_source_line({"kind": "directory", "source_id": "team", "root": hostile}))
+    assert [line for line in lines if "\x1b" in line or "\n" in line] == []
+    assert sum("home is fine" in line for line in lines) == 3
