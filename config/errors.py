@@ -5,6 +5,11 @@ recorded as failed) or `StaleError` (it counts as done). Each class has one base
 of `except` clauses does not matter.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class SkillbusError(Exception):
     """Base class of all errors that skillbus raises on purpose.
@@ -56,3 +61,15 @@ class UsageError(PermanentError):
 
 class NotFoundError(UsageError):
     """The caller named something that does not exist (exit code 2, HTTP 404)."""
+
+
+@contextmanager
+def transient_disk_errors(what: str) -> Iterator[None]:
+    """Raise disk errors of the `with` block as TransientError: the work can be tried again.
+
+    what: start of the message, such as "PATH cannot be written".
+    """
+    try:
+        yield
+    except OSError as error:
+        raise TransientError(f"{what}: {error.strerror}") from error

@@ -43,8 +43,7 @@ class _TracedRedis(Redis):
     @override
     def execute_command(self, *args: Any, **options: Any) -> Any:
         with _start_span(self, str(args[0])):
-            # redis does not declare types here.
-            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
+            return super().execute_command(*args, **options)  # type: ignore[no-untyped-call]  # redis declares no types
 
     @override
     def pipeline(self, transaction: Any = True, shard_hint: Any = None) -> Pipeline:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from config.errors import TransientError, UsageError
+from config.errors import UsageError, transient_disk_errors
 from workers.library.user_files import read_bytes, write_atomically
 
 FORMAT = 1
@@ -151,24 +151,17 @@ def write_lines(path: Path, rows: Iterable[Any]) -> None:
     Raises TransientError if the file cannot be written, as on a full disk. Errors of `rows`, such
     as a lost connection, are not translated.
     """
-    with _writing(path):
+    what = f"{path} cannot be written"
+    with transient_disk_errors(what):
         file = gzip.open(path, "wt", encoding="utf-8", compresslevel=1)  # noqa: SIM115 - closed below
     try:
         for row in rows:
             line = json.dumps(row, ensure_ascii=False, default=_encode_bytes) + "\n"
-            with _writing(path):
+            with transient_disk_errors(what):
                 file.write(line)
     finally:
-        with _writing(path):
+        with transient_disk_errors(what):
             file.close()
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TransientError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def read_lines(path: Path) -> Iterator[Any]:

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from config.errors import PermanentError, TransientError
+from config.errors import PermanentError, TransientError, transient_disk_errors
 from config.settings import Settings
 from tasks.sources.protocol import SkillFolder, SkillGoneError
 from tasks.sources.uploads.package import read_manifest, read_package, read_package_file
@@ -76,15 +76,6 @@ def fsync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-@contextmanager
-def _transient_disk_errors(what: str) -> Iterator[None]:
-    """Raise disk errors in the block as TransientError: the sender can try again."""
-    try:
-        yield
-    except OSError as error:
-        raise TransientError(f"{what}: {error.strerror}") from error
-
-
 class UploadStore:
     """Writes and reads the folder of uploads, which any number of processes may share."""
 
@@ -100,7 +91,7 @@ class UploadStore:
 
         Raises TransientError if it cannot be created.
         """
-        with _transient_disk_errors(f"{self._staging} cannot be written"):
+        with transient_disk_errors(f"{self._staging} cannot be written"):
             for folder in (self._packages, self._sources, self._staging):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=self._staging))
@@ -117,7 +108,7 @@ class UploadStore:
         submitted within `_IN_TRANSIT_SECONDS`; an older package is replaced.
         """
         place = self._packages / package_id
-        with _transient_disk_errors(f"{self._packages} cannot be written"):
+        with transient_disk_errors(f"{self._packages} cannot be written"):
             self._source(source_id).mkdir(mode=0o700, exist_ok=True)
             fsync_folder(self._sources)
             fsync_folder(skills)
@@ -141,25 +132,25 @@ class UploadStore:
             raise PermanentError(f"{package} is gone; upload the skills again") from None
         except OSError as error:
             raise TransientError(f"{package} cannot be read: {error.strerror}") from error
-        with _transient_disk_errors(f"{place} cannot be written"):
+        with transient_disk_errors(f"{place} cannot be written"):
             for name in names:
                 (package / name).replace(place / name)
             fsync_folder(place)
 
     def create_source(self, source_id: str) -> None:
         """Create the folder of a source, if it does not exist."""
-        with _transient_disk_errors(f"{self._sources} cannot be written"):
+        with transient_disk_errors(f"{self._sources} cannot be written"):
             self._source(source_id).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def install_skill(self, source_id: str, path: str, package: Path) -> None:
         """Install one skill's package from a staged and synced file."""
-        with _transient_disk_errors(f"{self._sources} cannot be written"):
+        with transient_disk_errors(f"{self._sources} cannot be written"):
             package.replace(self._file(source_id, path))
             fsync_folder(self._source(source_id))
 
     def remove_skills(self, source_id: str, paths: Iterable[str]) -> None:
         """Delete skills; missing skills are ignored."""
-        with _transient_disk_errors(f"{self._sources} cannot be written"):
+        with transient_disk_errors(f"{self._sources} cannot be written"):
             for path in paths:
                 self._file(source_id, path).unlink(missing_ok=True)
 
@@ -167,7 +158,7 @@ class UploadStore:
         """Return the paths of a source's skills, sorted; raises TransientError if they cannot be
         listed."""
         place = self._existing_folder(source_id)
-        with _transient_disk_errors(f"{place} cannot be read"):
+        with transient_disk_errors(f"{place} cannot be read"):
             files = [one for one in place.iterdir() if one.name.endswith(_PACKAGE_SUFFIX)]
         return sorted(filter(None, map(self._path, files)))
 

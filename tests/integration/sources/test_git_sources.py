@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,6 +177,20 @@ def pushed(backend: EmbeddedBackend, before: str, after: str) -> str:
     return backend.submit(SourceChanged(source_id="team", pushed=pushed_commits), "skillbus/tests")
 
 
+@contextmanager
+def awaited(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch, before: str, after: str
+) -> Iterator[None]:
+    """A push that is announced before the block serves it, and carried out afterwards."""
+    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (0.1,) * 3000)
+    event_id = pushed(backend, before, after)
+    time.sleep(0.4)
+    assert backend.journal.get_job(event_id).state == "accepted"
+    yield
+    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
+    settle(backend)
+
+
 def test_a_push_that_is_announced_before_it_is_served_is_awaited(
     backend: EmbeddedBackend,
     remote: PushedRepository,
@@ -187,13 +201,8 @@ def test_a_push_that_is_announced_before_it_is_served_is_awaited(
     before = source_of(backend).commit
     put(remote.tree, "skills/dye")
     after = remote.commit()
-    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (0.1,) * 3000)
-    event_id = pushed(backend, before, after)
-    time.sleep(0.4)
-    assert backend.journal.get_job(event_id).state == "accepted"
-    remote.publish()
-    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
-    settle(backend)
+    with awaited(backend, monkeypatch, before, after):
+        remote.publish()
     assert "skills/dye" in paths(backend)
     monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (3600.0,))
     # Announced late, or for a commit that others have followed: nothing is awaited.
@@ -228,14 +237,9 @@ def test_a_push_back_to_an_earlier_commit_is_awaited_too(
     second = remote.push()
     assert come(backend) == ("done", "")
     assert "skills/dye" in paths(backend)
-    monkeypatch.setattr("tasks.ingest.fetch._RETRY_PAUSES_SECONDS", (0.1,) * 3000)
-    event_id = pushed(backend, second, first)
-    time.sleep(0.4)
-    assert backend.journal.get_job(event_id).state == "accepted"
-    remote.git("reset", "-q", "--hard", first)
-    remote.publish()
-    wait_for(lambda: backend.journal.get_job(event_id).state == "done")
-    settle(backend)
+    with awaited(backend, monkeypatch, second, first):
+        remote.git("reset", "-q", "--hard", first)
+        remote.publish()
     assert set(paths(backend)) == {"skills/kiln", "skills/loom"}
 
 

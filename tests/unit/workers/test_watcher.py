@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -199,28 +200,27 @@ def test_a_file_whose_name_is_not_utf8_does_not_end_the_watch(tmp_path: Path) ->
             wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
 
 
-def test_a_root_that_is_replaced_is_watched_anew(tmp_path: Path) -> None:
+def move_another_folder_there(root: Path) -> None:
+    other = write_topics(root.with_name("other"))
+    root.rename(root.with_name("former"))
+    other.rename(root)
+
+
+def delete_and_create(root: Path) -> None:
+    shutil.rmtree(root)
+    write_topics(root)
+
+
+@pytest.mark.parametrize("replace", [move_another_folder_there, delete_and_create])
+def test_a_root_that_is_replaced_is_watched_anew(
+    tmp_path: Path, replace: Callable[[Path], None]
+) -> None:
     root = write_topics(tmp_path / "crafts")
     with tiny_backend(tmp_path / "home") as backend:
         backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
         settle(backend)
         with Watcher(backend):
-            write_topics(tmp_path / "next")
-            root.rename(tmp_path / "former")
-            (tmp_path / "next").rename(root)
-            time.sleep(1.5)
-            write_skill(root, "loom-setup")
-            wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
-
-
-def test_a_root_that_is_deleted_and_made_again_is_watched_anew(tmp_path: Path) -> None:
-    root = write_topics(tmp_path / "crafts")
-    with tiny_backend(tmp_path / "home") as backend:
-        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
-        settle(backend)
-        with Watcher(backend):
-            shutil.rmtree(root)
-            write_topics(root)
+            replace(root)
             time.sleep(1.5)
             write_skill(root, "loom-setup")
             wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
