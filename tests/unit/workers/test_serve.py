@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from config.errors import UsageError
+from config.settings import Settings
 from workers.processes.http_server import bind_socket, bind_unix_socket, parse_listen_address
+from workers.processes.serve import run_serve
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,10 @@ def test_what_connects_before_the_server_accepts_waits(tmp_path: Path) -> None:
         socket.socket(socket.AF_UNIX) as own,
     ):
         own.connect(str(path))
+
+
+def test_a_home_is_refused_whose_socket_has_too_long_a_path_in_bytes() -> None:
+    home = Path(tempfile.gettempdir(), "技" * 32)
+    with pytest.raises(UsageError, match="too long for a socket; choose a shorter SKILLBUS_HOME"):
+        run_serve(Settings(home=home), None, print)
+    assert not home.exists()
