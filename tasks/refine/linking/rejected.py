@@ -107,7 +107,7 @@ def confirm_rejected_pairs(context: RefineContext) -> None:
         verdict = _ask(context, pair)
         marked = sorted(verdict.skill_ids) if verdict.type else []
         if marked:
-            # Before too: if the catalog fails now, the pair stays unasked, and its answer is stored.
+            # Before too: if the catalog fails here, the pair stays unasked; its answer is stored.
             services.graph.mark_for_linking(marked)
         services.skill_pairs.save_verdicts(rejection_kind(kind), [verdict])
         if marked:
