@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from graph.protocol import Catalog
 from graph.records import SkillState, Source
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SourceChanged
+from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, TaskPolicy
 from tasks.sources.directory import resolve_root
 from tasks.sources.folder_rules import no_skill_found
 from workers.backend.factory import open_backend
@@ -34,6 +35,7 @@ from workers.cli.common import (
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.folder_path import FolderPath
+from workers.library.failed_embeddings import FailedEmbeddings
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
@@ -185,11 +187,12 @@ def run_sync(
             poll_seconds=_POLL_SECONDS,
             note=print_to_stderr,
             on_poll=look,
-            is_complete=lambda: _is_complete(counts, stage),
+            is_complete=lambda: _is_complete(counts, stage, failed.count),
             stalled_hint="accepted changes are kept and the next sync resumes",
         )
 
-    with SyncProgress() as progress:
+    failed = FailedEmbeddings(backend.settings, backend.graph)
+    with SyncProgress() as progress, failed:
         report: dict[str, Any] = {"source": content.source_id, "root": content.root}
         for stage in _STAGES[: _STAGES.index(until) + 1]:
             report |= wait(stage)
@@ -207,12 +210,20 @@ def run_sync(
     return report
 
 
-def _is_complete(counts: Mapping[str, int], stage: str) -> bool:
+def _is_complete(
+    counts: Mapping[str, int], stage: str, count_failed: Callable[[TaskPolicy], int]
+) -> bool:
+    """Return whether a stage is done. count_failed: counts the skills whose embedding by a task
+    failed for good, which nothing waits for."""
     if stage == WORDS:
         return counts["waiting"] == 0
-    if stage == SEARCHABLE:
-        return counts["waiting"] == 0 and counts["with_vectors"] == counts["published"]
-    return counts["paged"] == counts["published"] and counts["unlinked"] == 0
+    embedded, others, task = (
+        ("with_vectors", "waiting", EMBED_SKILLS)
+        if stage == SEARCHABLE
+        else ("paged", "unlinked", EMBED_SECTIONS)
+    )
+    missing = counts["published"] - counts[embedded]
+    return counts[others] == 0 and (not missing or missing <= count_failed(task))
 
 
 def print_report(report: dict[str, Any], as_json: bool) -> None:
