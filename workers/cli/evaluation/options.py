@@ -21,7 +21,7 @@ from workers.backend import stores
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress, open_catalog, print_json, print_to_stderr
-from workers.library.failed_embeddings import FailedEmbeddings
+from workers.cli.waiting.failed_embeddings import FailedEmbeddings
 
 _POLL_SECONDS = 0.2
 

@@ -35,7 +35,8 @@ from workers.cli.common import (
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.folder_path import FolderPath
-from workers.library.failed_embeddings import FailedEmbeddings
+from workers.cli.waiting.failed_embeddings import FailedEmbeddings
+from workers.cli.waiting.other_roots import OtherRoots
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
@@ -173,11 +174,13 @@ def run_sync(
         # Set before the sync, so that readers outside these groups never see the source's skills.
         backend.set_source_groups(content.source_id, groups)
     event_id = backend.submit(content, ORIGIN)
-    counts: Mapping[str, int] = {}
+    counts: dict[str, int] = {}
+    others = OtherRoots(backend, content.source_id)
 
     def look() -> None:
         nonlocal counts
         counts = backend.graph.get_counts()
+        counts["waiting"] = others.count_waiting(counts["waiting"])
         progress.show(counts)
 
     def wait(stage: str) -> dict[str, Any]:
@@ -187,6 +190,7 @@ def run_sync(
             poll_seconds=_POLL_SECONDS,
             note=print_to_stderr,
             on_poll=look,
+            find_problem=others.find_problem,
             is_complete=lambda: _is_complete(counts, stage, failed.count),
             stalled_hint="accepted changes are kept and the next sync resumes",
         )
@@ -202,12 +206,16 @@ def run_sync(
                 print_to_stderr(f"{note} after {seconds:.1f} s")
         if until == EMBEDDED:
             backend.run_maintenance()
-    counts = backend.graph.get_counts()
-    report |= {name: counts[name] for name in ("published", "failed", "held", "links")}
-    report["with_vectors"], report["embedded"] = counts["with_vectors"], counts["paged"]
+    report |= _count_library(backend.graph)
     if not report.get("found") and not report.get("removed"):
         raise no_skill_found(content.root)
     return report
+
+
+def _count_library(graph: Catalog) -> dict[str, int]:
+    counts = graph.get_counts()
+    kept = ("published", "failed", "held", "links", "with_vectors")
+    return {name: counts[name] for name in kept} | {"embedded": counts["paged"]}
 
 
 def _is_complete(
