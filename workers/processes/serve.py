@@ -78,6 +78,4 @@ def run_serve(
                 serve_in_thread(create_gateway(backend, access, process_metrics), settings, port)
             )
         gateway = create_gateway(backend, process_metrics=process_metrics)
-        server = create_server(gateway, settings)
-        if not stop_requested.is_set():
-            server.run(sockets=[own])
+        create_server(gateway, settings, stop_requested).run(sockets=[own])
