@@ -40,4 +40,6 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit('usage: python ask_mcp.py "TASK"')
     asyncio.run(main())

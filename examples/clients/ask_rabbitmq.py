@@ -59,4 +59,6 @@ def show(reply: dict) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit('usage: python ask_rabbitmq.py "TASK"')
     main()

@@ -57,4 +57,6 @@ def show(reply: dict) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit('usage: python ask_redis.py "TASK" [SESSION]')
     main()

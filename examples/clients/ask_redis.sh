@@ -6,6 +6,10 @@
 # The broker is that of REDIS_URL; a password is taken from REDISCLI_AUTH. The task must hold no
 # double quotes and no backslashes here: a shell makes JSON no better than this.
 set -eu
+if [ $# != 1 ]; then
+    echo 'usage: ask_redis.sh "TASK"' >&2
+    exit 1
+fi
 url=${REDIS_URL:-redis://127.0.0.1:6379/0}
 id=$(cat /proc/sys/kernel/random/uuid)
 replies=skillbus.replies.$id

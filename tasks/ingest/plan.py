@@ -43,7 +43,6 @@ from tasks.sources.uploads.store import UPLOAD_KIND, upload_root
 
 log = structlog.get_logger()
 
-_RECHECK_EVENTS = 100
 _SLOW_SECONDS = 86_400.0
 _MAX_RUN_SECONDS = 3.0
 """Seconds after which open events are left to a new task, so that other tasks get a turn."""
@@ -73,7 +72,8 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
             raise errors[0]
         # Tasks for events that arrived meanwhile did not get the lock.
         seen.update(waiting, *(batch.event_ids for batch in batches))
-        still_open = services.journal.list_open_jobs("event", _RECHECK_EVENTS)
+        # Events of git sources that were forwarded stay open; they may come before newer ones.
+        still_open = services.journal.list_open_jobs("event", len(seen) + 1)
         waiting = [event_id for event_id in still_open if event_id not in seen][:1]
         if waiting and deadline.remaining() < PLAN.time_limit - _MAX_RUN_SECONDS:
             send_plan(services, waiting)

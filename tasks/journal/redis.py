@@ -35,6 +35,9 @@ from tasks.journal.redis_work_records import RedisWorkRecords
 _JOB = PREFIX + "job:"
 _OPEN = PREFIX + "open:"
 _ENDED = PREFIX + "ended:"
+_FORMER_FAILED = PREFIX + "failed"
+"""A list of failed jobs that earlier versions kept."""
+
 _OUTBOX = PREFIX + "outbox"
 _ASKED = PREFIX + "asked:"
 """Prefix of a sorted set per owner, of its newest queries by time. Deleted queries stay in it until
@@ -266,6 +269,7 @@ class RedisJournal(RedisWorkRecords, Journal):
         deleted = 0
         with self._connected() as client:
             seconds, micros = client.time()
+            client.delete(_FORMER_FAILED)
             before = f"({seconds + micros / 1e6 - age_seconds:.6f}"
             while ids := client.zrange(
                 _ENDED + kind, "-inf", before, byscore=True, offset=0, num=_BATCH_SIZE

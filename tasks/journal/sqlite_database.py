@@ -32,6 +32,7 @@ CREATE TABLE IF NOT EXISTS jobs (
 );
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (kind, number) WHERE state = 'accepted';
 CREATE INDEX IF NOT EXISTS jobs_id ON jobs (id);
+DROP INDEX IF EXISTS jobs_failed;
 DROP TABLE IF EXISTS task_runs;
 CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY,
@@ -90,7 +91,6 @@ def _migration(version: int) -> tuple[str, ...]:
         "DROP INDEX IF EXISTS jobs_id",
         "DROP INDEX IF EXISTS jobs_owed",
         "DROP INDEX IF EXISTS jobs_ended",
-        "DROP INDEX IF EXISTS jobs_failed",
         "DROP INDEX IF EXISTS jobs_asked",
         "ALTER TABLE jobs RENAME TO jobs_before",
         *(statement for statement in _SCHEMA.split(";") if statement.strip()),

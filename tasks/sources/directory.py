@@ -75,6 +75,11 @@ def scan(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     return found
 
 
+def describe_missing_root(root: str) -> str:
+    """Return the message about the root of a source that is missing."""
+    return f"{root} is missing or cannot be reached; its skills stay as they are"
+
+
 def identify_folder(folder: Path) -> tuple[int, int] | None:
     """Return device and inode of a folder, None if it is missing or cannot be reached."""
     try:
@@ -212,9 +217,7 @@ class DirectoryReader(SourceReader):
             return read_skill_folder(self._root, path, self._limits)
         except PermanentError:
             if identify_folder(self._root) is None:
-                raise TransientError(
-                    f"{self._root} is missing or cannot be reached; its skills stay as they are"
-                ) from None
+                raise TransientError(describe_missing_root(str(self._root))) from None
             raise
 
     @override

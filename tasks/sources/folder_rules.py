@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from config.errors import PermanentError, UsageError
@@ -44,6 +45,21 @@ def check_relative_path(path: str, source: str = "the source") -> None:
     """Raise UsageError unless `path` is relative and stays inside the source."""
     if path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path:
         raise UsageError(f"path {path!r} leads out of {source}; paths are relative to the source")
+
+
+def sort_siblings(folder: str, files: Iterable[SiblingFile]) -> tuple[SiblingFile, ...]:
+    """Return the files of a skill, sorted by path.
+
+    Raises PermanentError if two have the same path: one would be read in place of the other.
+    """
+    found = tuple(sorted(files, key=lambda file: file.path))
+    for one, following in pairwise(found):
+        if one.path == following.path:
+            raise PermanentError(
+                f"{folder}: two files are named {one.path} if bytes that are not UTF-8 are written "
+                "as escapes; rename one of them"
+            )
+    return found
 
 
 def hash_skill_folder(skill_file_sha256: bytes, files: Iterable[SiblingFile]) -> str:

@@ -21,6 +21,7 @@ from tasks.sources.folder_rules import (
     find_environment,
     folder_too_large,
     hash_skill_folder,
+    sort_siblings,
 )
 from tasks.sources.protocol import SKILL_FILE, SkillFolder, SkillGoneError
 
@@ -44,7 +45,7 @@ def read_skill_folder(root: Path, path: str, limits: LimitSettings) -> SkillFold
         content = read_regular_file(
             root, folder / SKILL_FILE, limits.skill_bytes, "limits.skill_bytes"
         )
-        files = tuple(sorted(_list_siblings(root, folder, limits), key=lambda file: file.path))
+        files = sort_siblings(path, _list_siblings(root, folder, limits))
         content_hash = hash_skill_folder(hashlib.sha256(content).digest(), files)
         try:
             texts = sibling_files.read_selected_files(

@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--skills", type=int, default=600)
     arguments = parser.parse_args()
-    root: Path = arguments.folder
+    root: Path = arguments.folder.resolve()
     paths = sorted(str(one.parent.relative_to(root)) for one in root.rglob("SKILL.md"))
     random.Random(3).shuffle(paths)
     settings = load_settings()

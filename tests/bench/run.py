@@ -24,10 +24,12 @@ import psutil
 from config.load_settings import load_settings
 from config.logging import configure_logging
 from config.settings import Settings
+from search.protocol import Encoder
 from search.skill_analysis import skill_texts
 from skills.events import QueryAsked, SourceChanged
 from skills.parsing.parse_skill import parse_skill
 from skills.passages import section_texts
+from tasks.encode import supports_language
 from tests.bench.library import make_library
 from workers.backend.embedded import EmbeddedBackend
 from workers.backend.protocol import EmbedMode
@@ -94,16 +96,16 @@ def bench_ingest(settings: Settings, roots: Sequence[Path], until: str) -> dict[
 
 def _bare(backend: EmbeddedBackend, roots: Sequence[Path]) -> dict[str, float]:
     """The encoder alone on the texts that a sync encodes, on as many threads as paging has."""
+    encoder = backend.services.encoder.get()
     texts = list(
         dict.fromkeys(
             text
             for root in roots
             for path in sorted(root.rglob("SKILL.md"))
-            for text in _encoded_texts(path)
+            for text in _encoded_texts(encoder, path)
         )
     )
     threads = backend.settings.workers.embed_threads
-    encoder = backend.services.encoder.get()
     started = time.monotonic()
     workers = [
         threading.Thread(target=encoder.encode_texts, args=(texts[part::threads],))
@@ -117,12 +119,14 @@ def _bare(backend: EmbeddedBackend, roots: Sequence[Path]) -> dict[str, float]:
     return {"texts": len(texts), "seconds": round(seconds, 2)}
 
 
-def _encoded_texts(path: Path) -> tuple[str, ...]:
+def _encoded_texts(encoder: Encoder, path: Path) -> tuple[str, ...]:
     content = path.read_bytes()
     if not content.strip():
         return ()
     parsed = parse_skill(path.parent.name, content)
-    return (*skill_texts(parsed), *section_texts(parsed)) if parsed.record.language == "en" else ()
+    if not supports_language(encoder, parsed):
+        return ()
+    return (*skill_texts(parsed), *section_texts(parsed))
 
 
 def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[str, Any]:

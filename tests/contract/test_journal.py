@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -657,3 +658,21 @@ class TestWorkRecords:
         assert sum(one.events for one in minutes) == 3
         assert sum(one.searchable.get(-3, 0) for one in minutes) == 6
         assert journal.list_work_minutes(time.time() + 3_600) == []
+
+
+def test_what_earlier_versions_kept_of_failed_jobs_is_deleted(place: Place) -> None:
+    with closing(open_at(place)):
+        pass
+    if isinstance(place, ServerSettings):
+        with connect(place) as client:
+            client.zadd("skillbus:failed", {"0f" * 16: time.time()})
+            with closing(open_at(place)) as journal:
+                journal.delete_ended_jobs("event", 60.0)
+            assert client.keys("skillbus:failed*") == []
+    else:
+        with closing(sqlite3.connect(place)) as connection:
+            connection.execute("CREATE INDEX jobs_failed ON jobs (finished) WHERE state = 'failed'")
+            connection.commit()
+        with closing(open_at(place)), closing(sqlite3.connect(place)) as connection:
+            found = connection.execute("SELECT name FROM sqlite_schema WHERE name LIKE 'jobs_%'")
+            assert "jobs_failed" not in {name for (name,) in found}

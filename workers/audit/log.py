@@ -12,11 +12,11 @@ import os
 import pwd
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import structlog
 
@@ -92,11 +92,19 @@ class AuditLog:
             return False
 
     def append(
-        self, principal: str, action: str, name: str, outcome: Outcome, request_id: str = ""
+        self,
+        principal: str,
+        action: str,
+        name: str,
+        outcome: Outcome,
+        request_id: str = "",
+        *,
+        is_locked: bool = False,
     ) -> None:
         """Write a record; raises TransientError if that fails, as on a full disk.
 
-        name: of the object. A refused attempt creates no home for its record.
+        name: of the object. is_locked: whether the caller holds the lock. A refused attempt creates
+        no home for its record.
         """
         if not self._settings.enabled:
             return
@@ -106,7 +114,7 @@ class AuditLog:
         record = AuditRecord(now, principal, action, clean_object(name), outcome, request_id)
         line = json.dumps(asdict(record), ensure_ascii=False).encode() + b"\n"
         try:
-            with self.lock():
+            with nullcontext() if is_locked else self.lock():
                 self._rotate(len(line))
                 self._write(line)
         except OSError as error:
@@ -169,18 +177,30 @@ class AuditLog:
 
     def read(self) -> Iterator[AuditRecord]:
         """Yield the records, oldest first, without lines that are cut off or are not records."""
-        files = [self._get_file(f".{number}") for number in range(self._settings.files, 0, -1)]
-        for path in (*files, self.path):
+        with ExitStack() as stack:
+            for file in reversed(self._open_files(stack)):
+                for line in file:
+                    record = parse_record(line)
+                    if record is not None:
+                        yield record
+
+    def _open_files(self, stack: ExitStack) -> list[BinaryIO]:
+        """Open the files, newest first: one that is renamed meanwhile is found under its next name.
+
+        A file that was opened under its former name too is returned once.
+        """
+        found: dict[tuple[int, int], BinaryIO] = {}
+        files = (self._get_file(f".{number}") for number in range(1, self._settings.files + 1))
+        for path in (self.path, *files):
             try:
-                with path.open("rb") as file:
-                    for line in file:
-                        record = parse_record(line)
-                        if record is not None:
-                            yield record
+                file = stack.enter_context(path.open("rb"))
             except FileNotFoundError:
                 continue
             except OSError as error:
                 raise MisconfiguredError(f"{path}: {error.strerror}") from None
+            status = os.fstat(file.fileno())
+            found.setdefault((status.st_dev, status.st_ino), file)
+        return list(found.values())
 
 
 def parse_record(line: bytes) -> AuditRecord | None:

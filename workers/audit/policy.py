@@ -41,9 +41,11 @@ def record_policy_changes(settings: Settings) -> None:
         except (OSError, ValueError):
             before = _hash_settings(Settings.model_construct())
         changed = sorted(name for name in now.keys() | before.keys() if _differs(name, now, before))
+        if changed:
+            principal, names = get_local_principal(), " ".join(changed)
+            audit_log.append(principal, "settings.change", names, "done", is_locked=True)
+        # Last: a crash before it repeats the record, and loses none.
         write_atomically(path, json.dumps(now, indent=1).encode(), 0o600)
-    if changed:
-        audit_log.append(get_local_principal(), "settings.change", " ".join(changed), "done")
 
 
 def _differs(name: str, now: dict[str, str], before: dict[str, str]) -> bool:

@@ -19,13 +19,15 @@ def wait_for_event(
     note: Callable[[str], None],
     is_complete: Callable[[], bool] = lambda: True,
     on_poll: Callable[[], None] = lambda: None,
+    find_problem: Callable[[], str] | None = None,
     stalled_hint: str = "accepted changes are kept and will be processed",
 ) -> dict[str, Any]:
     """Wait until an event is done and `is_complete` holds, and return the outcome of the event.
 
-    on_poll: called at each poll. note: called once with what the work waits for, if it waits.
-    Raises UsageError or PermanentError with the reason if the event failed, TransientError with the
-    problem and `stalled_hint` if processing is stalled.
+    on_poll: called at each poll. find_problem: used instead of the backend's `get_problem`. note:
+    called once with what the work waits for, if it waits. Raises UsageError or PermanentError with
+    the reason if the event failed, TransientError with the problem and `stalled_hint` if processing
+    is stalled.
     """
     is_noted = False
     while True:
@@ -37,7 +39,7 @@ def wait_for_event(
             on_poll()
             if status.state == "done" and is_complete():
                 return status.outcome
-            if problem := backend.get_problem():
+            if problem := (find_problem or backend.get_problem)():
                 raise TransientError(f"{problem}; {stalled_hint}")
             if not is_noted and (reason := backend.get_wait_reason()):
                 note(reason)

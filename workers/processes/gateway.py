@@ -51,6 +51,5 @@ def run_gateway(
         app = create_gateway(backend, access, process_metrics)
         backend.warm_up()
         # The time that a worker has, as a client may be waiting for the answer to its query.
-        server = create_server(app, settings, settings.workers.stop_seconds)
-        if not stop_requested.is_set():
-            server.run(sockets=[port])
+        server = create_server(app, settings, stop_requested, settings.workers.stop_seconds)
+        server.run(sockets=[port])

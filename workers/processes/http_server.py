@@ -14,6 +14,7 @@ from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
+from typing_extensions import override
 
 from config.errors import UsageError
 from config.settings import Settings
@@ -139,7 +140,7 @@ def stop_on_signals() -> Iterator[threading.Event]:
 @contextmanager
 def serve_in_thread(gateway: ASGIApp, settings: Settings, port: socket.socket) -> Iterator[None]:
     """Serve on a socket in a thread; signals are left to the server in the main thread."""
-    server = create_server(gateway, settings)
+    server = create_server(gateway, settings, threading.Event())
     thread = threading.Thread(
         target=lambda: asyncio.run(server._serve([port])), name="skillbus-http", daemon=True
     )
@@ -151,12 +152,30 @@ def serve_in_thread(gateway: ASGIApp, settings: Settings, port: socket.socket) -
         thread.join()
 
 
+class _Server(uvicorn.Server):
+    """Ends also if a signal came before uvicorn's own handlers of signals were set."""
+
+    def __init__(self, config: uvicorn.Config, stop_requested: threading.Event) -> None:
+        super().__init__(config)
+        self._stop_requested = stop_requested
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._stop_requested.is_set():
+            self.should_exit = True
+
+
 def create_server(
-    gateway: ASGIApp, settings: Settings, stop_seconds: float = _SHUTDOWN_GRACE_SECONDS
+    gateway: ASGIApp,
+    settings: Settings,
+    stop_requested: threading.Event,
+    stop_seconds: float = _SHUTDOWN_GRACE_SECONDS,
 ) -> uvicorn.Server:
     """Return a uvicorn server of the HTTP API.
 
-    stop_seconds: time for requests to finish once the server is asked to stop.
+    stop_requested: the server ends at once if it is set when the server starts. stop_seconds: time
+    for requests to finish once the server is asked to stop.
     """
     config = uvicorn.Config(
         gateway,
@@ -171,4 +190,4 @@ def create_server(
         forwarded_allow_ips=list(settings.gateway.proxies),
         timeout_graceful_shutdown=math.ceil(stop_seconds),
     )
-    return uvicorn.Server(config)
+    return _Server(config, stop_requested)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,7 +31,8 @@ from workers.queue.service import SubmissionService
 from workers.tracing.start import tracing
 
 ORIGIN = "skillbus/serve"
-_SOCKET_PATH_LIMIT = 104
+_SOCKET_PATH_LIMIT = 103
+"""Bytes: macOS has room for 104 with the byte that ends the path, Linux for 108."""
 
 
 def run_serve(
@@ -45,7 +47,7 @@ def run_serve(
     with a line of text for each listening socket. Raises UsageError.
     """
     path = settings.home / SOCKET_NAME
-    if len(str(path)) > _SOCKET_PATH_LIMIT:
+    if len(os.fsencode(path)) > _SOCKET_PATH_LIMIT:
         raise UsageError(f"{path} is too long for a socket; choose a shorter SKILLBUS_HOME")
     create_home(settings.home)
     with ExitStack() as stack:
@@ -76,6 +78,4 @@ def run_serve(
                 serve_in_thread(create_gateway(backend, access, process_metrics), settings, port)
             )
         gateway = create_gateway(backend, process_metrics=process_metrics)
-        server = create_server(gateway, settings)
-        if not stop_requested.is_set():
-            server.run(sockets=[own])
+        create_server(gateway, settings, stop_requested).run(sockets=[own])

@@ -13,6 +13,7 @@ import structlog
 
 from config.backoff import Backoff
 from config.errors import UsageError
+from config.settings import WorkerSettings
 from workers.processes.interpreter import child_environment, skillbus_command
 from workers.processes.workloads import WORKLOADS, Workload
 
@@ -23,7 +24,8 @@ _LAST_PORT = 65_535
 _TICK_SECONDS = 0.2
 _RESTART_DELAY_SECONDS = 0.5, 30.0
 _STABLE_SECONDS = 60.0
-_STOP_SECONDS = 45.0
+_EXIT_SECONDS = 25.0
+"""Seconds that a stopping worker may take beyond `workers.stop_seconds`."""
 
 
 @dataclass(slots=True)
@@ -38,13 +40,14 @@ class _WorkerProcess:
     restart_at: float = field(default_factory=time.monotonic)
 
 
-def run_supervisor(arguments: Sequence[str], processes: int, metrics_port: int = 0) -> int:
+def run_supervisor(settings: WorkerSettings, arguments: Sequence[str], processes: int) -> int:
     """Run every workload until SIGINT or SIGTERM, and return the exit code.
 
-    arguments: options of `skillbus` before the subcommand. processes: children of each worker.
-    metrics_port: metrics port of the first worker, counted up for the others; 0: no metrics.
-    Raises UsageError if the ports exceed 65535.
+    arguments: options of `skillbus` before the subcommand. processes: children of each worker. The
+    metrics port is that of the first worker, counted up for the others. Raises UsageError if the
+    ports exceed 65535.
     """
+    metrics_port = settings.metrics_port
     if metrics_port > _LAST_PORT - len(WORKLOADS) + 1:
         raise UsageError(
             f"workers.metrics_port: {metrics_port} is too high: {len(WORKLOADS)} consecutive ports "
@@ -63,7 +66,7 @@ def run_supervisor(arguments: Sequence[str], processes: int, metrics_port: int =
                 _ensure_running(worker, arguments, processes)
             stop_requested.wait(_TICK_SECONDS)
     finally:
-        _stop(workers)
+        _stop(workers, settings.stop_seconds + _EXIT_SECONDS)
     return 0
 
 
@@ -95,11 +98,12 @@ def _ensure_running(worker: _WorkerProcess, arguments: Sequence[str], processes:
         worker.started = now
 
 
-def _stop(workers: Sequence[_WorkerProcess]) -> None:
+def _stop(workers: Sequence[_WorkerProcess], seconds: float) -> None:
+    """Stop all workers, and kill those that still run after this time."""
     running = [worker.running for worker in workers if worker.running is not None]
     for process in running:
         process.terminate()
-    end = time.monotonic() + _STOP_SECONDS
+    end = time.monotonic() + seconds
     for process in running:
         try:
             process.wait(max(0.0, end - time.monotonic()))

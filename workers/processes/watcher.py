@@ -16,7 +16,7 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 from watchdog.observers.polling import PollingObserver
 
-from config.errors import TransientError
+from config.errors import SkillbusError
 from graph.records import Source
 from skills.events import SourceChanged
 from tasks.sources.directory import identify_folder
@@ -140,7 +140,7 @@ class Watcher:
             if time.monotonic() - refreshed > _REFRESH_SECONDS:
                 try:
                     self._refresh_sources()
-                except TransientError as error:
+                except SkillbusError as error:
                     log.warning("sources not read", reason=str(error))
                 refreshed = time.monotonic()
             for pending in list(self._pending.values()):
@@ -158,7 +158,7 @@ class Watcher:
         try:
             if find_source(self._backend.graph.list_sources(), source_id) is not None:
                 self._backend.submit(event, ORIGIN)
-        except TransientError as error:
+        except SkillbusError as error:
             log.warning("change deferred", reason=str(error))
             for path in paths:
                 pending.add_path(str(Path(pending.source.root, path)))

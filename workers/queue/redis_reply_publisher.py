@@ -14,6 +14,13 @@ from tasks.broker.redis_connection import translate_errors_at
 from workers.queue.broker import Broker
 from workers.queue.protocol import ReplyPublisher
 
+_ADD_REPLY = """
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*',
+    'event', ARGV[3], 'correlation_id', ARGV[4])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+"""
+"""Lua script, which ends at an error: a transaction would have a key of another type expire."""
+
 
 class RedisReplyPublisher(ReplyPublisher):
     """Publishes replies to streams.
@@ -32,6 +39,7 @@ class RedisReplyPublisher(ReplyPublisher):
             health_check_interval=30,
             client_name="skillbus-submissions",
         )
+        self._add_reply = self._client.register_script(_ADD_REPLY)
 
     def _execute(self, work: Callable[[Any], Any]) -> Any:
         with translate_errors_at(self._broker.address, self._broker.password_setting):
@@ -40,17 +48,12 @@ class RedisReplyPublisher(ReplyPublisher):
     @override
     def send(self, reply_to: str, reply: Event) -> bool:
         """Add a reply to a stream; False if the key `reply_to` is of another type."""
-        fields = {"event": reply.model_dump_json(), "correlation_id": reply.correlationid}
         settings = self._broker.settings
-
-        def add(client: Any) -> None:
-            with client.pipeline(transaction=True) as pipeline:
-                pipeline.xadd(reply_to, fields, maxlen=settings.replies, approximate=True)
-                pipeline.pexpire(reply_to, int(settings.reply_seconds * 1000))
-                pipeline.execute()
-
+        milliseconds = int(settings.reply_seconds * 1000)
+        arguments: list[str | int] = [settings.replies, milliseconds]
+        arguments += [reply.model_dump_json(), reply.correlationid]
         try:
-            self._execute(add)
+            self._execute(lambda _: self._add_reply(keys=[reply_to], args=arguments))
         except PermanentError as error:
             if "WRONGTYPE" in str(error):
                 return False

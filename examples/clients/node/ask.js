@@ -6,6 +6,10 @@
 import { randomUUID } from "node:crypto";
 import amqp from "amqplib";
 
+if (process.argv.length !== 3) {
+  console.error('usage: node ask.js "TASK"');
+  process.exit(1);
+}
 const connection = await amqp.connect(process.env.AMQP_URL ?? "amqp://guest:guest@127.0.0.1:5672/%2F");
 const channel = await connection.createConfirmChannel();
 const id = randomUUID();

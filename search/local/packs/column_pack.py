@@ -153,14 +153,13 @@ class PackWriter:
             self._commit(self._append(record))
 
     def rewrite(self) -> None:
-        """Write the pack anew without deleted rows, if there is one; the former files are
-        deleted."""
+        """Write the pack anew without deleted rows, if there is one; the former files are deleted,
+        and those of packs that were never recorded."""
         with self._store.read_connection() as connection:
-            if read_record(connection, self._pack) is None:
-                return
+            has_pack = read_record(connection, self._pack) is not None
             has_rows = self._count_tail(connection, 0, 1) > 0
         record = PackRecord(f"{self._pack.name}-{secrets.token_hex(8)}", 0, 0)
-        if has_rows:
+        if has_pack and has_rows:
             self._commit(self._append(record))
             return
         with self._store.write_transaction() as connection:

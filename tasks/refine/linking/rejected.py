@@ -105,9 +105,13 @@ def confirm_rejected_pairs(context: RefineContext) -> None:
     for pair in find_unasked_pairs(services):
         context.deadline.check("links")
         verdict = _ask(context, pair)
+        marked = sorted(verdict.skill_ids) if verdict.type else []
+        if marked:
+            # Before too: if the catalog fails here, the pair stays unasked; its answer is stored.
+            services.graph.mark_for_linking(marked)
         services.skill_pairs.save_verdicts(rejection_kind(kind), [verdict])
-        if verdict.type:
-            services.graph.mark_for_linking(sorted(verdict.skill_ids))
+        if marked:
+            services.graph.mark_for_linking(marked)
             send_link(services)
 
 

@@ -6,9 +6,7 @@ when the process that started it dies.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -18,7 +16,7 @@ from pathlib import Path
 
 from config.errors import PermanentError, TransientError, UsageError
 from tasks.sources.git.address import GitRemote
-from tasks.sources.git.process import git_command, git_environment, summarize_stderr
+from tasks.sources.git.process import git_command, git_environment, kill_group, summarize_stderr
 
 _TICK_SECONDS = 0.05
 _MAX_MEMORY_KIB = 1 << 20
@@ -93,7 +91,7 @@ def fetch_ref(
             try:
                 _watch(process, folder, seconds, folder_size(folder) + max_bytes, stopped)
             finally:
-                _kill(process)
+                kill_group(process)
         stderr.seek(0)
         message = summarize_stderr(stderr.read(65_536))
     if process.returncode:
@@ -124,13 +122,6 @@ def _watch(
             raise TransientError(f"not fetched within {seconds:g} s (git.seconds)")
         if stopped():
             raise TransientError("stopped while fetching")
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and all its children."""
-    with contextlib.suppress(ProcessLookupError):  # all of them have ended
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def folder_size(folder: Path) -> int:

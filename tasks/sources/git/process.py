@@ -6,9 +6,11 @@ unchecked protocol. Fetches, which use the network, are in `fetch`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -104,20 +106,30 @@ def run_git(folder: Path, *arguments: str, seconds: float = 60.0) -> bytes:
 
     Raises PermanentError with its error message, TransientError after `seconds`.
     """
-    try:
-        done = subprocess.run(  # noqa: S603 - no shell; arguments from outside are checked
-            git_command(folder, arguments),
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            env=git_environment(),
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise TransientError(f"git {arguments[0]}: not done within {seconds:g} s") from None
-    if done.returncode:
-        raise PermanentError(f"git {arguments[0]}: {summarize_stderr(done.stderr)}")
-    return done.stdout
+    with subprocess.Popen(  # noqa: S603 - no shell; arguments from outside are checked
+        git_command(folder, arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=git_environment(),
+        start_new_session=True,
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            raise TransientError(f"git {arguments[0]}: not done within {seconds:g} s") from None
+        finally:
+            kill_group(process)
+    if process.returncode:
+        raise PermanentError(f"git {arguments[0]}: {summarize_stderr(errors)}")
+    return output
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that was started in a session of its own, and all its children."""
+    with contextlib.suppress(ProcessLookupError):  # all of them have ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def start_git(folder: Path, arguments: Sequence[str], stdin: int) -> subprocess.Popen[bytes]:

@@ -23,6 +23,7 @@ from tasks.sources.folder_rules import (
     find_skip_reason,
     folder_too_large,
     hash_skill_folder,
+    sort_siblings,
 )
 from tasks.sources.git.mirror import Mirror
 from tasks.sources.git.objects import ObjectReader
@@ -150,8 +151,8 @@ class GitReader(SourceReader):
                 f"{_joined(path, SKILL_FILE)}: {size} bytes; the limit is "
                 f"{self._limits.skill_bytes} (limits.skill_bytes)"
             )
-        others = dict(self._list_siblings(path))
-        total = sum(blob.size for blob in others.values())
+        others = list(self._list_siblings(path))
+        total = sum(blob.size for _, blob in others)
         if len(others) > self._limits.folder_files or total > self._limits.folder_bytes:
             raise folder_too_large(path, self._limits)
         content = self._objects.read(files[SKILL_FILE])
@@ -160,16 +161,16 @@ class GitReader(SourceReader):
                 f"{_joined(path, SKILL_FILE)} is kept in large-file storage, which is not read; "
                 "commit the file itself"
             )
-        listed = [
-            SiblingFile(name, blob.size, self._objects.sha256(blob))
-            for name, blob in others.items()
-        ]
-        listed.sort(key=lambda file: file.path)
+        listed = sort_siblings(
+            path,
+            (SiblingFile(name, blob.size, self._objects.sha256(blob)) for name, blob in others),
+        )
+        blobs = dict(others)
         content_hash = hash_skill_folder(hashlib.sha256(content).digest(), listed)
         texts = sibling_files.read_selected_files(
-            listed, lambda file: self._objects.read(others[file.path])
+            listed, lambda file: self._objects.read(blobs[file.path])
         )
-        return SkillFolder(content, tuple(listed), content_hash, texts)
+        return SkillFolder(content, listed, content_hash, texts)
 
     @override
     def read_file(self, path: str, name: str, max_bytes: int) -> bytes:

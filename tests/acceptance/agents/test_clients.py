@@ -131,6 +131,18 @@ def test_python_on_rabbitmq(on_rabbitmq: str) -> None:
     assert FOUND in out
 
 
+@pytest.mark.parametrize("name", ["ask_mcp.py", "ask_rabbitmq.py", "ask_redis.py", "ask_redis.sh"])
+def test_without_a_task_a_client_says_how_it_is_called(name: str) -> None:
+    start = [sys.executable] if name.endswith(".py") else []
+    run = subprocess.run(
+        [*start, str(CLIENTS / name)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert run.returncode == 1
+    assert run.stderr.startswith("usage: ")
+    assert f'{name} "TASK"' in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+
+
 def test_node_on_rabbitmq(on_rabbitmq: str, tmp_path: Path) -> None:
     if shutil.which("node") is None or shutil.which("npm") is None:
         _left_out("node and npm are not installed")
@@ -146,6 +158,10 @@ def test_node_on_rabbitmq(on_rabbitmq: str, tmp_path: Path) -> None:
     )
     if got.returncode:
         _left_out("npm cannot fetch amqplib here")
+    bare = subprocess.run(
+        ["node", str(tmp_path / "ask.js")], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (bare.returncode, bare.stderr) == (1, 'usage: node ask.js "TASK"\n')
     out = _run("node", str(tmp_path / "ask.js"), TASK, AMQP_URL=on_rabbitmq)
     assert out.splitlines()[0] == "skillbus.query.answered.v1"
     assert FOUND in out

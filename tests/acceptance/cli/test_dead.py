@@ -87,6 +87,15 @@ def test_letters_are_discarded(copied: Skillbus) -> None:
     assert letters(copied) == []
 
 
+def test_all_letters_are_taken_in_the_order_in_which_their_tasks_failed(copied: Skillbus) -> None:
+    journal = SqliteJournal(copied.home / "journal.db")
+    for number, letter_id in enumerate(("f-first", "0-second", "c-third")):
+        journal.add_dead_letter(DeadLetter(letter_id, LINK.name, (), "", 3, "", "", number))
+    journal.close()
+    done = copied("dead", "discard", "--all", "--json").data
+    assert [one["id"] for one in done] == ["f-first", "0-second", "c-third"]
+
+
 def failed_skill(skillbus: Skillbus, root: Path) -> str:
     """A skill that failed, whose cause is gone now; its letter."""
     (root / "glazing").mkdir()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from config.errors import TransientError
 from graph.links.linker import is_from_verdict
 from graph.records import Link
 from skills.bundle.rejection import RejectionReason
@@ -170,11 +171,26 @@ def test_an_edit_asks_again_only_about_what_it_changed(
         assert all("hull-report" in pair for pair in pairs)
 
 
+@pytest.mark.parametrize("failures", [0, 1])
 def test_a_pair_that_queries_compare_is_asked_about_and_linked(
-    open_library: Open, server: LanguageModelServer
+    open_library: Open,
+    server: LanguageModelServer,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
 ) -> None:
     with open_library("links") as backend:
         wait_until(backend, lambda: refined(backend))
+        graph, calls = backend.services.graph, server.requests
+        mark, failed = graph.mark_for_linking, list[Sequence[str]]()
+
+        def mark_or_fail(skill_ids: Sequence[str]) -> None:
+            of_pair = set(skill_ids) == {"boats:hull-fitting", "boats:hull-report"}
+            if of_pair and len(failed) < failures:
+                failed.append(skill_ids)
+                raise TransientError("the catalog does not answer")
+            mark(skill_ids)
+
+        monkeypatch.setattr(graph, "mark_for_linking", mark_or_fail)
         pairs = backend.services.skill_pairs
         assert pairs is not None
         rejected = [("boats:hull-report", RejectionReason.INCOMPATIBLE)]
@@ -184,12 +200,12 @@ def test_a_pair_that_queries_compare_is_asked_about_and_linked(
         conflict = ("boats:hull-report", "boats:hull-fitting", "conflict")
         [found] = find_unasked_pairs(backend.services)
         assert {one.name for one in found.texts} == {"hull-report", "hull-fitting"}
-        send_refine(
-            backend.services.coordinator, backend.services.send_task, [found.texts[0].skill_id]
-        )
+        send_refine(backend.services.coordinator, backend.services.send_task, ["boats:plank-saw"])
         wait_until(backend, lambda: conflict in model_links(backend))
         assert "queries (incompatible 3)" in model_links(backend)[conflict].evidence
         assert find_unasked_pairs(backend.services) == []
+        assert len(failed) == failures
+        assert server.requests == calls + 1
 
 
 def test_frequent_pairs_of_removed_skills_do_not_hide_others(open_library: Open) -> None:

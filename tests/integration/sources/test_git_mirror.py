@@ -158,6 +158,20 @@ def test_a_commit_reads_like_a_directory(
             reader.read("gone")
 
 
+def test_two_files_with_the_same_escaped_name_are_refused(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    (remote.tree / "a").mkdir()
+    for name in ("SKILL.md", "run\udce9.sh", "run\\xe9.sh"):
+        (remote.tree / "a" / name).write_text(f"echo {len(name)}\n")
+    remote.push()
+    with (
+        reading(source, settings(tmp_path / "home")) as reader,
+        pytest.raises(PermanentError, match=r"a: two files are named run\\xe9.sh .* rename one"),
+    ):
+        reader.read("a")
+
+
 def test_links_and_submodules_are_not_followed(
     tmp_path: Path, remote: PushedRepository, source: Source
 ) -> None:

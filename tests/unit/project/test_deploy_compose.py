@@ -209,6 +209,13 @@ def test_workers_take_every_queue_once_and_queries_alone(deployment: dict[str, A
     assert (QUERY_QUEUE,) in taken
 
 
+def test_the_guide_says_how_much_memory_it_may_take() -> None:
+    limits = [one["mem_limit"] for one in services(read_compose("compose.yaml")).values()]
+    guide = (DEPLOY.parent / "docs" / "how-to" / "deploy.md").read_text(encoding="utf-8")
+    total = sum(int(limit.removesuffix("g")) for limit in limits)
+    assert f"memory limits in the compose file add up to {total} GB" in guide
+
+
 def test_skills_are_mounted_where_they_are_read(deployment: dict[str, Any]) -> None:
     mounted = {
         name
@@ -218,11 +225,12 @@ def test_skills_are_mounted_where_they_are_read(deployment: dict[str, Any]) -> N
     assert mounted == {"watcher", "worker-ingest"}
 
 
-def test_tokens_last_and_are_where_the_gateway_reads_them(deployment: dict[str, Any]) -> None:
+def test_tokens_and_audit_log_last_and_are_shared(deployment: dict[str, Any]) -> None:
     for name in ("watcher", "gateway"):
         service = services(deployment)[name]
         assert "tokens:/srv/tokens" in service["volumes"]
-        assert service["environment"]["SKILLBUS_GATEWAY__TOKENS_FILE"].startswith("/srv/tokens/")
+        for setting in ("GATEWAY__TOKENS_FILE", "AUDIT__FILE"):
+            assert service["environment"][f"SKILLBUS_{setting}"].startswith("/srv/tokens/")
 
 
 def test_submissions_are_taken_from_the_broker_of_the_tasks(deployment: dict[str, Any]) -> None:

@@ -142,6 +142,14 @@ def test_the_gateway_listens_only_where_it_has_tokens() -> None:
     assert hosts == [service["metadata"]["name"]]
 
 
+def test_the_audit_log_is_on_a_volume_that_lasts() -> None:
+    file = Path(read_env_file("settings.env")["SKILLBUS_AUDIT__FILE"])
+    for name in ("skillbus-watcher", "skillbus-gateway"):
+        claims = {one["name"] for one in pod(name)["volumes"] if "persistentVolumeClaim" in one}
+        kept = [one for one in container(name)["volumeMounts"] if one["name"] in claims]
+        assert any(file.is_relative_to(one["mountPath"]) for one in kept), name
+
+
 def test_probes_call_the_gateway_by_a_name_it_knows() -> None:
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         headers = container("skillbus-gateway")[probe]["httpGet"]["httpHeaders"]

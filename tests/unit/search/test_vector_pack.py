@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search.local.index import LocalSearchIndex
+from search.local.packs.column_pack import PackWriter
 from search.protocol import Filters, SkillDocument
 from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
@@ -179,3 +180,17 @@ def test_a_pack_whose_constants_a_power_cut_damaged_is_made_again(
                 check(index, KEYS)
     (fresh,) = tmp_path.glob("packs/vectors-*/constants.npz")
     assert fresh != path
+
+
+def test_files_of_a_pack_that_was_not_recorded_are_deleted_with_the_rows(tmp_path: Path) -> None:
+    def end(*_: object) -> None:
+        raise SystemExit
+
+    with mock.patch("search.local.index._MAX_UNPACKED", 3), closing(open_index(tmp_path)) as index:
+        index.add(DOCUMENTS)
+        with mock.patch.object(PackWriter, "_commit", end), pytest.raises(SystemExit):
+            index.save_skill_vectors(VECTORS)
+        assert list(tmp_path.glob("packs/vectors-*/described"))
+        index.delete(KEYS)
+        index.overwrite_deleted()
+        assert not list(tmp_path.glob("packs/*"))

@@ -29,7 +29,7 @@ from skills.record import RevisionKey
 from tasks.ingest.diff import _batch_paths, make_skill_id, preview_sync
 from tasks.ingest.plan import plan
 from tasks.journal.protocol import trace_of
-from tasks.policies import FETCH, LINK, Deadline
+from tasks.policies import FETCH, LINK, PLAN, Deadline
 from tasks.sources.directory import DirectoryReader, scan
 from tasks.sources.protocol import SourceReader, SourceScan
 from tasks.sources.readers import open_reader
@@ -524,3 +524,23 @@ def test_a_change_that_is_retried_does_not_bring_a_removed_source_back(
     try_later.undo()
     services.plan()
     assert services.graph.list_sources() == []
+
+
+def test_an_event_that_comes_meanwhile_is_found_behind_many_that_wait_for_a_fetch(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "late" / "SKILL.md")
+    services.graph.save_source(Source("repository", "git", "https://git.example/skills.git"))
+    pushed = [new_event(SourceChanged(source_id="repository"), "skillbus/test") for _ in range(120)]
+    services.accept(*pushed)
+    late = new_event(everything(root), "skillbus/test")
+    send_task = services.send_task
+
+    def send_and_accept(name: str, ids: list[object]) -> None:
+        send_task(name, ids)
+        if name == FETCH.name:
+            services.accept(late)  # its own task does not get the lock
+
+    monkeypatch.setattr(services, "send_task", send_and_accept)
+    services.plan()
+    assert (PLAN.name, [late.id]) in services.sent

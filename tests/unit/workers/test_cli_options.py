@@ -114,5 +114,5 @@ def test_an_evaluation_does_not_wait_for_work_that_stalls(
 ) -> None:
     backend = cast(Backend, StalledBackend())
     with pytest.raises(TransientError, match="no worker is running; --no-wait"):
-        _poll_until_embedded(backend, SyncProgress())
+        _poll_until_embedded(backend, SyncProgress(), lambda: 0)
     assert capsys.readouterr().err == "waiting for a worker\n"

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
+from starlette.types import Receive, Scope, Send
 
 from config.errors import UsageError
-from workers.processes.http_server import bind_socket, bind_unix_socket, parse_listen_address
+from config.settings import Settings
+from workers.processes.http_server import (
+    bind_socket,
+    bind_unix_socket,
+    create_server,
+    parse_listen_address,
+    stop_on_signals,
+)
+from workers.processes.serve import run_serve
 
 
 @pytest.mark.parametrize(
@@ -68,3 +80,24 @@ def test_what_connects_before_the_server_accepts_waits(tmp_path: Path) -> None:
         socket.socket(socket.AF_UNIX) as own,
     ):
         own.connect(str(path))
+
+
+def test_a_home_is_refused_whose_socket_has_too_long_a_path_in_bytes() -> None:
+    home = Path(tempfile.gettempdir(), "技" * 32)
+    with pytest.raises(UsageError, match="too long for a socket; choose a shorter SKILLBUS_HOME"):
+        run_serve(Settings(home=home), None, print)
+    assert not home.exists()
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that is never called."""
+    raise AssertionError(scope, receive, send)
+
+
+@pytest.mark.timeout(30)
+def test_a_signal_that_came_before_the_server_had_its_handlers_ends_it() -> None:
+    with stop_on_signals() as stop_requested, bind_socket(("127.0.0.1", 0)) as port:
+        server = create_server(refuse, Settings(), stop_requested)
+        os.kill(os.getpid(), signal.SIGTERM)
+        server.run(sockets=[port])
+        assert stop_requested.is_set()

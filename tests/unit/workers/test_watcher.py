@@ -6,6 +6,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from watchdog.events import (
@@ -16,6 +17,7 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
+from config.errors import PermanentError
 from graph.records import SkillState, Source
 from skills.events import SourceChanged, SourceRemoved
 from tests.support.program.program import wait_for
@@ -223,6 +225,31 @@ def test_a_root_that_is_replaced_is_watched_anew(
             replace(root)
             time.sleep(1.5)
             write_skill(root, "loom-setup")
+            wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
+
+
+@pytest.mark.parametrize("refused", ["submit", "graph"])
+def test_an_error_of_a_store_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    root = write_topics(tmp_path / "crafts")
+    with tiny_backend(tmp_path / "home") as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
+        settle(backend)
+        calls: list[str] = []
+
+        def refuse(*_: object) -> NoReturn:
+            calls.append(refused)
+            raise PermanentError("NOPERM this user has no permissions")
+
+        with Watcher(backend):
+            with monkeypatch.context() as patch:
+                if refused == "submit":
+                    patch.setattr(backend, "submit", refuse)
+                else:
+                    patch.setattr(backend.graph, "list_sources", refuse)
+                write_skill(root, "loom-setup")
+                wait_for(lambda: len(calls) >= 2)
             wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
 
 

@@ -15,11 +15,13 @@ from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
 from skills.events import MAX_BUDGET
 from tasks.evaluations.model import EvaluatedPrompt
+from tasks.policies import EMBED_SECTIONS
 from tasks.services import Services
 from workers.backend import stores
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress, open_catalog, print_json, print_to_stderr
+from workers.cli.waiting.failed_embeddings import FailedEmbeddings
 
 _POLL_SECONDS = 0.2
 
@@ -79,17 +81,27 @@ def _wait_for_section_embeddings(settings: Settings) -> None:
         counts = graph.get_counts()
     if counts["paged"] == counts["published"]:
         return
-    with SyncProgress() as progress, open_backend(settings, writable=True) as backend:
-        _poll_until_embedded(backend, progress)
+    with (
+        SyncProgress() as progress,
+        open_backend(settings, writable=True) as backend,
+        FailedEmbeddings(settings, backend.graph) as failed,
+    ):
+        _poll_until_embedded(backend, progress, lambda: failed.count(EMBED_SECTIONS))
 
 
-def _poll_until_embedded(backend: Backend, progress: SyncProgress) -> None:
-    """Raise TransientError if the work does not go on; note once what it waits for."""
+def _poll_until_embedded(
+    backend: Backend, progress: SyncProgress, count_failed: Callable[[], int]
+) -> None:
+    """Wait for all skills but those whose embedding failed for good.
+
+    Raises TransientError if the work does not go on; notes once what it waits for.
+    """
     is_noted = False
     while True:
         counts = backend.graph.get_counts()
         progress.show(counts)
-        if counts["paged"] == counts["published"]:
+        missing = counts["published"] - counts["paged"]
+        if not missing or missing <= count_failed():
             return
         if problem := backend.get_problem():
             raise TransientError(f"{problem}; --no-wait evaluates the library as it is")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from graph.protocol import Catalog
 from graph.records import SkillState, Source
 from skills.bundle.escaping import escape_terminal_line
 from skills.events import SourceChanged
+from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, TaskPolicy
 from tasks.sources.directory import resolve_root
 from tasks.sources.folder_rules import no_skill_found
 from workers.backend.factory import open_backend
@@ -34,6 +35,8 @@ from workers.cli.common import (
 )
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 from workers.cli.folder_path import FolderPath
+from workers.cli.waiting.failed_embeddings import FailedEmbeddings
+from workers.cli.waiting.other_roots import OtherRoots
 
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
@@ -171,11 +174,13 @@ def run_sync(
         # Set before the sync, so that readers outside these groups never see the source's skills.
         backend.set_source_groups(content.source_id, groups)
     event_id = backend.submit(content, ORIGIN)
-    counts: Mapping[str, int] = {}
+    counts: dict[str, int] = {}
+    others = OtherRoots(backend, content.source_id)
 
     def look() -> None:
         nonlocal counts
         counts = backend.graph.get_counts()
+        counts["waiting"] = others.count_waiting(counts["waiting"])
         progress.show(counts)
 
     def wait(stage: str) -> dict[str, Any]:
@@ -185,11 +190,13 @@ def run_sync(
             poll_seconds=_POLL_SECONDS,
             note=print_to_stderr,
             on_poll=look,
-            is_complete=lambda: _is_complete(counts, stage),
+            find_problem=others.find_problem,
+            is_complete=lambda: _is_complete(counts, stage, failed.count),
             stalled_hint="accepted changes are kept and the next sync resumes",
         )
 
-    with SyncProgress() as progress:
+    failed = FailedEmbeddings(backend.settings, backend.graph)
+    with SyncProgress() as progress, failed:
         report: dict[str, Any] = {"source": content.source_id, "root": content.root}
         for stage in _STAGES[: _STAGES.index(until) + 1]:
             report |= wait(stage)
@@ -199,20 +206,32 @@ def run_sync(
                 print_to_stderr(f"{note} after {seconds:.1f} s")
         if until == EMBEDDED:
             backend.run_maintenance()
-    counts = backend.graph.get_counts()
-    report |= {name: counts[name] for name in ("published", "failed", "held", "links")}
-    report["with_vectors"], report["embedded"] = counts["with_vectors"], counts["paged"]
+    report |= _count_library(backend.graph)
     if not report.get("found") and not report.get("removed"):
         raise no_skill_found(content.root)
     return report
 
 
-def _is_complete(counts: Mapping[str, int], stage: str) -> bool:
+def _count_library(graph: Catalog) -> dict[str, int]:
+    counts = graph.get_counts()
+    kept = ("published", "failed", "held", "links", "with_vectors")
+    return {name: counts[name] for name in kept} | {"embedded": counts["paged"]}
+
+
+def _is_complete(
+    counts: Mapping[str, int], stage: str, count_failed: Callable[[TaskPolicy], int]
+) -> bool:
+    """Return whether a stage is done. count_failed: counts the skills whose embedding by a task
+    failed for good, which nothing waits for."""
     if stage == WORDS:
         return counts["waiting"] == 0
-    if stage == SEARCHABLE:
-        return counts["waiting"] == 0 and counts["with_vectors"] == counts["published"]
-    return counts["paged"] == counts["published"] and counts["unlinked"] == 0
+    embedded, others, task = (
+        ("with_vectors", "waiting", EMBED_SKILLS)
+        if stage == SEARCHABLE
+        else ("paged", "unlinked", EMBED_SECTIONS)
+    )
+    missing = counts["published"] - counts[embedded]
+    return counts[others] == 0 and (not missing or missing <= count_failed(task))
 
 
 def print_report(report: dict[str, Any], as_json: bool) -> None:

@@ -11,7 +11,7 @@ import click
 from config.errors import MisconfiguredError, NotFoundError, TransientError, UsageError
 from config.settings import Settings
 from skills.bundle.escaping import escape_terminal_line
-from tasks.journal.protocol import DeadLetter, Journal
+from tasks.journal.protocol import MAX_DEAD_LETTERS, DeadLetter, Journal
 from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
@@ -26,8 +26,6 @@ from workers.cli.common import (
 from workers.cli.exit_codes import EXIT_FAILED
 from workers.library.dead_letters import dead_letter_data
 
-_MAX_LETTERS = 10_000
-
 all_option = click.option("--all", "all_letters", is_flag=True, help="Every dead letter.")
 ids_argument = click.argument("letter_ids", nargs=-1, metavar="[ID]...")
 
@@ -41,7 +39,7 @@ def dead() -> None:
 
 
 @dead.command("list")
-@click.option("--limit", type=click.IntRange(1, _MAX_LETTERS), default=100, show_default=True)
+@click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=100, show_default=True)
 @json_option
 @click.pass_context
 def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
@@ -164,7 +162,7 @@ def _select_ids(settings: Settings, ids: tuple[str, ...], all_letters: bool) -> 
     with _open_journal(settings) as journal:
         if ids:
             return [journal.get_dead_letter(one).id for one in dict.fromkeys(ids)]
-        return sorted(letter.id for letter in journal.list_dead_letters(_MAX_LETTERS))
+        return [letter.id for letter in reversed(journal.list_dead_letters(MAX_DEAD_LETTERS))]
 
 
 def _retry_letter(backend: Backend, letter_id: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ def worker(ctx: click.Context, queues: str | None, processes: int, supervised: b
 
         home = ctx.find_root().obj
         arguments = ["--home", str(home)] if home else []
-        sys.exit(run_supervisor(arguments, processes, settings.workers.metrics_port))
+        sys.exit(run_supervisor(settings.workers, arguments, processes))
     from workers.processes.worker import run_worker
 
     names = queues.split(",")

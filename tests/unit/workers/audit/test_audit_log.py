@@ -119,6 +119,19 @@ def test_only_so_many_files_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in single.path.parent.glob("*.jsonl*")].count("audit.jsonl.1") == 0
 
 
+def test_a_file_that_is_rotated_meanwhile_is_read(tmp_path: Path) -> None:
+    log = make_log(tmp_path, megabytes=0.001, files=20)
+    for number in range(30):
+        log.append("ci", "sources.refresh", str(number), "done")
+    reading = log.read()
+    numbers = [int(next(reading).object)]
+    for number in range(30, 60):
+        log.append("ci", "sources.refresh", str(number), "done")
+    numbers += [int(record.object) for record in reading]
+    assert numbers[:30] == list(range(30))
+    assert numbers == list(range(len(numbers)))
+
+
 def test_a_line_that_a_crash_has_cut_off_spoils_no_other(tmp_path: Path) -> None:
     log = make_log(tmp_path)
     log.append("ci", "sources.add", "one", "done")
@@ -200,6 +213,23 @@ def test_changed_settings_of_policy_are_recorded_by_name(tmp_path: Path) -> None
     assert [record.object for record in records] == ["policy.highest_level policy.licences"] * 2
     assert {record.principal for record in records} == {get_local_principal()}
     assert {record.action for record in records} == {"settings.change"}
+
+
+def test_changed_settings_are_recorded_if_the_first_try_ended_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(home=tmp_path, policy=PolicySettings(highest_level=3))
+
+    def end(*_: object, **__: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AuditLog, "append", end)
+        with pytest.raises(SystemExit):
+            record_policy_changes(settings)
+    record_policy_changes(settings)
+    [record] = AuditLog(settings).read()
+    assert record.object == "policy.highest_level"
 
 
 def test_every_route_is_known_to_change_something_or_nothing() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from config.errors import SkillbusError, TransientError, UsageError
 from config.server_settings import ServerSettings
-from config.settings import Settings
+from config.settings import Settings, WorkerSettings
 from graph.local.store import SqliteSkillGraph
 from graph.records import Publication, Source
 from search.local.index import LocalSearchIndex
@@ -91,7 +91,7 @@ def test_a_worker_is_ready_when_servers_answer_and_a_child_has_loaded() -> None:
 
 def test_every_worker_needs_a_port() -> None:
     with pytest.raises(UsageError, match="8 consecutive ports are needed"):
-        supervisor.run_supervisor([], 1, 65_533)
+        supervisor.run_supervisor(WorkerSettings(metrics_port=65_533), [], 1)
 
 
 def test_a_root_that_the_system_refuses_to_look_at_is_missing(
