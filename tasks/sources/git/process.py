@@ -119,7 +119,8 @@ def run_git(folder: Path, *arguments: str, seconds: float = 60.0) -> bytes:
         except subprocess.TimeoutExpired:
             raise TransientError(f"git {arguments[0]}: not done within {seconds:g} s") from None
         finally:
-            kill_group(process)
+            if process.returncode is None:  # else its id may be that of another process
+                kill_group(process)
     if process.returncode:
         raise PermanentError(f"git {arguments[0]}: {summarize_stderr(errors)}")
     return output
