@@ -122,8 +122,9 @@ def _found_over_links(
 ) -> list[RankedSkill]:
     """Return linked skills that are not hits; they start with the lowest score of any candidate."""
     known = {hit.key.skill_id for hit in ranking.hits}
+    start = ranking.least_score
     return [
-        RankedSkill(RevisionKey(name, pointers[name]), ranking.least_score, {}, ())
+        RankedSkill(RevisionKey(name, pointers[name]), start, {"least_score": start}, ())
         for name in bonuses
         if name not in known and name in pointers
     ]

@@ -39,10 +39,10 @@ _MIN_REASON_SHARE = 0.15
 _REASONS = {
     "bm25f": "its text matches the task",
     "description": "its description matches the task",
-    "examples": "it gives such a prompt as an example",
-    "names": "the task says what its name says",
+    "examples": "an example in it is like the task",
+    "names": "its name is in the task",
     "bigrams": "phrases in common",
-    "hub": "particular, where others match anything",
+    "hub": "specific: unrelated texts score low",
     "dense": "close in meaning",
 }
 

@@ -41,7 +41,7 @@ _MIN_MEASURED = 10
 
 _REASONS = {
     "late": "its sections are close in meaning",
-    "rerank": "read together with the task it fits",
+    "rerank": "the cross-encoder scores it higher",
 }
 
 

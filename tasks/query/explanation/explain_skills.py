@@ -76,7 +76,7 @@ def _explain(
     if violation is not None:
         return {"stage": "policy", "reason": violation.reason, "setting": violation.setting}
     if skill_id in context.session.refused:
-        reason = "an outcome in this session says that it did not serve"
+        reason = "an outcome of this session is failed, rejected or superseded"
         return {"stage": "session", "reason": reason} | ranks
     if skill_id in context.watched.candidates:
         reason = f"{len(ranking.hits)} skills score higher"

@@ -47,7 +47,7 @@ def test_what_was_just_asked_is_shown(asked: Skillbus) -> None:
     [owner] = report["owners"]
     assert (owner["owner"], owner["queries"]) == ("", 4)
     text = asked("usage").out
-    assert "queries   4: 2 hits, 2 without a skill, 2 unanswered" in text
+    assert "queries   4: 2 hits, 2 no hits, 2 unanswered" in text
     assert "crafts:kiln-firing" in text
 
 
@@ -126,7 +126,7 @@ def test_what_was_asked_and_answered(asked: Skillbus) -> None:
 
 def test_copies(asked: Skillbus) -> None:
     assert usage(asked, "--copies") == {"skills": [], "total": 0}
-    assert "no skill always loses" in asked("usage", "--copies").out
+    assert "no skill was always left out" in asked("usage", "--copies").out
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from workers.cli.evaluation.options import (
 @click.option(
     "--top",
     type=click.IntRange(1, 100),
-    help="Maximum number of matches; their dependencies are added.",
+    help="Maximum number of matches; their dependencies are added. [default: choice.top]",
 )
 @out_option
 @without_option

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 @click.command("learning")
 @click.argument("tasks", type=click.Path(path_type=Path))
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
+)
 @click.option(
     "--scenario",
     "chosen",

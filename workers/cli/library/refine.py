@@ -250,7 +250,7 @@ class _StallWatch:
         return True
 
     def check(self, pause: RefinePause | None, waiting: int) -> None:
-        """Raise if the work is paused for good, or has made no progress for long."""
+        """Raise if the work is paused permanently, or has made no progress for long."""
         seconds = time.monotonic() - self._moved_at
         skills = f"{waiting} skills wait"
         if pause is None:

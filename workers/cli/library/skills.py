@@ -42,7 +42,7 @@ skills.add_command(purge)
 
 
 @skills.command("list")
-@click.option("--source", "source_id", help="Only this source.")
+@click.option("--source", "source_id", help="Only skills of this source.")
 @click.option(
     "--state", type=click.Choice([state.value for state in SkillState]), help="Only this state."
 )
@@ -65,7 +65,7 @@ def list_skills(
     """List every skill of the catalog with its state, revision and reason.
 
     \b
-    Example:
+    Examples:
       skillbus skills list --state failed
       skillbus skills list --has-scripts true
     """

@@ -19,6 +19,7 @@ from tasks.sources.directory import identify_folder
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     group_option,
     json_option,
     open_catalog,
@@ -49,7 +50,12 @@ def sources() -> None:
     type=click.Path(path_type=Path),
     help="File with a token or user:password on one line; below `git.credentials`.",
 )
-@click.option("--poll-seconds", type=float, default=0.0, help="Interval between fetches.")
+@click.option(
+    "--poll-seconds",
+    type=float,
+    default=0.0,
+    help="Seconds between fetches [default: git.poll_seconds].",
+)
 @click.option(
     "--licence-policy",
     "licences",
@@ -242,4 +248,4 @@ def remove_source(ctx: click.Context, source_id: str) -> None:
     with open_catalog(settings) as graph:
         require_source(graph.list_sources(), source_id)
     outcome = submit_and_wait(settings, SourceRemoved(source_id=source_id))
-    click.echo(f"{source_id}: {outcome['removed']} skills removed")
+    click.echo(f"{source_id}: {format_count(outcome['removed'], 'skill')} removed")

@@ -41,7 +41,9 @@ def tokens() -> None:
     metavar="GROUP",
     help="A group that it reads with, besides `everyone`; repeatable. Admins see everything.",
 )
-@click.option("--expires", metavar="90d", help="Lifetime: 30m, 12h or 90d [default: unlimited].")
+@click.option(
+    "--expires", metavar="DURATION", help="Lifetime, such as 30m, 12h or 90d [default: unlimited]."
+)
 @json_option
 @click.pass_context
 @audited("tokens.add", "name", "scope", "groups")

@@ -22,7 +22,7 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
     "folders",
     multiple=True,
     metavar="SOURCE=DIR",
-    help="Read the skills of a source from a folder. Repeat it. [default: the library]",
+    help="Read the skills of a source from a folder; repeatable. [default: the library]",
 )
 @click.option(
     "--out",
