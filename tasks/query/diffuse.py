@@ -13,9 +13,16 @@ from skills.record import RevisionKey
 from tasks.query.ranking import RankedSkill, Ranking
 
 _FIXED_PLACES = 2
+"""Number of first places that links do not change."""
+
 _HEAD, _TAIL = 2, 29
+"""Indexes of the hits whose difference in score is the spread of the ranking."""
+
 _MIN_BONUS = 0.01
+"""Minimum gain in score; smaller gains are dropped."""
+
 _REASON_SHARE = 0.1
+"""Minimum share of a skill's score before diffusion at which a gain is named as a reason."""
 
 
 def diffuse(

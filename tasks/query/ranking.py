@@ -76,8 +76,8 @@ class RankedSkill:
 
     named_format: the file format, named in the task, for which it was moved up, "" without.
     evidence: BM25F over the root of the task's mass. nearness: the better cosine with the task in
-    deviations above those of unrelated texts, None if unknown. probability: that it is right for
-    the task, None before it was estimated.
+    standard deviations above the mean of unrelated texts, None if unknown. probability: that it is
+    right for the task, None before it was estimated.
     """
 
     key: RevisionKey

@@ -31,6 +31,7 @@ from tasks.query.ranking import RankedSkill, Ranking
 Scores = npt.NDArray[np.float64]
 
 _CHARACTERS_PER_TOKEN = 4
+"""Characters of a token, by which the time of a batch is estimated."""
 
 _FITTED = 200
 """Number of first candidates by which the cosines of candidates without section vectors are
