@@ -44,7 +44,7 @@ def findings(
     sarif: bool,
     as_json: bool,
 ) -> None:
-    """List the findings in published skills: level, rule, file, line and reason.
+    """List the findings of the scanner in published skills.
 
     Withheld skills are listed too. With SKILL_ID only those of one skill.
 

@@ -137,7 +137,7 @@ def query(
     pins: tuple[str, ...],
     record_use: bool,
 ) -> None:
-    """Answer a task with the skills, and the passages of each, that it needs.
+    """Find the skills for a task, and the passages that it needs.
 
     TEXT is the task in words; `-` reads it from standard input.
 

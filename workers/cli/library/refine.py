@@ -64,11 +64,11 @@ def refine(
     estimate: bool,
     as_json: bool,
 ) -> None:
-    """Have the language model refine the published skills that it has not seen yet.
+    """Refine published skills with the language model.
 
-    Answers are kept: nothing is asked twice, and an interrupted run is resumed by the next one.
-    If `skillbus serve` runs, or workers do, they refine all skills by themselves, and this command
-    waits for them.
+    Skills that it has not seen yet are sent to it. Answers are kept: nothing is asked twice, and an
+    interrupted run is resumed by the next one. If `skillbus serve` runs, or workers do, they refine
+    all skills by themselves, and this command waits for them.
 
     \b
     Examples:

@@ -79,10 +79,10 @@ def add_source(
     groups: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Add the git repository at URL and fetch it now and every --poll-seconds.
+    """Add a git repository as a source.
 
-    Run it again to change the options of a source. Skills keep their ids, which are relative to
-    --path.
+    It is fetched now, and every --poll-seconds. Run it again to change the options of a source.
+    Skills keep their ids, which are relative to --path.
 
     \b
     Examples:
@@ -130,10 +130,10 @@ def add_source(
 def set_source_groups(
     ctx: click.Context, source_id: str, groups: tuple[str, ...], reset: bool, as_json: bool
 ) -> None:
-    """Set the groups that see the skills of a source; without GROUPS, show them.
+    """Set or show the groups that see the skills of a source.
 
-    The source may be added later. `everyone` is the group of all readers. A source without groups
-    has those of the settings (access.default_groups).
+    Without GROUPS, they are shown. The source may be added later. `everyone` is the group of all
+    readers. A source without groups has those of the settings (access.default_groups).
 
     \b
     Examples:
@@ -196,7 +196,7 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def list_sources(ctx: click.Context, as_json: bool) -> None:
-    """List sources with the number of published skills and the time of the last sync."""
+    """List sources: published skills, groups, last sync."""
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:

@@ -81,9 +81,10 @@ def sync(
     groups: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Sync the library with DIRECTORY: new, changed, renamed and removed skills.
+    """Sync the library with a directory of skills.
 
-    An interrupted run is resumed by the next one. If `skillbus serve` runs, it does the work.
+    New and changed skills are read, skills that are gone are removed. An interrupted run is resumed
+    by the next one. If `skillbus serve` runs, it does the work.
 
     \b
     Examples:

@@ -49,7 +49,9 @@ def audit(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List who changed what in this home, oldest first: commands, requests and webhooks.
+    """List who changed what in this home, oldest first.
+
+    Commands, requests and webhooks that change something are recorded.
 
     \b
     Examples:

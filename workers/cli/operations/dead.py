@@ -84,7 +84,7 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
-    """Show one dead letter: its task and ids, or the raw message, and the reason."""
+    """Show a dead letter: its task or message, and the reason."""
     with _open_journal(read_settings(ctx)) as journal:
         letter = journal.get_dead_letter(letter_id)
     if as_json:

@@ -21,7 +21,10 @@ _DURATION = re.compile(r"(\d{1,6})([mhd])")
 
 @click.group()
 def tokens() -> None:
-    """Add, list and revoke tokens; a running gateway applies changes at once."""
+    """Add, list and revoke access tokens.
+
+    A running gateway applies changes at once.
+    """
 
 
 @tokens.command("add")
@@ -85,7 +88,10 @@ def add(
 @json_option
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
-    """List tokens by name, with scope and expiry; the tokens themselves are not stored."""
+    """List tokens by name, with scope and expiry.
+
+    The tokens themselves are not stored.
+    """
     now = time.time()
     rows: list[dict[str, Any]] = [
         {

@@ -49,7 +49,7 @@ def _open_store(settings: Settings) -> Iterator[OutcomeStore]:
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.pass_context
 def export(ctx: click.Context, out: Path | None) -> None:
-    """Write all outcomes as JSON, one per line, in the order of their reports."""
+    """Write all outcomes as JSON lines, in the order of reports."""
     with _open_store(read_settings(ctx)) as store:
         rows = map(outcome_to_dict, store.list_outcomes())
         lines = (json.dumps(row, ensure_ascii=False) for row in rows)
