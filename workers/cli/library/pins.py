@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.05
 
 @click.group()
 def pins() -> None:
-    """Pin skills to a revision, list and remove pins."""
+    """Pin skills to a revision; list, compare and remove pins."""
 
 
 @pins.command("add")

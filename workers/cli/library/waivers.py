@@ -20,7 +20,7 @@ from workers.cli.common import (
 
 @click.group()
 def waivers() -> None:
-    """Waive findings in single skills, list waivers, take them back.
+    """Waive findings in single skills; list and remove waivers.
 
     A waived finding stays listed, and does not count for the level of the skill.
     """
