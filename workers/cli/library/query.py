@@ -214,7 +214,9 @@ def _pins(names: tuple[str, ...]) -> dict[str, int]:
     for name in names:
         skill_id, _, seq = name.rpartition("@")
         if not (seq.isascii() and seq.isdigit() and int(seq) and re.match(r"[^:]+:.", skill_id)):
-            raise UsageError(f"--pin {name}: write SKILL_ID@SEQ, as `skillbus skills history` does")
+            raise UsageError(
+                f"--pin {name}: write SKILL_ID@SEQ; `skillbus skills history` lists revisions"
+            )
         if found.setdefault(skill_id, int(seq)) != int(seq):
             raise UsageError(f"--pin {name}: {skill_id} is pinned to two revisions")
     return found
