@@ -327,7 +327,7 @@ class SkillOutcome(BaseModel):
     def _is_consistent(self) -> SkillOutcome:
         kind = self.outcome
         if (kind is OutcomeKind.MISSING) == bool(self.skill_id):
-            raise ValueError("name a skill, except for `missing`, which is about no skill")
+            raise ValueError("a skill is required, except for `missing`, which takes none")
         if (kind is OutcomeKind.REJECTED) != bool(self.reason):
             raise ValueError("`rejected` needs a reason; no other outcome takes one")
         if kind is OutcomeKind.SUPERSEDED and not self.other_skill_id:

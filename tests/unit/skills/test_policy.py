@@ -333,10 +333,7 @@ def test_only_the_best_match_is_warned_of() -> None:
     best = WithheldHit("a:best", violation, rank=0, relative_score=1.0)
     said = warn_of_best(best, name_it=True)
     assert "the best match, a:best, would rank 1" in said
-    assert (
-        "safety level 2, above policy.highest_level 1; it would be sent with policy.highest_level = 2"
-        in said
-    )
+    assert f"{violation.reason}; it would be sent with policy.highest_level = 2" in said
     assert "a:best" not in warn_of_best(best, name_it=False)
     assert "safety level 2" in warn_of_best(best, name_it=False)
     assert warn_of_best(WithheldHit("a:next", violation, rank=1), name_it=True) == ""

@@ -60,8 +60,10 @@ def findings(
         raise UsageError("--sarif is JSON already: leave out --json")
     check_rule_ids([rule] if rule else [], "--rule")
     with closing(open_skill_reader(read_settings(ctx))) as reader:
-        named, has_source, _ = skill_id.partition(":")
-        require_source(reader.list_sources(), source_id or (named if has_source else None))
+        named = source_id
+        if named is None and ":" in skill_id:
+            named = skill_id.partition(":")[0]
+        require_source(reader.list_sources(), named)
         if skill_id:
             _check_skill(reader.require(skill_id), source_id)
         found = list(find_findings(reader, FindingFilter(rule, level, source_id, skill_id)))
