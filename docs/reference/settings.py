@@ -22,12 +22,12 @@ MEANINGS = {
     "home": "folder of the library; set only by `--home` or `SKILLBUS_HOME`, not in the file",
     "log_level": "level of log messages on standard error; JSON lines unless it is a terminal",
     "encoder.model": "name or folder of the embedding model",
-    "limits.query_characters": "maximum length of a task",
+    "limits.query_characters": "maximum characters of a task",
     "passages.method": "`f`: passages worth their tokens; `mmr`: SkillPager's rule; `full`: all",
     "workers.ingest_threads": "threads that read and embed skills",
     "workers.embed_threads": "threads that embed sections",
-    "workers.query_threads": "queries answered in parallel",
-    "workers.query_seconds": "time limit of a query",
+    "workers.query_threads": "maximum number of queries answered in parallel",
+    "workers.query_seconds": "time limit of a query, in seconds",
     "workers.reconcile_seconds": "interval at which the reconciler looks for unfinished work",
     "watch.force_polling": "poll even if file notification works",
 }
@@ -95,7 +95,7 @@ def _default(field: FieldInfo) -> str:
     value = field.default
     if value is None:
         return "none"
-    if isinstance(value, (tuple, dict)):
+    if isinstance(value, (tuple, list, dict)):
         return f"`{json.dumps(value)}`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
@@ -109,7 +109,7 @@ def _values(field: FieldInfo) -> str:
     words = {int: "integer", float: "number", str: "text", bool: "`true` or `false`", Path: "path"}
     if get_origin(field.annotation) is tuple and get_origin(kind) is Literal:
         return "list of " + ", ".join(f'`"{choice}"`' for choice in get_args(kind))
-    if get_origin(field.annotation) is tuple:
+    if get_origin(field.annotation) in (tuple, list):
         return f"list of {words[kind]}s"
     if get_origin(field.annotation) is dict:
         return "table"
