@@ -257,8 +257,8 @@ class HookSettings(SettingsGroup):
         1_500,
         ge=200,
         le=20_000,
-        description="maximum tokens added to a prompt; the agents keep more than 10,000 characters in a "
-        "file and show its start only",
+        description="maximum tokens added to a prompt; the agents keep more than 10,000 "
+        "characters in a file and show its start only",
     )
     top: int = Field(3, ge=1, le=100, description="maximum number of skills added to a prompt")
     least_probability: float = Field(
