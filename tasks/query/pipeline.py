@@ -101,9 +101,8 @@ def rank_skills(context: QueryContext) -> Ranking:
         with context.timings.measure("diffuse"):
             ranking = context.rank_recorder.record("diffuse", _diffuse(context, ranking))
     ranking = nudge(context.policy_filter.withhold(ranking))
-    ranking = context.rank_recorder.record(
-        "policy and session", drop_refused(ranking, context.session)
-    )
+    ranking = drop_refused(ranking, context.session)
+    context.rank_recorder.record("policy and session", ranking)
     with context.timings.measure("probability"):
         library = context.services.library
         ranking = estimate_probabilities(ranking, library.latest.statistics, library.records)
