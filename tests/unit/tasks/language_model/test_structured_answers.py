@@ -15,8 +15,8 @@ from tasks.language_model.strict_schema import compact_schema, strict_schema
 from tasks.language_model.structured_answers import (
     AnswerForm,
     UnreadableAnswerError,
-    extract_object,
     choose_form,
+    extract_object,
     form_fields,
     read_answer,
     strip_thoughts,
