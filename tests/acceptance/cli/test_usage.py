@@ -95,7 +95,7 @@ def test_skills_that_were_never_chosen(asked: Skillbus) -> None:
     assert {row["skill_id"] for row in found["skills"]} == published - chosen
     assert found["total"] == len(published - chosen)
     assert usage(asked, "--unused", "--source", "other")["skills"] == []
-    assert f"{found['total']} skills were not chosen" in asked("usage", "--unused").out
+    assert f"(UTC): {found['total']}\n" in asked("usage", "--unused").out
 
 
 def test_what_the_library_cannot_do(asked: Skillbus) -> None:
@@ -105,7 +105,7 @@ def test_what_the_library_cannot_do(asked: Skillbus) -> None:
     assert (group["queries"], group["no_hits"]) == (2, 2)
     assert {one["task"] for one in group["examples"]} == set(UNKNOWN)
     text = asked("usage", "--unanswered").out
-    assert "2 unanswered queries" in text
+    assert "unanswered queries: 2" in text
     assert "zfs snapshots" in text
     assert usage(asked, "--unanswered", "--owner", "ci")["groups"] == []
 

@@ -214,7 +214,7 @@ def _print_unused(rows: list[dict[str, Any]], days: int, limit: int, as_json: bo
     if not rows:
         click.echo("every skill was chosen")
         return
-    click.echo(f"{len(rows)} skills were not chosen in the last {days} days (UTC)")
+    click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
     print_table(
         [(row["published"], str(row["tokens"]), row["skill_id"]) for row in rows[:limit]],
         ("published", "tokens", "skill id"),
@@ -234,7 +234,7 @@ def _print_copies(rows: list[dict[str, Any]], limit: int, as_json: bool) -> None
             (str(row["lost"]), row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3]))
             for row in rows[:limit]
         ],
-        ("lost", "skill id", "to"),
+        ("left out", "skill id", "for"),
     )
     _note_more(len(rows), limit, "skills")
 
@@ -296,7 +296,7 @@ def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> Non
     if as_json:
         print_json({**data, "groups": groups[:limit], "group_count": len(groups)})
         return
-    click.echo(f"{data['total']} unanswered queries, {data['grouped']} of them compared")
+    click.echo(f"unanswered queries: {data['total']}, compared: {data['grouped']}")
     for group in groups[:limit]:
         first, *others = group["examples"]
         days = group["first"]
@@ -304,7 +304,7 @@ def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> Non
             days += f" to {group['last']}"
         click.echo(
             f"{group['queries']:>5}  {escape_terminal_line(shorten(first['task'], 160))}"
-            f"  ({days}, {group['no_hits']} no hits)"
+            f"  ({days}, no hits: {group['no_hits']})"
         )
         for other in others:
             click.echo(f"         {escape_terminal_line(shorten(other['task'], 120))}")
