@@ -17,8 +17,8 @@ class PassageSettings(SettingsGroup):
         0.2,
         ge=0,
         le=1,
-        description="share of needed passages that may be missed in method `f` where a budget is "
-        "short; 0: nothing less than the whole skill is enough",
+        description="share of needed passages that may be missed in method `f` if the budget is "
+        "short; 0: only the whole skill is enough",
     )
     milliseconds: int = Field(
         100,
@@ -28,7 +28,9 @@ class PassageSettings(SettingsGroup):
     mmr_lambda: float = Field(
         0.7, ge=0, le=1, description="weight of relevance against redundancy in `mmr`"
     )
-    mmr_passages: int = Field(20, ge=1, description="most passages of a skill in `mmr`")
+    mmr_passages: int = Field(
+        20, ge=1, description="maximum number of passages of a skill in `mmr`"
+    )
     mmr_passages_long: int = Field(
         60, ge=1, description="the same for a skill of more than 100 passages"
     )

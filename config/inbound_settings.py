@@ -45,7 +45,9 @@ class GatewaySettings(SettingsGroup):
     head_seconds: float = Field(
         10.0, gt=0, description="time limit for receiving the headers of a request"
     )
-    body_bytes: int = Field(2_000_000, ge=1_000, description="largest body, except of uploads")
+    body_bytes: int = Field(
+        2_000_000, ge=1_000, description="maximum size of a body, except of uploads"
+    )
     body_seconds: float = Field(10.0, gt=0, description="time limit for receiving a body")
     send_seconds: float = Field(
         30.0, gt=0, description="time limit for a client to read the next 64 KiB of a response"
@@ -228,14 +230,14 @@ class WebhookSettings(SettingsGroup):
         5_000_000,
         ge=1_000,
         le=100_000_000,
-        description="largest delivery (GitHub's limit is 25 MB)",
+        description="maximum size of a delivery (GitHub's limit is 25 MB)",
     )
     body_seconds: float = Field(10.0, gt=0, description="time limit for receiving a delivery")
     open_bodies: int = Field(32, ge=1, description="deliveries received at the same time")
     age_seconds: float = Field(
         300.0,
         gt=0,
-        description="largest difference between a signature's time and this machine's clock",
+        description="maximum difference between a signature's time and this machine's clock",
     )
 
 
@@ -255,15 +257,16 @@ class HookSettings(SettingsGroup):
         1_500,
         ge=200,
         le=20_000,
-        description="tokens added to a prompt; the agents keep more than 10,000 characters in a "
-        "file and show its start only",
+        description="maximum tokens added to a prompt; the agents keep more than 10,000 "
+        "characters in a file and show its start only",
     )
-    top: int = Field(3, ge=1, le=100, description="most skills added to a prompt")
+    top: int = Field(3, ge=1, le=100, description="maximum number of skills added to a prompt")
     least_probability: float = Field(
         0.6,
         ge=0,
         le=1,
-        description="least probability that one of the skills is right; below it nothing is added",
+        description="minimum probability that one of the skills is right; below it nothing is "
+        "added",
     )
     url: str = Field(
         "",
@@ -289,10 +292,12 @@ class UploadSettings(SettingsGroup):
     ratio: float = Field(
         100.0,
         ge=2,
-        description="largest ratio of unpacked to sent bytes, from the first megabyte on",
+        description="maximum ratio of unpacked to sent bytes, from the first megabyte on",
     )
-    files: int = Field(5_000, ge=1, le=200_000, description="members of an archive")
-    skills: int = Field(500, ge=1, le=20_000, description="skills of an upload")
+    files: int = Field(
+        5_000, ge=1, le=200_000, description="maximum number of members of an archive"
+    )
+    skills: int = Field(500, ge=1, le=20_000, description="maximum number of skills of an upload")
     depth: int = Field(16, ge=1, le=64, description="nesting of folders in an archive")
     seconds: float = Field(
         60.0, gt=0, description="time limit for receiving an upload, and for unpacking it"
@@ -313,7 +318,7 @@ class SubmissionSettings(SettingsGroup):
         "", description="address; empty: `servers.broker` if set, else no submissions"
     )
     broker_password_file: Path | None = Field(None, description="file with its password")
-    message_bytes: int = Field(10_000_000, ge=1_000, description="largest message")
+    message_bytes: int = Field(10_000_000, ge=1_000, description="maximum size of a message")
     prefetch: int = Field(16, ge=1, le=1_000, description="unacknowledged messages per consumer")
     claim_seconds: float = Field(
         30.0, gt=0, description="time after which a dead consumer's message is claimed, on Redis"
@@ -343,14 +348,18 @@ class GitSettings(SettingsGroup):
     )
     allow_local: bool = Field(False, description="allow `file://` and `git://` addresses too")
     credentials: Path | None = Field(
-        None, description="folder of credential files; empty: `credentials` in the home"
+        None, description="folder of credential files; unset: `credentials` in the home"
     )
     mirrors: Path | None = Field(
-        None, description="folder of the mirrors of fetched repositories; empty: `git` in the home"
+        None, description="folder of the mirrors of fetched repositories; unset: `git` in the home"
     )
-    at_once: int = Field(4, ge=1, le=64, description="hosts fetched from at the same time")
-    megabytes: int = Field(500, ge=1, description="largest transfer, and largest mirror")
-    files: int = Field(200_000, ge=1, description="files and folders of a commit")
+    at_once: int = Field(
+        4, ge=1, le=64, description="maximum number of hosts fetched from at the same time"
+    )
+    megabytes: int = Field(
+        500, ge=1, description="maximum megabytes of a transfer, and of a mirror"
+    )
+    files: int = Field(200_000, ge=1, description="maximum number of files and folders of a commit")
     seconds: float = Field(120.0, gt=0, le=480, description="time limit of a fetch")
     poll_seconds: float = Field(
         300.0, ge=1, description="interval of fetches, unless the source sets its own"

@@ -43,7 +43,10 @@ class LanguageModelSettings(SettingsGroup):
     timeout_seconds: float = Field(60.0, gt=0, description="time limit of one call")
     concurrency: int = Field(4, ge=1, le=256, description="calls of one process at a time")
     temperature: float = Field(
-        0.0, ge=0, le=2, description="of the first try; each retry of an invalid answer adds 0.3"
+        0.0,
+        ge=0,
+        le=2,
+        description="temperature of the first try; each retry of an invalid answer adds 0.3",
     )
     extra_body: dict[str, Any] = Field(
         {}, description="further fields of every request, such as a switch for thinking"
@@ -61,8 +64,8 @@ class LanguageModelSettings(SettingsGroup):
     select_margin: float = Field(
         0.0,
         ge=0,
-        description="`select` is skipped where the best score leads the second by this share of "
-        "it; 0: never",
+        description="`select` is skipped if the best score exceeds the second by at least this "
+        "share of the best; 0: never skipped",
     )
     rewrite_queries: int = Field(5, ge=1, le=10, description="sub-queries that `rewrite` adds")
     link_candidates: int = Field(8, ge=1, le=50, description="pairs per skill that `links` checks")

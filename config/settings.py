@@ -66,12 +66,13 @@ class EncoderSettings(SettingsGroup):
     """
 
     model: str = Field("multilingual-e5-small-skills", min_length=1)
-    batch_tokens: int = Field(768, ge=128, description="padded tokens in one forward pass")
+    batch_tokens: int = Field(768, ge=128, description="maximum padded tokens of a batch")
     query_prompt: str | None = Field(
-        None, description="put before each query; unset: what the model was trained with"
+        None, description="text put before each query; unset: that of the model's training"
     )
     passage_prompt: str | None = Field(
-        None, description="put before each text of a skill; unset: what the model was trained with"
+        None,
+        description="text put before each text of a skill; unset: that of the model's training",
     )
     languages: list[str] = Field(
         [],
@@ -119,22 +120,26 @@ class RankerSettings(SettingsGroup):
 class LimitSettings(SettingsGroup):
     """Limits on the size of skills and queries."""
 
-    skill_bytes: int = Field(2_000_000, ge=1_000, description="largest SKILL.md")
-    folder_files: int = Field(2_000, ge=1, description="files listed per skill folder")
-    folder_bytes: int = Field(200_000_000, ge=1_000, description="bytes hashed per skill folder")
-    depth: int = Field(24, ge=1, description="nesting of folders below a source's root")
+    skill_bytes: int = Field(2_000_000, ge=1_000, description="maximum size of a SKILL.md")
+    folder_files: int = Field(
+        2_000, ge=1, description="maximum number of files listed of a skill's folder"
+    )
+    folder_bytes: int = Field(
+        200_000_000, ge=1_000, description="maximum bytes hashed of a skill's folder"
+    )
+    depth: int = Field(24, ge=1, description="maximum nesting of folders below a source's root")
     query_characters: int = Field(200_000, ge=100)
 
 
 class RetrievalSettings(SettingsGroup):
     """Number of candidates that the retrieve stage takes from the search index."""
 
-    candidates: int = Field(300, ge=10, le=5000, description="lexical candidates, at least")
+    candidates: int = Field(300, ge=10, le=5000, description="minimum number of lexical candidates")
     share: float = Field(
         0.0125,
         ge=0,
         le=1,
-        description="lexical candidates as a share of the library, where that is more",
+        description="lexical candidates as a share of the library, if that is more",
     )
     neighbours: int = Field(
         150,
@@ -153,19 +158,26 @@ class RetrievalSettings(SettingsGroup):
 class DiffusionSettings(SettingsGroup):
     """Personalised PageRank (Graph of Skills, equations 2 to 4) and its weight in the ranking.
 
-    The weights of link types are those of Graph of Skills, and so are the reverse weights but for
-    semantic links: similarity has no direction. Conflicts carry nothing.
+    The weights of link types are those of Graph of Skills, and so are the reverse weights, except
+    that of semantic links: similarity has no direction. Conflicts carry no mass.
     """
 
     restart: float = Field(
         0.5, gt=0, lt=1, description="share of the mass that returns to the seeds at each step"
     )
-    weight: float = Field(4.0, ge=0, description="times the spread of scores from place 3 to 30")
+    weight: float = Field(
+        4.0,
+        ge=0,
+        description="weight in the ranking: a skill gains this number times the mass that reaches "
+        "it over links, times the difference between the scores at places 3 and 30",
+    )
     seeds: int = Field(5, ge=1, le=100, description="best-ranked skills from which mass flows")
-    power: float = Field(4.0, ge=0, description="seeds weigh by their score to this power")
-    max_nodes: int = Field(60, ge=1, description="skills whose links one query reads")
-    max_hops: int = Field(6, ge=1, description="reads of links in one query")
-    fan_out: int = Field(32, ge=1, description="links read of one skill")
+    power: float = Field(4.0, ge=0, description="exponent of the score in the weight of a seed")
+    max_nodes: int = Field(
+        60, ge=1, description="maximum number of skills whose links a query reads"
+    )
+    max_hops: int = Field(6, ge=1, description="maximum number of reads of links in a query")
+    fan_out: int = Field(32, ge=1, description="maximum number of links read of one skill")
     tolerance: float = Field(
         1e-3, gt=0, lt=1, description="share of the mass that may stay undistributed"
     )
@@ -179,23 +191,23 @@ class DiffusionSettings(SettingsGroup):
     companions: float = Field(
         1.0,
         ge=0,
-        description="times what the companions of a seed get at once: the share of the seed's "
-        "past tasks in which both helped",
+        description="weight of companions: a skill that helped together with a seed also gains "
+        "the share of the seed's past tasks in which both helped, times this number",
     )
     dependency_reverse_weight: float = Field(
-        1.0, ge=0, description="times `dependency_weight`, against the link's direction"
+        1.0, ge=0, description="factor on `dependency_weight` against the link's direction"
     )
     workflow_reverse_weight: float = Field(
-        0.5, ge=0, description="times `workflow_weight`, against the link's direction"
+        0.5, ge=0, description="factor on `workflow_weight` against the link's direction"
     )
     semantic_reverse_weight: float = Field(
-        1.0, ge=0, description="times `semantic_weight`, against the link's direction"
+        1.0, ge=0, description="factor on `semantic_weight` against the link's direction"
     )
     alternative_reverse_weight: float = Field(
-        0.1, ge=0, description="times `alternative_weight`, against the link's direction"
+        0.1, ge=0, description="factor on `alternative_weight` against the link's direction"
     )
     used_together_reverse_weight: float = Field(
-        0.0, ge=0, description="times `used_together_weight`, against the link's direction"
+        0.0, ge=0, description="factor on `used_together_weight` against the link's direction"
     )
 
 
@@ -205,25 +217,31 @@ class ChoiceSettings(SettingsGroup):
     Probabilities are calibrated: of the skills with .4, four in ten are right for their task.
     """
 
-    budget: int = Field(8_000, ge=1, description="tokens of a bundle, unless the query sets them")
+    budget: int = Field(
+        8_000, ge=1, description="maximum tokens of a bundle as Markdown, unless a query sets it"
+    )
     top: int = Field(
-        10, ge=1, le=100, description="most skills of a bundle, unless the query sets them"
+        10,
+        ge=1,
+        le=100,
+        description="maximum number of matches in a bundle, unless a query sets it; their "
+        "dependencies are added",
     )
     least_probability: float = Field(
         0.3,
         ge=0,
         le=1,
-        description="least probability that the library has a skill for the task; below it the "
+        description="minimum probability that the library has a skill for the task; below it the "
         "answer is NO_SKILL_HIT",
     )
     least_further: float = Field(
         0.02,
         ge=0,
         le=1,
-        description="least probability of a skill after the first; higher means fewer skills, "
+        description="minimum probability of a skill after the first; higher means fewer skills, "
         "and more of the budget for each",
     )
-    relative: float = Field(0.25, ge=0, le=1, description="least score, as a share of the best")
+    relative: float = Field(0.25, ge=0, le=1, description="minimum score, as a share of the best")
 
 
 class RolesSettings(SettingsGroup):
@@ -243,12 +261,13 @@ class HistorySettings(SettingsGroup):
         5,
         ge=0,
         le=100,
-        description="superseded revisions kept of each skill, the newest; 0: none",
+        description="maximum number of superseded revisions kept of each skill, the newest; "
+        "0: none",
     )
     bytes: int = Field(
         2_000_000,
         ge=1_000,
-        description="most bytes kept of a skill, compressed; the newest superseded revision is "
+        description="maximum bytes kept of a skill, compressed; the newest superseded revision is "
         "kept whatever its size",
     )
 
@@ -265,22 +284,24 @@ class WorkerSettings(SettingsGroup):
         60.0, gt=0, description="interval at which search index and catalog are compared"
     )
     keep_seconds: float = Field(
-        60.0, ge=0, description="how long superseded revisions stay readable"
+        60.0, ge=0, description="how long queries can read superseded revisions"
     )
     journal_days: float = Field(7.0, gt=0, description="how long finished events are kept")
     answer_minutes: float = Field(60.0, gt=0, description="how long answers can be fetched")
     open_queries: int = Field(
         1_000,
         ge=1,
-        description="queries that may wait; further ones are refused until some are done",
+        description="maximum number of open queries; further ones are refused until some are done",
     )
     open_events: int = Field(
         100_000,
         ge=1,
-        description="events that may wait; further ones are refused until some are done",
+        description="maximum number of open events; further ones are refused until some are done",
     )
     message_bytes: int = Field(
-        1_000_000, ge=1_000, description="largest message that a worker takes from a queue"
+        1_000_000,
+        ge=1_000,
+        description="maximum size of a message that a worker takes from a queue",
     )
     stop_seconds: float = Field(
         20.0,

@@ -26,10 +26,18 @@ DirectionWeights = Mapping[tuple[LinkType, bool], float]
 """(type, forward) -> share of a row's mass, before normalisation."""
 
 _SWEEP_SHARE = 0.25
+"""A sweep ends when the waiting mass at read skills is below this share of all other mass that was
+not pushed."""
+
 _ROUNDING = 1e-12
+"""Missing shares up to this size are rounding errors, not a cut of the row."""
+
 _NO_LINKS = Adjacency((), {})
 _COVERAGE = 0.8
+"""Share of the waiting mass whose skills are read in a hop, except in the last."""
+
 _MIN_ROWS_PER_HOP = 32
+"""Minimum number of skills read in a hop, if so many wait."""
 
 
 @dataclass(frozen=True, slots=True)

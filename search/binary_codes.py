@@ -20,11 +20,16 @@ import numpy.typing as npt
 from search.protocol import Vector
 
 _WORD = 64
+"""Bits of a word."""
+
 _ENCODE_ROWS = 4096
 _ESTIMATE_ROWS = 1 << 16
+"""Rows encoded and estimated in one pass, which bounds the size of temporary arrays."""
+
 _WORDS_PER_BYTE = 3
 """Words whose differing bits fit into a byte together: 192 of 255."""
 _SAMPLE_STEP = 32
+"""One of this many values is sampled to estimate the bound of the largest ones."""
 
 
 class _Buffers(NamedTuple):

@@ -185,7 +185,7 @@ class SkillPolicy:
             judged = f" as judged by {judge}" if judge else ""
             return PolicyViolation(
                 "safety",
-                f"{LEVEL_REASON} {level}{judged}, sent up to {self.highest_level}",
+                f"{LEVEL_REASON} {level}{judged}, above policy.highest_level {self.highest_level}",
                 f"policy.highest_level = {level}",
             )
         by_setting = {

@@ -57,7 +57,7 @@ class MetricsRecorder(Protocol):
         ...
 
     def record_dead_letter(self, task: str) -> None:
-        """Record a task that failed for good, or a message (task "") that could not be read."""
+        """Record a task that failed permanently, or a message (task "") that could not be read."""
         ...
 
     def record_encoding(self, texts: int, tokens: int, seconds: float) -> None:

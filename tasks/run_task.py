@@ -67,7 +67,7 @@ _UNRECORDED = (PLAN, FETCH, QUERY, MAINTAIN, ROLL_UP)
 belong to no event."""
 
 _REPEATED = (EMBED_SKILLS, EMBED_SECTIONS, REFINE, LINK, MAINTAIN, ROLL_UP)
-"""Tasks that are sent again although they failed for good, since the stores hold their work."""
+"""Tasks that are sent again although they failed permanently, since the stores hold their work."""
 
 _FINISH_TIMEOUT_SECONDS = 120.0
 _FINISH_RETRY_SECONDS = 0.5
@@ -226,7 +226,7 @@ def _record_finish(
 def handle_failure(
     services: Services, policy: TaskPolicy, task_id: str, ids: Sequence[str], error: BaseException
 ) -> None:
-    """Act on a task that failed for good: its own failure handler, and a dead letter.
+    """Act on a task that failed permanently: its own failure handler, and a dead letter.
 
     Queries and batches of several ids get no dead letter: a query's failure is in the journal, and
     batches are split.

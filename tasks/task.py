@@ -13,7 +13,7 @@ TaskFunction = Callable[[Services, Deadline, Sequence[str]], dict[str, object]]
 request."""
 
 FailureHandler = Callable[[Services, Sequence[str], BaseException], None]
-"""Function called once with the ids and the error, when a task has failed for good."""
+"""Function called once with the ids and the error, when a task has failed permanently."""
 
 
 @dataclass(frozen=True, slots=True)

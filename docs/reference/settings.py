@@ -22,15 +22,34 @@ MEANINGS = {
     "home": "folder of the library; set only by `--home` or `SKILLBUS_HOME`, not in the file",
     "log_level": "level of log messages on standard error; JSON lines unless it is a terminal",
     "encoder.model": "name or folder of the embedding model",
-    "limits.query_characters": "maximum length of a task",
+    "limits.query_characters": "maximum characters of a task",
     "passages.method": "`f`: passages worth their tokens; `mmr`: SkillPager's rule; `full`: all",
     "workers.ingest_threads": "threads that read and embed skills",
     "workers.embed_threads": "threads that embed sections",
-    "workers.query_threads": "queries answered in parallel",
-    "workers.query_seconds": "time limit of a query",
+    "workers.query_threads": "maximum number of queries answered in parallel",
+    "workers.query_seconds": "time limit of a query, in seconds",
     "workers.reconcile_seconds": "interval at which the reconciler looks for unfinished work",
     "watch.force_polling": "poll even if file notification works",
 }
+
+STAGES = {
+    "dense": "vectors: retrieval by them, and their cosines in the score",
+    "names": "part of the score: names of skills in the task",
+    "bigrams": "part of the score: adjacent words in common",
+    "hub": "part of the score, for long tasks: the score of a skill for unrelated texts (hubness) "
+    "is subtracted",
+    "artifacts": "one of the first places for a skill named after a file format of the task",
+    "late": "for short queries: cosines of the task with the sections of the best candidates",
+    "rewrite": "further queries, written by a language model",
+    "rerank": "cross-encoder",
+    "diffusion": "personalised PageRank over links",
+    "memory": "outcomes of similar past tasks",
+    "select": "selection of skills by a language model",
+    "floor": "`choice.least_probability`: without it, skills are sent even if the library probably "
+    "has none for the task",
+    "paging": "vectors in the selection of passages: without it, passages are selected by words",
+}
+"""Optional stage -> what is skipped without it, in the order of OPTIONAL_STAGES."""
 
 
 def settings_reference() -> str:
@@ -42,6 +61,8 @@ def settings_reference() -> str:
             groups.append((name, type(default)))
         else:
             top.append(_row(name, name, field))
+    if tuple(STAGES) != OPTIONAL_STAGES:
+        raise SystemExit("STAGES must describe the stages of OPTIONAL_STAGES, in their order")
     parts = [_PREFACE, "## Top level", _table(top)]
     for name, group in groups:
         fields = group.model_fields.items()
@@ -50,6 +71,8 @@ def settings_reference() -> str:
             " ".join((group.__doc__ or "").split()),
             _table([_row(key, f"{name}.{key}", field) for key, field in fields]),
         ]
+    rows = [f"| `{stage}` | {meaning} |" for stage, meaning in STAGES.items()]
+    parts += [_STAGES_PREFACE, "\n".join(["| stage | switches off |", "| --- | --- |", *rows])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -72,7 +95,7 @@ def _default(field: FieldInfo) -> str:
     value = field.default
     if value is None:
         return "none"
-    if isinstance(value, (tuple, dict)):
+    if isinstance(value, (tuple, list, dict)):
         return f"`{json.dumps(value)}`"
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
@@ -86,7 +109,7 @@ def _values(field: FieldInfo) -> str:
     words = {int: "integer", float: "number", str: "text", bool: "`true` or `false`", Path: "path"}
     if get_origin(field.annotation) is tuple and get_origin(kind) is Literal:
         return "list of " + ", ".join(f'`"{choice}"`' for choice in get_args(kind))
-    if get_origin(field.annotation) is tuple:
+    if get_origin(field.annotation) in (tuple, list):
         return f"list of {words[kind]}s"
     if get_origin(field.annotation) is dict:
         return "table"
@@ -100,7 +123,7 @@ def _values(field: FieldInfo) -> str:
     return " ".join([words[kind], ", ".join(bounds)]).strip()
 
 
-_PREFACE = f"""\
+_PREFACE = """\
 # Settings
 
 <!-- Generated: edit config/ and run `python docs/reference/settings.py`. -->
@@ -121,8 +144,13 @@ The same from the environment: `SKILLBUS_PASSAGES__MISS=0.1 SKILLBUS_CHOICE__BUD
 unknown key or a value out of bounds is an error (exit code 2) that names the setting.
 `skillbus config show` prints the settings in force.
 
-Stages that `--without` can switch off:
-{", ".join(f"`{stage}`" for stage in OPTIONAL_STAGES)}."""
+A query can switch [stages](#optional-stages) off."""
+
+_STAGES_PREFACE = """\
+## Optional stages
+
+`--without STAGE` of `skillbus query` and `skillbus eval` skips a stage, and so does the field
+`without` of a [query](http.md#queries)."""
 
 
 def main() -> None:

@@ -172,7 +172,7 @@ def score_pairs(
 
 def similarity_evidence(body: float, description: float) -> str:
     """Return the evidence of a scored link, in words."""
-    return f"texts {body:.2f} alike, descriptions {description:.2f}"
+    return f"cosines: texts {body:.2f}, descriptions {description:.2f}"
 
 
 def build_links(

@@ -31,6 +31,8 @@ _READ_AT_ONCE = 250
 
 _MIN_ROWS = 64
 _GROWTH = 4
+"""A block is merged with a new block if it has fewer rows than _MIN_ROWS, or than _GROWTH times
+those of the new one."""
 
 
 class SimilarityIndex:

@@ -175,7 +175,7 @@ class Neo4jClient:
             return self._repeat(attempt, limit or self._timeout_seconds)
 
     def _repeat(self, attempt: Callable[[Driver, bool], T], limit: float) -> T:
-        """Repeat the attempt until it succeeds, fails for good, or the time limit is over."""
+        """Repeat the attempt until it succeeds, fails permanently, or the time limit is over."""
         started = time.monotonic()
         backoff, retried = Backoff(_FIRST_PAUSE_SECONDS, _MAX_PAUSE_SECONDS), False
         while True:

@@ -37,9 +37,15 @@ from skills.record import RevisionKey
 
 _CANDIDATES_PER_HIT = 1.5
 _MIN_CANDIDATES = 100
+"""`num_candidates` of a vector search: a multiple of the hits, and its minimum."""
+
 _EXTRA_REVISIONS = 0.1
 _MIN_EXTRA_REVISIONS = 10
+"""Hits requested beyond the limit of a search of sections, as a share of it and at least, since
+superseded revisions take places."""
+
 _WIDEN = 4
+"""Factor on the number of hits when revisions of too few skills were found."""
 
 
 def search_candidates(

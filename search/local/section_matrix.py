@@ -31,8 +31,14 @@ EXACT_ROWS = 8192
 the nearest 50 skills and .96 of the nearest 300 (`tests/bench/sections.py`)."""
 
 _ROWS_PER_HIT = 10
+"""Sections compared for each requested skill, if that is more than EXACT_ROWS."""
+
 _WIDEN = 4
+"""Factor on the number of compared sections when they belong to too few skills."""
+
 _MAX_DEAD_SHARE = 0.25
+"""Share of rows of removed revisions from which a table is compacted."""
+
 _RECODE_GROWTH = 2
 """Growth factor of the number of rows at which the mean of the codes is computed again."""
 

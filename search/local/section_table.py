@@ -20,7 +20,10 @@ Blocks = Mapping[RevisionKey, tuple[int, int]]
 """First row and number of sections, by revision."""
 
 _BLOCK_ROWS = 256
+"""Rows converted to float32 at a time."""
+
 _GROWTH = 1.25
+"""Room of a new array, as a multiple of the rows in use."""
 
 
 @dataclass(slots=True)

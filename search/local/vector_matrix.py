@@ -31,9 +31,14 @@ EXACT_ROWS = 4096
 hold .999 of the nearest 150."""
 
 _ROWS_PER_HIT = 10
+"""Revisions compared for each requested one, if that is more than EXACT_ROWS."""
+
 _GROWTH = 1.25
+"""Room of a new array, as a multiple of the rows in use."""
+
 _MAX_DEAD_SHARE = 0.25
 _MIN_COMPACTED = 1_000
+"""Rows of removed revisions, as a share of all and at least, from which the table is compacted."""
 
 
 @dataclass(slots=True)

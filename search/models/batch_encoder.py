@@ -21,6 +21,8 @@ Ids = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.int64]
 
 _LENGTH_STEP = 16
+"""Lengths of batches are multiples of this number of tokens."""
+
 _M_ARENA_MAX = -8  # option of mallopt(3)
 _MAX_ARENAS = 2
 

@@ -22,6 +22,7 @@ from search.protocol import Reranker, Vector
 
 _HEADS = ("ForSequenceClassification", "ForCausalLM")
 _MAX_CHARACTERS_PER_TOKEN = 12
+"""Texts are cut to this many characters for each token of the model before they are tokenized."""
 
 
 class CrossEncoderReranker(Reranker):

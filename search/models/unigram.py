@@ -24,6 +24,8 @@ _SPACES = re.compile("[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd
 _REPEATED = re.compile(" {2,}")
 _WORD = re.compile(f"{_SPACE}[^{_SPACE}]*")
 _UNKNOWN_PENALTY = 10.0
+"""An unknown character scores this much less than the least probable piece, as in SentencePiece."""
+
 _TEXTS_AT_ONCE = 32
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)

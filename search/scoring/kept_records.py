@@ -12,7 +12,10 @@ from search.packed_records import PackedRecords, join_records, take_records
 from skills.record import RevisionKey
 
 _BLOCK_RECORDS = 2_000
+"""Maximum records of a block that is merged with new ones."""
+
 _MAX_GONE_SHARE = 0.25
+"""Share of dropped records from which all blocks are written anew."""
 
 
 class KeptRecords:

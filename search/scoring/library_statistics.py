@@ -14,6 +14,7 @@ from search.packed_records import PackedRecords
 from search.protocol import FIELDS, TermIds, Vector
 
 _MAX_RECENT_TERMS = 50_000
+"""Size of the dict at which it is merged into the sorted arrays."""
 
 Counts = npt.NDArray[np.int32]
 

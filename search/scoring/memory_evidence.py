@@ -1,9 +1,9 @@
 """Evidence about skills from past tasks near a task: weighed by nearness, day, and owner.
 
-Help in near tasks is a Beta count (Gelman et al., *Bayesian Data Analysis*, 2.4): the posterior
-mean of the share of near tasks that a skill helps with, less that of the prior, moves the skill's
-score. Two limits apply to owners that are not trusted: on their tasks per day, and on evidence from
-fewer than `least_owners` of them.
+Reports that a skill helped in near tasks are a Beta count (Gelman et al., *Bayesian Data Analysis*,
+2.4): the posterior mean of the share of near tasks that a skill helps with, less that of the prior,
+moves the skill's score. Two limits apply to owners that are not trusted: on their tasks per day,
+and on evidence from fewer than `least_owners` of them.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Counts(NamedTuple):
 class MemoryWeights:
     """Constants of the memory, chosen by `tests/bench/choose_memory.py`.
 
-    nearest, same: cosines, in deviations above those of unrelated tasks, from which a past task
-    counts at all and in full. words_nearest, words_same: likewise cosines of words, for tasks
-    without vectors. sharpness: exponent of the nearness between them. tasks: near tasks that count.
-    prior: the share of near tasks that a skill helps with before any was seen. strength: of the
-    prior, in tasks. rejected: weight of a rejection in a near task relative to a help. height:
-    score per probability. half_life: days in which a report loses half of its weight. repeated:
-    number of near tasks that the same task, asked before, counts for; not measured, but chosen so
-    that one report about it outweighs a middling lead in the score.
+    nearest, same: cosines, in standard deviations above the mean of unrelated tasks, from which a
+    past task counts at all and in full. words_nearest, words_same: likewise cosines of words, for
+    tasks without vectors. sharpness: exponent of the nearness between them. tasks: near tasks that
+    count. prior: the share of near tasks that a skill helps with before any was seen. strength: of
+    the prior, in tasks. rejected: weight of a rejection in a near task relative to that of a report
+    that the skill helped. height: score per probability. half_life: days in which a report loses
+    half of its weight. repeated: number of near tasks that the same task, asked before, counts for;
+    not measured, but chosen so that one report about it outweighs a middling lead in the score.
     """
 
     nearest: float = 1.5
@@ -94,7 +94,7 @@ class MemoryWeights:
     def effect(self, counts: Counts) -> float:
         """Return what counts of near tasks add to a score, between -height and height.
 
-        A rejection in the same task weighs against a skill as much as a help weighs for it. In a
+        A rejection in the same task weighs against a skill as much as `helped` weighs for it. In a
         near task a rejection says little, since few skills are right for it; in the same task this
         very skill was tried.
         """
@@ -107,7 +107,7 @@ class MemoryWeights:
     def odds(self, counts: Counts) -> float:
         """Return what counts add to the log-odds that a skill is right for the task: the log-odds
         of the posterior mean less those of the prior. A rejection in the same task weighs as much
-        as a help."""
+        as `helped`."""
         against = self.rejected * counts.rejected
         for_it, refused = (
             math.log1p(one / (self.strength * self.prior))

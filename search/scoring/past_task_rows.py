@@ -30,7 +30,11 @@ _MAX_POSTINGS = 50_000
 tasks."""
 
 _GROWTH = 1.25
+"""Room of new arrays, as a multiple of the rows in use."""
+
 _MAX_DEAD_SHARE = 0.25
+"""Share of removed rows from which the rows should be rebuilt."""
+
 _FIRST_ROOM = 256
 
 Floats = npt.NDArray[np.float64]

@@ -40,15 +40,19 @@ FEATURES = ("gap", "lead", "evidence", "coverage", "nearness", "description", "m
 gap: score less that of the best rival, as a share of the best score, or of _LEAST_SCORE if that is
 more. lead: score above that of the last rival. evidence: logarithm of BM25F over the root of the
 task's idf mass, and over sqrt(ln(1 + library size)), with which it grows as idf does. coverage:
-BM25F over that mass. nearness: the better cosine with the task in deviations above those of
-unrelated texts, less the typical one; 0 where the encoder does not know the language. description:
-share of the idf mass of the skill's description that the task has. matched: logarithm of the
-background idf mass of the task's terms that the skill has. In a small library nearly every term is
-rare; the background knows that "again" is not.
+BM25F over that mass. nearness: the better cosine with the task in standard deviations above the
+mean of unrelated texts, less _TYPICAL_NEARNESS; 0 where the encoder does not know the language.
+description: share of the idf mass of the skill's description that the task has. matched: logarithm
+of the background idf mass of the task's terms that the skill has. In a small library nearly every
+term is rare; the background knows that "again" is not.
 """
 
 _TYPICAL_NEARNESS = 4.0
+"""Subtracted from `nearness`, so that an unknown nearness, 0, counts as a typical one."""
+
 _LEAST_EVIDENCE = 0.05
+"""Minimum of `evidence` before its logarithm is taken, which is not defined for 0."""
+
 _LEAST_SCORE = 2.0
 """Least score that gaps are a share of, over sqrt(ln(1 + library size)). Where a task has no word
 in common with any skill, scores are small, and one may be several times another by chance. No

@@ -34,8 +34,8 @@ class ScoredCandidates:
     scores: float64, descending except where a format slot moved a candidate up. components: the
     contribution of each part to the score. evidence: BM25F over the root of the task's idf mass,
     comparable between tasks; 0 if no term matches. nearness: the better of the two cosines in
-    deviations above those of unrelated texts, NaN without. slots: the format for which a
-    candidate was moved up, by key.
+    standard deviations above the mean of unrelated texts, NaN without. slots: the format for which
+    a candidate was moved up, by key.
     """
 
     keys: tuple[RevisionKey, ...]

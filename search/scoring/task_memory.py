@@ -37,6 +37,7 @@ from search.scoring.past_task_rows import (
 from skills.outcomes.labels import SkillLabel
 
 _WIDEN = 4
+"""Factor on the number of compared rows when too few of them count."""
 
 NOTHING_REMEMBERED: Mapping[str, SkillEvidence] = {}
 

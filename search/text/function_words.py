@@ -48,6 +48,7 @@ _WORDS = frozenset(word for words in _WORDS_BY_LANGUAGE.values() for word in wor
 _TERMS = frozenset(term for word in _WORDS for term in tokenize(word))
 _LETTERS = re.compile(rf"[^\W\d_]+(?:[{MARKS}][^\W\d_]*)*")
 _LEAST_WORDS = 2
+"""Minimum number of function words for a text to be in another language."""
 
 
 def drop_function_words(terms: Sequence[str], text: str) -> list[str]:

@@ -186,7 +186,7 @@ def render_left_out(
         listed.append(f"- and {len(left_out) - _MAX_NAMED} more")
     if did_not_fit is not None:
         listed.append(f"- {summarise_unfit(did_not_fit)}")
-    return "## Not included\n\n" + "\n".join(listed) + "\n"
+    return "## Left out\n\n" + "\n".join(listed) + "\n"
 
 
 def _format_size(left: LeftOutSkill) -> str:
@@ -196,13 +196,10 @@ def _format_size(left: LeftOutSkill) -> str:
 def summarise_unfit(unfit: DidNotFit) -> str:
     """Return a line on the passages that did not fit, and on the tokens that they would need."""
     passages = "1 passage" if unfit.passages == 1 else f"{unfit.passages} passages"
-    skills = {0: "", 1: ", 1 skill among them whole"}.get(
-        unfit.skills, f", {unfit.skills} skills among them whole"
+    skills = {0: "", 1: ", with all passages of 1 skill"}.get(
+        unfit.skills, f", with all passages of {unfit.skills} skills"
     )
-    return (
-        f"{passages} did not fit{skills}; "
-        f"about {unfit.tokens} tokens more would hold what the task needs"
-    )
+    return f"{passages} did not fit{skills}; they need a budget about {unfit.tokens} tokens larger"
 
 
 def format_probability(probability: float) -> str:

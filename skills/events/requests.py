@@ -327,9 +327,9 @@ class SkillOutcome(BaseModel):
     def _is_consistent(self) -> SkillOutcome:
         kind = self.outcome
         if (kind is OutcomeKind.MISSING) == bool(self.skill_id):
-            raise ValueError("a skill is required, except for `missing`, which has none")
+            raise ValueError("a skill is required, except for `missing`, which takes none")
         if (kind is OutcomeKind.REJECTED) != bool(self.reason):
-            raise ValueError("`rejected`, and no other outcome, needs a reason")
+            raise ValueError("`rejected` needs a reason; no other outcome takes one")
         if kind is OutcomeKind.SUPERSEDED and not self.other_skill_id:
             raise ValueError("`superseded` needs the other skill, which was used instead")
         if self.other_skill_id:

@@ -18,7 +18,11 @@ _PRIOR_TASKS = 1.0
 """Prior: tasks in which a skill is assumed to have helped without the other, before any report."""
 
 _ADAPTING_PRIOR = 2.0
+"""Prior: tasks that are assumed to confirm a link, before any report."""
+
 _LEAST_FACTOR = 0.25
+"""Minimum factor on the weight of a link, however many tasks speak against it."""
+
 _LEAST_CONFLICT_WEIGHT = 1.0
 """Weight of one task reported by a verifier or person, or of two tasks reported by agents."""
 

@@ -19,8 +19,15 @@ _WIDE_MARKS = (
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _WIDE_PROBE = 4096
 _WIDE_SHARE = 0.3
+"""First bytes that are searched for NUL, and the share of NUL in every second byte from which a
+file is UTF-16."""
+
 _BINARY_SHARE = 0.05
+"""Share of control characters from which a file is binary."""
+
 _BROKEN_SHARE = 0.2
+"""Share of replacement characters from which a file is of an unknown encoding."""
+
 _HAN = re.compile(r"[\u4e00-\u9fff]")
 _CONFLICT = re.compile(r"<{7}(?: .*)?|={7}|>{7}(?: .*)?|\|{7}(?: .*)?")
 

@@ -48,7 +48,12 @@ gives_reasons: whether its first _OPENING characters refer to other texts, or gi
 """
 
 _USUAL_TOKENS, _USUAL_PASSAGES, _USUAL_SECTION, _USUAL_PASSAGE = 1400, 40, 150, 40
+"""Usual counts: tokens and passages of a skill, tokens of a section and of a passage. They only
+shift the features, so that 0 is usual."""
+
 _SHARE_DECAY = 0.7
+"""Decay of a passage's weight in `shared_terms` with the distance of its score from the best."""
+
 _OPENING = 600
 """Characters at the start of a passage that are searched for words."""
 

@@ -13,6 +13,7 @@ _SHORT_RUNS = re.compile(r"(?:[A-Za-z0-9+/]{0,23}+(?:[^A-Za-z0-9+/]++|\Z))*+")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
 _ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
 _PRINTABLE_SHARE = 0.95
+"""Minimum share of printable characters of decoded bytes that count as text."""
 
 
 def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:

@@ -22,7 +22,11 @@ _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _HEADING_LINE = re.compile(r"(?m)^ {0,3}#{1,6} [^\n]*")
 _NEGATION_REACH = 80
+"""Characters before a match that are searched for a warning."""
+
 _MAX_QUOTATION = 300
+"""Characters before a match that are searched for an opening quotation mark."""
+
 _SENTENCE = re.compile(r"[.!?;]\s|[。！？；]|\n")
 _QUOTES = "\"'“‘「『«"
 _SPEECH_QUOTES = _QUOTES + "`*>|("

@@ -62,7 +62,7 @@ class AskedQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A task that failed for good, or a message that could not be read.
+    """A task that failed permanently, or a message that could not be read.
 
     task, ids: the task to send again; both empty for an unreadable message, whose text is `body`.
     attempts: how often the task was started. buried: seconds since the epoch.
@@ -191,7 +191,7 @@ class Outbox(Protocol):
         ...
 
     def mark_replied(self, job_id: str) -> None:
-        """Remove a job from the outbox for good; the caller has sent its reply."""
+        """Remove a job from the outbox; the caller has sent its reply."""
         ...
 
     def wait_for_pending_reply(self, seconds: float) -> None:
@@ -200,7 +200,7 @@ class Outbox(Protocol):
 
 
 class DeadLetterStore(Protocol):
-    """Tasks that failed for good and unreadable messages, kept until retried or discarded."""
+    """Tasks that failed permanently and unreadable messages, kept until retried or discarded."""
 
     def add_dead_letter(self, letter: DeadLetter) -> None:
         """Keep a dead letter durably; beyond `MAX_DEAD_LETTERS` the oldest are deleted."""

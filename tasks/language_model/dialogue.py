@@ -1,5 +1,5 @@
-"""Dialogue with an endpoint until it gives a valid answer: retries, and steps down the ladder of
-rungs."""
+"""Dialogue with an endpoint until it gives a valid answer: retries, with fallback to less enforced
+forms."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tasks.language_model.protocol import (
     TokenUsage,
 )
 from tasks.language_model.structured_answers import (
-    Rung,
+    AnswerForm,
     UnreadableAnswerError,
-    first_rung,
+    choose_form,
     form_fields,
     read_answer,
 )
@@ -92,21 +92,21 @@ class Dialogue:
     ) -> ModelAnswer[AnswerT]:
         """Return the first valid answer of up to three, each with a higher temperature (SkillFlow,
         App. A.2, Retry and Fallback)."""
-        first = rung = first_rung(self._state.rung, answer_type)
+        first = form = choose_form(self._state.form, answer_type)
         reason = ""
         for number in range(MAX_ANSWERS):
             temperature = self._settings.temperature + number * _MORE_TEMPERATURE
-            reply, rung = self._ask(request, answer_type, rung, temperature, exchange)
+            reply, form = self._ask(request, answer_type, form, temperature, exchange)
             try:
                 answer = read_answer(reply.text, answer_type, check)
             except InvalidAnswerError as error:
                 reason = reply.problem or str(error)
                 log.debug("invalid answer", stage=request.stage, number=number + 1, reason=reason)
-                if not reply.problem and _shows_no_enforcement(error, rung):
-                    rung = Rung(rung + 1)
+                if not reply.problem and _shows_no_enforcement(error, form):
+                    form = AnswerForm(form + 1)
                 continue
-            if rung > first:
-                self._state.step_down(rung)
+            if form > first:
+                self._state.fall_back_to(form)
             return ModelAnswer(answer, exchange.usage, exchange.calls)
         raise InvalidAnswerError(f"{MAX_ANSWERS} answers are invalid, the last one: {reason}")
 
@@ -114,22 +114,22 @@ class Dialogue:
         self,
         request: ModelRequest,
         answer_type: type[BaseModel],
-        rung: Rung,
+        form: AnswerForm,
         temperature: float,
         exchange: Exchange,
-    ) -> tuple[Reply, Rung]:
-        """Return a reply, and the rung on which the endpoint gave it."""
-        asked = rung
+    ) -> tuple[Reply, AnswerForm]:
+        """Return a reply, and the form of the request that got it."""
+        asked = form
         while True:
-            fields = form_fields(rung, request, answer_type) | self._sampling(request, temperature)
+            fields = form_fields(form, request, answer_type) | self._sampling(request, temperature)
             try:
                 reply = self._send(fields, exchange)
             except RefusedRequestError as refusal:
-                rung = self._adapt(refusal, fields, rung)
+                form = self._adapt(refusal, fields, form)
                 continue
-            if rung > asked:
-                self._state.step_down(rung)
-            return reply, rung
+            if form > asked:
+                self._state.fall_back_to(form)
+            return reply, form
 
     def _sampling(self, request: ModelRequest, temperature: float) -> dict[str, Any]:
         dialect = self._state.dialect
@@ -138,8 +138,10 @@ class Dialogue:
             fields["temperature"] = round(min(temperature, 2.0), 3)
         return fields
 
-    def _adapt(self, refusal: RefusedRequestError, fields: Mapping[str, Any], rung: Rung) -> Rung:
-        """Return the rung for another try of a refused request, after learning the endpoint's
+    def _adapt(
+        self, refusal: RefusedRequestError, fields: Mapping[str, Any], form: AnswerForm
+    ) -> AnswerForm:
+        """Return the form for another try of a refused request, after learning the endpoint's
         dialect.
 
         Raises InvalidAnswerError if the prompt is the reason, else MisconfiguredError.
@@ -147,12 +149,12 @@ class Dialogue:
         state = self._state
         if "max_tokens" in fields and "max_completion_tokens" in refusal.message:
             state.learn(replace(state.dialect, limit_field="max_completion_tokens"))
-            return rung
+            return form
         if "temperature" in fields and "temperature" in refusal.message:
             state.learn(replace(state.dialect, temperature=False))
-            return rung
-        if rung is not Rung.PLAIN and not refusal.is_too_long:
-            return Rung(rung + 1)
+            return form
+        if form is not AnswerForm.PLAIN and not refusal.is_too_long:
+            return AnswerForm(form + 1)
         log.warning(
             "the endpoint refuses a request", status=refusal.status, message=refusal.message
         )
@@ -164,8 +166,10 @@ class Dialogue:
         )
 
 
-def _shows_no_enforcement(error: InvalidAnswerError, rung: Rung) -> bool:
-    """Return whether an answer shows that the server does not enforce this rung."""
+def _shows_no_enforcement(error: InvalidAnswerError, form: AnswerForm) -> bool:
+    """Return whether an answer shows that the server does not enforce this form."""
     if not isinstance(error, UnreadableAnswerError):
         return False
-    return rung is Rung.JSON_SCHEMA or (rung is Rung.JSON_OBJECT and not error.extracted)
+    return form is AnswerForm.JSON_SCHEMA or (
+        form is AnswerForm.JSON_OBJECT and not error.extracted
+    )

@@ -50,7 +50,7 @@ from tasks.language_model.protocol import (
     ModelUnavailableError,
     TokenUsage,
 )
-from tasks.language_model.structured_answers import Rung
+from tasks.language_model.structured_answers import AnswerForm
 
 _MAX_PAUSES = 5
 _CLOSE_SECONDS = 5.0
@@ -83,7 +83,7 @@ class EndpointReport:
     itself. milliseconds: duration of the request, with the first connection.
     """
 
-    form: Rung
+    form: AnswerForm
     counts_tokens: bool
     calls: int
     milliseconds: float
@@ -158,7 +158,7 @@ class OpenAILanguageModel(LanguageModel):
         began = time.perf_counter()
         given = self.complete(request, _Works)
         return EndpointReport(
-            self._state.rung,
+            self._state.form,
             not given.usage.estimated,
             given.calls,
             (time.perf_counter() - began) * 1000,

@@ -1,8 +1,8 @@
 """Structured answers: how to request a JSON object, and how to read it from a text.
 
-Servers differ in what they enforce, so there is a ladder of three rungs: the schema is enforced by
+Servers differ in what they enforce, so there are three forms of requests: the schema is enforced by
 the server; any JSON object is enforced, and the schema stands in the prompt; nothing is enforced.
-On every rung the text is read by the same strict rules and validated by pydantic.
+In every form the text is read by the same strict rules and validated by pydantic.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LIMITS = re.compile(r"too_(?:short|long)|greater_than|less_than|multiple_of|pat
 _REASON_TOKENS = 60
 
 
-class Rung(enum.IntEnum):
-    """Rungs of the ladder: what the server enforces. A higher number means less."""
+class AnswerForm(enum.IntEnum):
+    """What the server enforces of an answer's form. A higher number means less."""
 
     JSON_SCHEMA = 0
     JSON_OBJECT = 1
@@ -42,7 +42,7 @@ class Rung(enum.IntEnum):
 class UnreadableAnswerError(InvalidAnswerError):
     """The answer does not have the requested structure: no JSON object, or other fields.
 
-    extracted: whether it is a JSON object. A server that enforces a rung cannot give such an
+    extracted: whether it is a JSON object. A server that enforces a form cannot give such an
     answer.
     """
 
@@ -51,18 +51,20 @@ class UnreadableAnswerError(InvalidAnswerError):
         self.extracted = extracted
 
 
-def first_rung(known: Rung, answer_type: type[BaseModel]) -> Rung:
-    """Return the rung to ask on: the known one, or a lower one if the type's schema is not
-    strict."""
-    if known is Rung.JSON_SCHEMA and strict_schema(answer_type) is None:
-        return Rung.JSON_OBJECT
+def choose_form(known: AnswerForm, answer_type: type[BaseModel]) -> AnswerForm:
+    """Return the form to request first: the known one, or one that enforces less if the type's
+    schema is not strict."""
+    if known is AnswerForm.JSON_SCHEMA and strict_schema(answer_type) is None:
+        return AnswerForm.JSON_OBJECT
     return known
 
 
-def form_fields(rung: Rung, request: ModelRequest, answer_type: type[BaseModel]) -> dict[str, Any]:
-    """Return `messages`, and `response_format` where the rung has one, of a chat completion."""
+def form_fields(
+    form: AnswerForm, request: ModelRequest, answer_type: type[BaseModel]
+) -> dict[str, Any]:
+    """Return `messages`, and `response_format` if the form has one, of a chat completion."""
     instructions = request.instructions
-    if rung is not Rung.JSON_SCHEMA:
+    if form is not AnswerForm.JSON_SCHEMA:
         schema = json.dumps(compact_schema(answer_type), ensure_ascii=False, separators=(",", ":"))
         instructions = f"{instructions}\n\n{_FORM}\n{schema}"
     fields: dict[str, Any] = {
@@ -72,7 +74,7 @@ def form_fields(rung: Rung, request: ModelRequest, answer_type: type[BaseModel])
             {"role": "user", "content": request.data.encode("utf-8", "replace").decode()},
         ]
     }
-    if rung is Rung.JSON_SCHEMA:
+    if form is AnswerForm.JSON_SCHEMA:
         fields["response_format"] = {
             "type": "json_schema",
             "json_schema": {
@@ -81,7 +83,7 @@ def form_fields(rung: Rung, request: ModelRequest, answer_type: type[BaseModel])
                 "schema": strict_schema(answer_type),
             },
         }
-    elif rung is Rung.JSON_OBJECT:
+    elif form is AnswerForm.JSON_OBJECT:
         fields["response_format"] = {"type": "json_object"}
     return fields
 

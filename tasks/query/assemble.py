@@ -63,17 +63,17 @@ def assemble_no_hit(
     """
     withheld, warning = collect_withheld(context, chosen.ranking, chosen.choice)
     if is_unlikely:
-        reason = "no skill is as likely to be right as was asked (least_probability)"
+        reason = "no skill reaches the least_probability of the query"
     elif withheld.count:
-        reason = f"nothing about the task may be sent: {summarise_withheld(withheld)}"
+        reason = f"every skill about the task is withheld: {summarise_withheld(withheld)}"
     elif not context.services.library.latest.pointers:
         reason = "the library holds no skill yet"
     elif chosen.ranking.refused:
-        reason = "the skills about the task did not serve in this session"
+        reason = "all skills about the task have failed or were rejected in this session"
     elif not chosen.ranking.hits and context.request.filters != QueryFilters():
         reason = _explain_filtered(context)
     else:
-        reason = "nothing in the library is evidently about the task"
+        reason = "the library probably has no skill for the task"
     return Bundle(
         query_id=context.query_id,
         status="NO_SKILL_HIT",

@@ -29,7 +29,11 @@ _DEPENDENCY_WORTH_SHARE = 0.99
 before any other skill of less worth."""
 
 _SCORE_POWER = 4
+"""Exponent of the score as a share of the best, where it stands in for an unknown probability."""
+
 _LEAST_SCORE = 1e-6
+"""Worth of skills that are sent last, and minimum of the best score."""
+
 _LISTED_REJECTIONS = 10
 _MAX_IN_USE = 5
 """Maximum skills of a session, the latest ones, whose error handling is considered for an

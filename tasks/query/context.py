@@ -22,7 +22,7 @@ from skills.events import QueryAsked
 from tasks.history.query_pins import read_pinned
 from tasks.policies import QUERY, Deadline
 from tasks.query.degradation import Degradations, with_fallbacks
-from tasks.query.explanation.watched_skills import WatchedSkills
+from tasks.query.explanation.rank_recorder import RankRecorder
 from tasks.query.language_model.calls import ModelCalls
 from tasks.query.policy_filter import PolicyFilter
 from tasks.query.session.state import NO_SESSION, Asker, SessionState, load_session
@@ -74,8 +74,8 @@ class QueryContext:
     `degradations`. wanted: deadline of the asker. filters: filters of the request. model_calls:
     calls to the language model. session: session of the request, an empty one without. owner: name
     of the token that asks, "" for the user of this machine. visible: sources whose skills the asker
-    may see, None for all; `services` are limited to the skills of these sources. watched: the
-    skills that the request asks about.
+    may see, None for all; `services` are limited to the skills of these sources. rank_recorder:
+    records the ranks of the skills in `explain_skills` of the request.
     """
 
     request: QueryAsked
@@ -91,7 +91,7 @@ class QueryContext:
     session: SessionState = NO_SESSION
     owner: str = ""
     visible: frozenset[str] | None = None
-    watched: WatchedSkills = field(default_factory=lambda: WatchedSkills(()))
+    rank_recorder: RankRecorder = field(default_factory=lambda: RankRecorder(()))
 
     @classmethod
     def create(
@@ -154,7 +154,7 @@ class QueryContext:
             load_session(services, asker, request, query_id, degradations).restrict_to(visible),
             asker.owner,
             visible,
-            WatchedSkills(request.explain_skills),
+            RankRecorder(request.explain_skills),
         )
 
     def is_on(self, stage: str) -> bool:

@@ -13,9 +13,16 @@ from skills.record import RevisionKey
 from tasks.query.ranking import RankedSkill, Ranking
 
 _FIXED_PLACES = 2
+"""Number of first places that links do not change."""
+
 _HEAD, _TAIL = 2, 29
+"""Indexes of the hits whose difference in score is the spread of the ranking."""
+
 _MIN_BONUS = 0.01
+"""Minimum gain in score; smaller gains are dropped."""
+
 _REASON_SHARE = 0.1
+"""Minimum share of a skill's score before diffusion at which a gain is named as a reason."""
 
 
 def diffuse(
@@ -122,8 +129,9 @@ def _found_over_links(
 ) -> list[RankedSkill]:
     """Return linked skills that are not hits; they start with the lowest score of any candidate."""
     known = {hit.key.skill_id for hit in ranking.hits}
+    start = ranking.least_score
     return [
-        RankedSkill(RevisionKey(name, pointers[name]), ranking.least_score, {}, ())
+        RankedSkill(RevisionKey(name, pointers[name]), start, {"least_score": start}, ())
         for name in bonuses
         if name not in known and name in pointers
     ]

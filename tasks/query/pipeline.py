@@ -96,12 +96,13 @@ def rank_skills(context: QueryContext) -> Ranking:
     ranking = rank_candidates(context)
     context.deadline.check("retrieve")
     with context.timings.measure("rerank"):
-        ranking = context.watched.see("rerank", rerank(context, ranking))
+        ranking = context.rank_recorder.record("rerank", rerank(context, ranking))
     if context.is_on("diffusion") and context.has_time("diffuse"):
         with context.timings.measure("diffuse"):
-            ranking = context.watched.see("diffuse", _diffuse(context, ranking))
+            ranking = context.rank_recorder.record("diffuse", _diffuse(context, ranking))
     ranking = nudge(context.policy_filter.withhold(ranking))
-    ranking = context.watched.see("policy and session", drop_refused(ranking, context.session))
+    ranking = drop_refused(ranking, context.session)
+    context.rank_recorder.record("policy and session", ranking)
     with context.timings.measure("probability"):
         library = context.services.library
         ranking = estimate_probabilities(ranking, library.latest.statistics, library.records)
@@ -110,7 +111,7 @@ def rank_skills(context: QueryContext) -> Ranking:
         from tasks.query.language_model.select_skills import select_skills
 
         with context.timings.measure("select"):
-            ranking = context.watched.see("select", select_skills(context, ranking))
+            ranking = context.rank_recorder.record("select", select_skills(context, ranking))
     return ranking
 
 
@@ -141,11 +142,11 @@ def rank_candidates(context: QueryContext) -> Ranking:
             query = recall(context, query)
     with timed("retrieve"):
         candidates = add_remembered(context, retrieve(context, query))
-    context.watched.see_candidates(candidates)
+    context.rank_recorder.record_candidates(candidates)
     violations = context.policy_filter.find_violations(candidates.keys)
     with timed("score"):
         ranking = add_reasons(score(context, candidates, violations))
-    context.watched.see("score", ranking)
+    context.rank_recorder.record("score", ranking)
     if context.uses_model("rewrite"):
         from tasks.query.language_model.rewrite import rewrite
 

@@ -124,7 +124,7 @@ def _report_metrics(metrics: MetricsRecorder, bundle: Bundle) -> None:
 
 
 def fail_query(services: Services, query_ids: Sequence[str], error: BaseException) -> None:
-    """Record that a query failed for good."""
+    """Record that a query failed permanently."""
     for query_id in query_ids:
         public_message = error.public_message if isinstance(error, SkillbusError) else str(error)
         reason, public_reason = (

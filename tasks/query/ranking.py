@@ -39,10 +39,10 @@ _MIN_REASON_SHARE = 0.15
 _REASONS = {
     "bm25f": "its text matches the task",
     "description": "its description matches the task",
-    "examples": "it gives such a prompt as an example",
-    "names": "the task says what its name says",
+    "examples": "an example in it is like the task",
+    "names": "its name is in the task",
     "bigrams": "phrases in common",
-    "hub": "particular, where others match anything",
+    "hub": "specific: unrelated texts score low",
     "dense": "close in meaning",
 }
 
@@ -76,8 +76,8 @@ class RankedSkill:
 
     named_format: the file format, named in the task, for which it was moved up, "" without.
     evidence: BM25F over the root of the task's mass. nearness: the better cosine with the task in
-    deviations above those of unrelated texts, None if unknown. probability: that it is right for
-    the task, None before it was estimated.
+    standard deviations above the mean of unrelated texts, None if unknown. probability: that it is
+    right for the task, None before it was estimated.
     """
 
     key: RevisionKey

@@ -31,6 +31,7 @@ from tasks.query.ranking import RankedSkill, Ranking
 Scores = npt.NDArray[np.float64]
 
 _CHARACTERS_PER_TOKEN = 4
+"""Characters of a token, by which the time of a batch is estimated."""
 
 _FITTED = 200
 """Number of first candidates by which the cosines of candidates without section vectors are
@@ -41,7 +42,7 @@ _MIN_MEASURED = 10
 
 _REASONS = {
     "late": "its sections are close in meaning",
-    "rerank": "read together with the task it fits",
+    "rerank": "the cross-encoder scores it higher",
 }
 
 

@@ -371,7 +371,7 @@ class TestAsk:
 
 
 class TestUse:
-    def test_it_shows_what_is_asked_and_what_in_vain(self, served: Served, open_page: Open) -> None:
+    def test_it_shows_queries_and_unanswered_ones(self, served: Served, open_page: Open) -> None:
         served.skillbus("query", TASK)
         served.skillbus("query", "negotiate the salary of a goalkeeper", code=3)
         page = open_page("admin")
@@ -391,7 +391,7 @@ class TestUse:
         asked.filter(has_text="answer kept").get_by_role("link", name=TASK).first.click()
         expect(page.get_by_role("heading", name="Bundle", exact=True)).to_be_visible()
         page.goto("/console/use")
-        page.get_by_role("link", name="Asked in vain").click()
+        page.get_by_role("link", name="Unanswered").click()
         expect(page.get_by_role("main")).not_to_contain_text(re.compile(r"\b1 queries"))
         page.get_by_role("link", name="negotiate the salary").click()
         expect(page.get_by_label("Task")).to_have_value("negotiate the salary of a goalkeeper")

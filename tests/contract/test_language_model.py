@@ -191,10 +191,10 @@ def test_another_name_of_the_model_is_logged_once(
     assert [line.get("answered") for line in logs].count("scripted-model-2026") == 1
 
 
-# The ladder of forms
+# Forms of requests, from the one that enforces most
 
 
-def test_a_refused_form_goes_one_rung_down_and_is_remembered(
+def test_a_refused_form_is_replaced_by_the_next_and_remembered(
     make: Make, server: LanguageModelServer
 ) -> None:
     server.formats = ("json_object",)
@@ -228,7 +228,7 @@ def test_an_ignored_form_goes_down_until_the_schema_is_in_the_prompt(
     assert [asked.format for asked in server.asked] == ["json_schema", "json_object", "json_object"]
 
 
-def test_a_rung_is_not_left_for_a_wrong_answer_of_the_right_form(
+def test_a_form_is_kept_after_a_wrong_answer_of_the_right_form(
     make: Make, server: LanguageModelServer
 ) -> None:
     server.queue.extend([{"ids": ["x"]}, {"ids": ["a", "b", "c", "d"]}])
@@ -236,7 +236,7 @@ def test_a_rung_is_not_left_for_a_wrong_answer_of_the_right_form(
     assert {asked.format for asked in server.asked} == {"json_schema"}
 
 
-def test_a_rung_is_not_left_where_no_rung_helps(make: Make, server: LanguageModelServer) -> None:
+def test_a_form_is_kept_if_no_form_helps(make: Make, server: LanguageModelServer) -> None:
     server.script = lambda asked: "No."
     with pytest.raises(InvalidAnswerError):
         ask(make())

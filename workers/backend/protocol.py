@@ -140,14 +140,14 @@ class Backend(Protocol):
 
     # -- links
     def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
-        """Dismiss a link for good, and return the dismissal as data.
+        """Dismiss a link, and return the dismissal as data.
 
         Raises NotFoundError if there is no such link, UsageError for an invalid reason.
         """
         ...
 
     def restore_link(self, place: LinkPlace) -> None:
-        """Take a dismissal back; raises NotFoundError if there is none."""
+        """Remove a dismissal; raises NotFoundError if there is none."""
         ...
 
     # -- revisions

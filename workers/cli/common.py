@@ -46,6 +46,11 @@ ORIGIN = "skillbus/command-line"
 """The `source` of the events that commands submit."""
 
 
+def format_count(count: int, noun: str) -> str:
+    """Return a number with its noun: "1 skill", "2 skills"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def read_settings(
     ctx: click.Context, long_running: bool = False, *, is_server: bool = False
 ) -> Settings:

@@ -1,4 +1,4 @@
-"""Dismissal of links between skills for good, and restoration."""
+"""Dismissal of links between skills, and its removal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dismiss_link(graph: SkillGraph, place: LinkPlace, reason: str) -> DismissedL
 
 
 def restore_link(graph: SkillGraph, place: LinkPlace) -> None:
-    """Take a dismissal back; raises NotFoundError if there is none."""
+    """Remove a dismissal; raises NotFoundError if there is none."""
     if not graph.restore_link(place):
         raise NotFoundError(
             f"the {place.type.value} link from {place.source} to {place.target} is not dismissed; "

@@ -6,12 +6,12 @@ from config.errors import SkillbusError
 from config.settings import Settings
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.language_model.protocol import InvalidAnswerError, ModelUnavailableError
-from tasks.language_model.structured_answers import Rung
+from tasks.language_model.structured_answers import AnswerForm
 
 _FORMS = {
-    Rung.JSON_SCHEMA: "enforces schemas",
-    Rung.JSON_OBJECT: "enforces JSON objects, not schemas",
-    Rung.PLAIN: "enforces no form: answers are read out of plain text",
+    AnswerForm.JSON_SCHEMA: "enforces schemas",
+    AnswerForm.JSON_OBJECT: "enforces JSON objects, not schemas",
+    AnswerForm.PLAIN: "enforces no form: answers are read out of plain text",
 }
 
 

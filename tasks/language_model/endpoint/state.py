@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import structlog
 
 from tasks.language_model.protocol import ModelUnavailableError
-from tasks.language_model.structured_answers import Rung
+from tasks.language_model.structured_answers import AnswerForm
 
 log = structlog.get_logger()
 
@@ -38,7 +38,7 @@ class Dialect:
 class EndpointState:
     """The state of one model at one endpoint, shared by all clients of a process; thread-safe.
 
-    It holds the rung of the ladder, the dialect, the time before which no request may be sent, and
+    It holds the form of answers, the dialect, the time before which no request may be sent, and
     a circuit breaker. The circuit opens after two failures in a row, for 3 seconds, then twice as
     long each time up to 60; after that, one trial call is sent, and other calls fail at once until
     it succeeds. A circuit that opened because of timeouts stops only calls whose time limit is not
@@ -48,7 +48,7 @@ class EndpointState:
     def __init__(self, model: str) -> None:
         self._model = model
         self._lock = threading.Lock()
-        self._rung = Rung.JSON_SCHEMA
+        self._form = AnswerForm.JSON_SCHEMA
         self._dialect = Dialect()
         self._answered = False
         self._named: set[str] = set()
@@ -61,10 +61,10 @@ class EndpointState:
         self._reason = ""
 
     @property
-    def rung(self) -> Rung:
-        """The highest rung that is known to work; the highest of all before the first answer."""
+    def form(self) -> AnswerForm:
+        """The most enforcing form that is known to work; JSON_SCHEMA before the first answer."""
         with self._lock:
-            return self._rung
+            return self._form
 
     @property
     def dialect(self) -> Dialect:
@@ -78,13 +78,13 @@ class EndpointState:
         with self._lock:
             return self._answered
 
-    def step_down(self, rung: Rung) -> None:
-        """Record that a rung works and higher rungs do not."""
+    def fall_back_to(self, form: AnswerForm) -> None:
+        """Record that a form works, and that forms that enforce more do not."""
         with self._lock:
-            if rung <= self._rung:
+            if form <= self._form:
                 return
-            self._rung = rung
-        log.info("the language model's endpoint enforces less", model=self._model, form=rung.name)
+            self._form = form
+        log.info("the language model's endpoint enforces less", model=self._model, form=form.name)
 
     def learn(self, dialect: Dialect) -> None:
         """Record the fields that the endpoint understands."""

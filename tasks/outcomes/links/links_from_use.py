@@ -25,6 +25,8 @@ MAX_COMPANIONS = 10
 """Maximum links of the type used_together that one skill owns, per audience."""
 
 LEAST_COMPANION_WEIGHT = 0.1
+"""Minimum weight of a link of the type used_together."""
+
 CONFLICT_WEIGHT = 0.9
 """Weight of a learned conflict, below that of a declared one."""
 
@@ -34,6 +36,9 @@ declared, and be added to bundles."""
 
 _DECLARED_WEIGHT = 0.999
 _KEPT_FACTOR = 0.5
+"""A link of at least the first weight counts as declared; it stays unchanged unless outcomes would
+multiply its weight by less than the second number."""
+
 _VERSION = 1
 _WEIGHT_DECIMALS = 6
 _CACHED_PAIRS = 50_000

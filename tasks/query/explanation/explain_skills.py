@@ -36,15 +36,15 @@ def explain_skills(
     search did not find, its rank by words and by meaning, and the number of each that become
     candidates. scores: the parts of its score.
     """
-    watched = context.watched
-    entries = {one.skill_id: one for one in context.services.graph.get_entries(watched.skill_ids)}
+    asked = context.request.explain_skills
+    entries = {one.skill_id: one for one in context.services.graph.get_entries(asked)}
     verdicts = {one.skill_id: f"out: {one.reason}" for one in chosen.choice.left_out}
     verdicts |= {one.skill_id: f"out: {one.reason}" for one in bundle.left_out}
     verdicts |= {one.skill_id: f"in: {'; '.join(one.why)}" for one in bundle.skills}
     verdicts |= dict(list_verdicts(context, chosen, bundle))
     return [
         {"skill_id": one} | _explain(context, chosen, entries.get(one), verdicts.get(one))
-        for one in watched.skill_ids
+        for one in asked
     ]
 
 
@@ -60,7 +60,7 @@ def _explain(
         reason = f": {entry.reason}" if entry.reason else ""
         return {"stage": "library", "reason": _STATES[entry.state] + reason}
     skill_id, ranking = entry.skill_id, chosen.ranking
-    ranks = {"ranks": context.watched.ranks.get(skill_id, {})}
+    ranks = {"ranks": context.rank_recorder.ranks.get(skill_id, {})}
     if verdict is not None:
         hit = next((one for one in ranking.hits if one.key.skill_id == skill_id), None)
         is_in, reason = verdict.startswith("in: "), verdict.partition(": ")[2]
@@ -76,9 +76,9 @@ def _explain(
     if violation is not None:
         return {"stage": "policy", "reason": violation.reason, "setting": violation.setting}
     if skill_id in context.session.refused:
-        reason = "an outcome in this session says that it did not serve"
+        reason = "an outcome of this session is failed, rejected or superseded"
         return {"stage": "session", "reason": reason} | ranks
-    if skill_id in context.watched.candidates:
+    if skill_id in context.rank_recorder.candidates:
         reason = f"{len(ranking.hits)} skills score higher"
         return {"stage": "rank", "reason": reason} | _score(context, key) | ranks
     return _explain_search(context, key)
@@ -102,7 +102,7 @@ def _find_filter(filters: Filters, entry: CatalogEntry) -> str:
 
 def _explain_search(context: QueryContext, key: RevisionKey) -> dict[str, Any]:
     """Return why search did not find a skill."""
-    query = context.watched.query
+    query = context.rank_recorder.query
     if query is None:
         return {"stage": "retrieve", "reason": "nothing was searched for"}
     if key.skill_id not in query.snapshot.pointers:
@@ -129,9 +129,9 @@ def _describe_ranks(ranks: EngineRanks) -> str:
 
 def _score(context: QueryContext, key: RevisionKey) -> dict[str, Any]:
     """Return the score that a skill has, or would have as a candidate."""
-    if context.watched.query is None:
+    if context.rank_recorder.query is None:
         return {}
-    hits = score(context, Candidates(context.watched.query, [key]), {}).hits
+    hits = score(context, Candidates(context.rank_recorder.query, [key]), {}).hits
     return {"scores": _describe_scores(hits[0].score, hits[0].parts)} if hits else {}
 
 

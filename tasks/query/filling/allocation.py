@@ -10,6 +10,7 @@ from skills.bundle.token_budget import BudgetItem, allocate_tokens
 from tasks.query.filling.filler import BundleFiller
 
 _EXTRA_ROUNDS = 4
+"""Maximum times that the remaining budget is allocated again."""
 
 
 def allocate(

@@ -27,6 +27,7 @@ _LEFT_OUT_LINE_TOKENS = 30
 """Estimated tokens of a skill that is only named as left out."""
 
 _LEAST_WORTH = 1e-6
+"""Minimum worth of a skill, since `BudgetItem` needs one above 0."""
 
 _NOTHING_NEW = "what the task needs was sent earlier in this session"
 _NOTHING_NEW_FITS = (

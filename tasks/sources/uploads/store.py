@@ -208,7 +208,7 @@ class UploadStore:
     def delete_expired(self, find_ended: Callable[[Sequence[str]], Mapping[str, bool]]) -> int:
         """Delete packages that are no longer needed, and old staged uploads; returns how many.
 
-        find_ended: package ids -> whether their events have ended for good; unknown events are left
+        find_ended: package ids -> whether their events have ended; unknown events are left
         out. A package of an unknown event, and a staged upload, are deleted when their age shows
         that their process has died.
         """

@@ -20,7 +20,7 @@ PIPED = (
 )
 DESCRIPTION = "Warp a floor loom for linen towels and tie up its treadles"
 RULE = "download-run"
-WITHHELD = "safety level 2, sent up to 1"
+WITHHELD = "safety level 2, above policy.highest_level 1"
 
 
 @contextmanager

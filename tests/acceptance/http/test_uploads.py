@@ -256,7 +256,7 @@ def test_the_command_uploads_through_serve_and_alone(
         assert done.data["skills"] == ["mine:trips"]
         assert done.data["changed"] == 1
         out = skillbus("upload", str(folder), "--source", "mine").out
-        assert out == "mine:folder\n1 skills, 1 new or changed\n"
+        assert out == "mine:folder\n1 skill, 1 new or changed\n"
         assert {"mine:trips", "mine:folder"} <= skillbus.skills().keys()
         wrong = skillbus("upload", str(tmp_path / "bad.zip"), "--source", "mine", code=2)
         assert "absolute" in wrong.err

@@ -170,7 +170,7 @@ def test_a_judgement_counts_wherever_the_policy_is_asked(tmp_path: Path, crafts:
 def check_withheld(backend: EmbeddedBackend) -> None:
     bundle = ask(backend)
     assert PLAN not in {skill.skill_id for skill in bundle.skills}
-    reason = f"safety level 2 as judged by {MODEL}, sent up to 1"
+    reason = f"safety level 2 as judged by {MODEL}, above policy.highest_level 1"
     assert {one.skill_id: one.reason for one in bundle.withheld.skills} == {PLAN: reason}
     assert levels(backend)[PLAN] == 2
     with pytest.raises(PermanentError, match="withheld by policy"):

@@ -81,7 +81,7 @@ def test_a_marked_skill_is_withheld_and_the_next_best_takes_its_place(ask: Any) 
     assert checked.withheld.kinds == {"safety": 1}
     (one,) = checked.withheld.skills
     assert one.skill_id == "crafts:cheese-poisoned"
-    assert "safety level 3, sent up to 1" in one.reason
+    assert "safety level 3, above policy.highest_level 1" in one.reason
     assert "declared dependency of crafts:cheese-plan" in one.reason
     text = render_markdown(checked)
     assert "1 skill is withheld by policy (1 for safety)" in text
@@ -160,7 +160,7 @@ def test_a_withheld_best_match_is_said_first(ask: Any) -> None:
     )
     line = render_markdown(bundle).split("\n")[0]
     assert line.startswith("Warning: the best match, crafts:cheese-poisoned, would rank 1")
-    assert "safety level 3, sent up to 1" in line
+    assert "safety level 3, above policy.highest_level 1" in line
     assert line.endswith("it would be sent with policy.highest_level = 3.")
     fields = list(bundle.model_dump())
     assert fields.index("warning") < fields.index("skills")

@@ -27,7 +27,7 @@ from tasks.language_model.protocol import (
     ModelRequest,
     ModelUnavailableError,
 )
-from tasks.language_model.structured_answers import Rung
+from tasks.language_model.structured_answers import AnswerForm
 from tests.support.servers.servers import ServerControls
 
 MODEL = "skillbus-tiny"
@@ -130,7 +130,7 @@ def slots(language_model_url: str, language_model_password_file: Path) -> Slots:
 
 def test_the_server_enforces_schemas_and_counts_tokens(connect: Connect) -> None:
     report = connect().probe(60)
-    assert report.form is Rung.JSON_SCHEMA
+    assert report.form is AnswerForm.JSON_SCHEMA
     assert report.counts_tokens
     assert report.calls == 1
 

@@ -194,7 +194,7 @@ def test_a_judgement_of_the_model_of_the_settings_withholds() -> None:
         found = policy_filter.find_violations(keys)
         return {skill_id: violation.reason for skill_id, violation in found.items()}
 
-    reason = "safety level 2 as judged by judge-model, sent up to 1"
+    reason = "safety level 2 as judged by judge-model, above policy.highest_level 1"
     assert withheld("judge-model") == {"a:x": reason}
     assert withheld("") == {}
     assert withheld("former-model").keys() == {"a:z"}
@@ -204,7 +204,7 @@ def test_a_judgement_of_the_model_of_the_settings_withholds() -> None:
     assert [policy.raise_level(level, (HARMFUL,)) for level in range(4)] == [2, 2, 2, 3]
     violation = policy.find_violation("a", 3, "", (HARMFUL,))
     assert violation is not None
-    assert violation.reason == "safety level 3, sent up to 1"
+    assert violation.reason == "safety level 3, above policy.highest_level 1"
 
 
 def test_a_judgement_counts_from_the_next_change_on() -> None:
@@ -306,7 +306,7 @@ def test_a_withheld_skill_has_as_its_rank_the_number_of_better_ones_that_are_sen
 
 
 def test_what_would_have_been_considered_is_reported() -> None:
-    violation = PolicyViolation("safety", "safety level 3, sent up to 1")
+    violation = PolicyViolation("safety", "safety level 3, above policy.highest_level 1")
     hits = [
         WithheldHit("a:near", violation, rank=0, relative_score=1.0),
         WithheldHit("a:far", violation, rank=20, relative_score=0.9),
@@ -328,12 +328,12 @@ def test_what_would_have_been_considered_is_reported() -> None:
 
 def test_only_the_best_match_is_warned_of() -> None:
     violation = PolicyViolation(
-        "safety", "safety level 2, sent up to 1", "policy.highest_level = 2"
+        "safety", "safety level 2, above policy.highest_level 1", "policy.highest_level = 2"
     )
     best = WithheldHit("a:best", violation, rank=0, relative_score=1.0)
     said = warn_of_best(best, name_it=True)
     assert "the best match, a:best, would rank 1" in said
-    assert "safety level 2, sent up to 1; it would be sent with policy.highest_level = 2" in said
+    assert f"{violation.reason}; it would be sent with policy.highest_level = 2" in said
     assert "a:best" not in warn_of_best(best, name_it=False)
     assert "safety level 2" in warn_of_best(best, name_it=False)
     assert warn_of_best(WithheldHit("a:next", violation, rank=1), name_it=True) == ""

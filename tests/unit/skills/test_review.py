@@ -124,7 +124,7 @@ def test_a_second_opinion_is_waived_by_its_words() -> None:
     changed = replace(JUDGED, reason="sends files away")
     found = waived.find_record_violation(SKILL, "a", record, [changed])
     assert found is not None
-    assert found.reason == "safety level 2 as judged by judge-model, sent up to 1"
+    assert found.reason == "safety level 2 as judged by judge-model, above policy.highest_level 1"
     off = policy(judge="judge-model", suppressed_rules=(JUDGEMENT_RULE,))
     assert off.find_record_violation(SKILL, "a", record, [JUDGED]) is None
 

@@ -220,7 +220,7 @@ def test_a_file_of_a_folder_that_becomes_a_link_is_not_followed(
 
 def test_one_skill_file_needs_a_path(settings: Settings) -> None:
     assert upload(settings, SKILL, "trips").skill_ids == ("team:trips",)
-    refused(settings, SKILL, "say with `path`")
+    refused(settings, SKILL, "name the folder of the skill with `path`")
 
 
 @pytest.mark.parametrize(

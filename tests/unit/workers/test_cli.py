@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import click
 import pytest
@@ -107,6 +107,23 @@ def test_an_unknown_command_is_usage(
         main()
     assert caught.value.code == EXIT_USAGE
     assert "unheard-of" in capsys.readouterr().err
+
+
+def list_groups(
+    group: click.Group, ctx: click.Context
+) -> Iterator[tuple[click.Group, click.Context]]:
+    yield group, ctx
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            yield from list_groups(command, click.Context(command, parent=ctx, info_name=name))
+
+
+def test_no_description_in_a_list_of_commands_is_cut() -> None:
+    root = click.Context(workers.cli.program.cli, info_name="skillbus", terminal_width=80)
+    shown = [group.get_help(ctx) for group, ctx in list_groups(workers.cli.program.cli, root)]
+    lines = [line for text in shown for line in text.splitlines() if not line.startswith("Usage")]
+    assert [line for line in lines if line.endswith("...")] == []
 
 
 @pytest.mark.parametrize("command", sorted(workers.cli.program._COMMANDS))

@@ -37,9 +37,10 @@ def ablation(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Switch each stage off in turn and show the loss, with confidence intervals.
+    """Rank with each stage switched off in turn.
 
-    TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`.
+    The table shows the loss of each, with confidence intervals. TASKS is JSONL with `task_id`,
+    `instruction` and `gt_skill_ids`.
 
     \b
     Example:

@@ -25,7 +25,7 @@ from workers.cli.evaluation.options import (
 @click.option(
     "--top",
     type=click.IntRange(1, 100),
-    help="Maximum number of matches; their dependencies are added.",
+    help="Maximum number of matches; their dependencies are added. [default: choice.top]",
 )
 @out_option
 @without_option
@@ -42,11 +42,11 @@ def answers(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Run each query on the whole library; look in the bundle for the skill and its required lines.
+    """Look for the required lines of queries in their bundles.
 
-    QUERIES is JSONL with `query_id`, `skill_id`, `query` and `required`: line ranges of the
-    SKILL.md. The predictions are the answers at the largest budget, by query: the bundle's tokens,
-    and the line ranges of each skill, best first.
+    Each query is sent to the whole library. QUERIES is JSONL with `query_id`, `skill_id`, `query`
+    and `required`: line ranges of the SKILL.md. The predictions are the answers at the largest
+    budget, by query: the bundle's tokens, and the line ranges of each skill, best first.
 
     \b
     Example:

@@ -39,7 +39,7 @@ def bundles(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Ask for the bundle of each task and compare it with the skills that it needs.
+    """Compare the bundle of each task with the skills it needs.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`. A task with an empty list has
     no skill in the library and should be answered NO_SKILL_HIT. Predictions are the ids of each

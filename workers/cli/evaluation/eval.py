@@ -19,7 +19,7 @@ from workers.cli.evaluation.sessions import sessions
 
 @click.group("eval")
 def evaluate() -> None:
-    """Measure ranking, bundles, answers, passages, roles and the scanner on your labelled data.
+    """Measure ranking, bundles, passages and more on labelled data.
 
     Runs of `routing`, `bundles` and `outcomes` are kept: `list`, `compare` and `remove` them.
     """

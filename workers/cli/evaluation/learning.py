@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
 @click.command("learning")
 @click.argument("tasks", type=click.Path(path_type=Path))
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of all random choices.",
+)
 @click.option(
     "--scenario",
     "chosen",
@@ -64,7 +70,7 @@ def learning(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Report outcomes of labelled prompts in turn; rank other prompts with what is learned.
+    """Replay labelled prompts as outcomes, and rank other prompts.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`, several prompts for a skill.
     Half of the prompts of four in five skills are replayed: their skills helped, other skills of

@@ -26,7 +26,10 @@ from workers.cli.waiting.failed_embeddings import FailedEmbeddings
 _POLL_SECONDS = 0.2
 
 without_option = click.option(
-    "--without", multiple=True, type=click.Choice(OPTIONAL_STAGES), help="Switch a stage off."
+    "--without",
+    multiple=True,
+    type=click.Choice(OPTIONAL_STAGES),
+    help="Switch a stage off; repeatable.",
 )
 out_option = click.option(
     "--out", type=click.Path(path_type=Path), help="Write the predictions as JSON."
@@ -39,7 +42,7 @@ budget_option = click.option(
     multiple=True,
     default=(2_000, 4_000, 8_000),
     show_default=True,
-    help="Tokens that the bundle may hold; repeatable.",
+    help="Maximum tokens of the bundle as Markdown; repeatable.",
 )
 wait_option = click.option(
     "--wait/--no-wait",

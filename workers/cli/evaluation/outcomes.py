@@ -27,10 +27,11 @@ from workers.cli.evaluation.options import (
 def outcomes(
     ctx: click.Context, without: tuple[str, ...], keep: bool, wait: bool, as_json: bool
 ) -> None:
-    """Rank the library for its labelled prompts: tasks for which a person named the right skills.
+    """Rank the library for its own labelled prompts.
 
-    A prompt is labelled by an outcome of a person: in the console, by `skillbus outcome`, over HTTP
-    or MCP. For each prompt, the memory of past tasks holds the outcomes of all other prompts.
+    These are tasks for which a person named the right skills. A prompt is labelled by an outcome of
+    a person: in the console, by `skillbus outcome`, over HTTP or MCP. For each prompt, the memory
+    of past tasks holds the outcomes of all other prompts.
 
     \b
     Example:

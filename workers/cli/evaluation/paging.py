@@ -45,7 +45,7 @@ def paging(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Select the lines of one skill for each query and compare with those it requires.
+    """Compare the selected lines of a skill with required lines.
 
     QUERIES is JSONL with `query_id`, `skill_id`, `query` and, for the metrics, `required`: line
     ranges of the SKILL.md.

@@ -36,7 +36,7 @@ def routing(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Rank the library for each task and compare with the skills it needs.
+    """Compare the ranking for each task with the skills it needs.
 
     TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`. Predictions are 100 ids per
     task, best first, as ranked before skills are chosen.

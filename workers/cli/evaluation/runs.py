@@ -63,7 +63,7 @@ def list_runs(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
-    """Compare two kept runs: their measures, and the prompts that got better and worse.
+    """Compare two kept runs: measures, and prompts that changed.
 
     BEFORE and AFTER are ids of `skillbus eval list`, or the beginnings of ids. Differences are of
     the prompts that both runs have, with 95% bootstrap intervals.

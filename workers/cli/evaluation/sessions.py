@@ -63,12 +63,13 @@ def sessions(
     wait: bool,
     as_json: bool,
 ) -> None:
-    """Query tasks paragraph by paragraph in a session, and compare with a single query.
+    """Compare a session of short queries with a single query.
 
-    TASKS is JSONL with `task_id`, `instruction` and `gt_skill_ids`; blank lines divide paragraphs.
-    A budget is for the whole task, in one query or in many. Queries of the session are brief;
-    `one_shot_brief` is one brief query for the whole task. `following` queries the whole task as
-    the second query of a session, each query with the full budget.
+    In the session, tasks are revealed paragraph by paragraph. TASKS is JSONL with `task_id`,
+    `instruction` and `gt_skill_ids`; blank lines divide paragraphs. A budget is for the whole task,
+    in one query or in many. Queries of the session are brief; `one_shot_brief` is one brief query
+    for the whole task. `following` queries the whole task as the second query of a session, each
+    query with the full budget.
 
     \b
     Example:

@@ -25,7 +25,7 @@ from workers.library.skill_reader import iterate_entries
 @json_option
 @click.pass_context
 def failures(ctx: click.Context, refinement: bool, as_json: bool) -> None:
-    """List skills that failed to ingest, each with file, line and reason."""
+    """List skills that could not be ingested, with the reason."""
     settings = read_settings(ctx)
     if refinement:
         _print_invalid_answers(settings, as_json)

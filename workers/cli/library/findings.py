@@ -44,7 +44,7 @@ def findings(
     sarif: bool,
     as_json: bool,
 ) -> None:
-    """List the findings in published skills: level, rule, file, line and reason.
+    """List the findings of the scanner in published skills.
 
     Withheld skills are listed too. With SKILL_ID only those of one skill.
 
@@ -61,7 +61,7 @@ def findings(
     check_rule_ids([rule] if rule else [], "--rule")
     with closing(open_skill_reader(read_settings(ctx))) as reader:
         named = source_id
-        if named is None and skill_id:
+        if named is None and ":" in skill_id:
             named = skill_id.partition(":")[0]
         require_source(reader.list_sources(), named)
         if skill_id:

@@ -34,10 +34,12 @@ def links() -> None:
 def dismiss(
     ctx: click.Context, source: str, target: str, link_type: str, reason: str, as_json: bool
 ) -> None:
-    """Take the link of a TYPE from SOURCE to TARGET out of the graph for good.
+    """Remove a link until it is restored.
 
-    It stays out whatever it comes from: mentions, texts, a language model or outcomes. Links that
-    are alternative, conflict, semantic or used_together have no direction.
+    The link leads from the skill SOURCE to the skill TARGET; `skills show` lists links with their
+    types. It is not made again, whatever its evidence: declarations, mentions, texts, a language
+    model or outcomes. Links of the types alternative, conflict, semantic and used_together have no
+    direction.
 
     \b
     Example:
@@ -80,7 +82,9 @@ def list_dismissed(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 @audited("links.restore", "source", "target", "link_type")
 def restore(ctx: click.Context, source: str, target: str, link_type: str) -> None:
-    """Take a dismissal back: the link returns if it still has evidence.
+    """Remove a dismissal.
+
+    The link is made again if it still has evidence.
 
     \b
     Example:

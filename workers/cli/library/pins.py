@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.05
 
 @click.group()
 def pins() -> None:
-    """Pin skills to a revision, list and remove pins, show what changed in their sources."""
+    """Pin skills to a revision; list, compare and remove pins."""
 
 
 @pins.command("add")
@@ -116,7 +116,7 @@ def list_pins(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show_drift(ctx: click.Context, skill_id: str | None, as_json: bool) -> None:
-    """Show how the sources of pinned skills differ from the pinned revisions.
+    """Show the changes of sources that pins hold back.
 
     Without SKILL_ID one line per pin, with it the whole difference.
     """
@@ -151,7 +151,9 @@ def _summarize(change: dict[str, Any] | None) -> str:
 @click.pass_context
 @audited("pins.remove", "skill_id")
 def remove(ctx: click.Context, skill_id: str) -> None:
-    """Remove a pin: the skill is published with the current content of its source.
+    """Remove a pin.
+
+    The skill is published with the current content of its source.
 
     \b
     Example:

@@ -15,6 +15,7 @@ from config.settings import OPTIONAL_STAGES
 from skills.bundle.escaping import escape_terminal_line as safe_line
 from skills.bundle.markdown import (
     format_line_ranges,
+    format_probability,
     render_markdown,
     summarise_unfit,
     summarise_withheld,
@@ -28,7 +29,7 @@ from skills.events import (
     describe_validation_error,
 )
 from workers.backend.factory import open_backend
-from workers.cli.common import ORIGIN, print_json, read_settings, read_stdin
+from workers.cli.common import ORIGIN, format_count, print_json, read_settings, read_stdin
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
 from workers.library.user_files import read_text
 
@@ -39,12 +40,14 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.argument("text", required=False)
 @click.option("--file", "file", type=click.Path(path_type=Path), help="Read the task from a file.")
 @click.option(
-    "--budget", type=click.IntRange(0, MAX_BUDGET), help="Tokens that the bundle may hold."
+    "--budget",
+    type=click.IntRange(0, MAX_BUDGET),
+    help="Maximum tokens of the bundle as Markdown. [default: choice.budget]",
 )
 @click.option(
     "--top",
     type=click.IntRange(1, 100),
-    help="Maximum number of matches; their dependencies are added.",
+    help="Maximum number of matches; their dependencies are added. [default: choice.top]",
 )
 @click.option(
     "--format",
@@ -54,7 +57,11 @@ FILTERS = tuple(QueryFilters.model_fields)
     show_default=True,
     help="A summary, the whole bundle as JSON, or as Markdown for a prompt.",
 )
-@click.option("--explain", is_flag=True, help="Show the score of each stage for each candidate.")
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show the parts of the score of each candidate, and why it was chosen or left out.",
+)
 @click.option(
     "--why",
     "explain_skills",
@@ -63,14 +70,17 @@ FILTERS = tuple(QueryFilters.model_fields)
     help="Explain why this skill was chosen, or which stage left it out and why; repeatable.",
 )
 @click.option(
-    "--without", multiple=True, type=click.Choice(OPTIONAL_STAGES), help="Switch a stage off."
+    "--without",
+    multiple=True,
+    type=click.Choice(OPTIONAL_STAGES),
+    help="Switch a stage off; repeatable.",
 )
 @click.option(
     "--filter",
     "filters",
     multiple=True,
     metavar="NAME=VALUE",
-    help=f"Only skills with this value; NAME is one of {', '.join(FILTERS)}.",
+    help=f"Only skills with this value; NAME is one of {', '.join(FILTERS)}; repeatable.",
 )
 @click.option(
     "--session",
@@ -81,7 +91,7 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.option(
     "--resend",
     is_flag=True,
-    help="Send all again: earlier text is lost. Without TEXT: for the session's last task.",
+    help="Send all text again, since it was lost. Without TEXT: for the session's last task.",
 )
 @click.option(
     "--obstacle",
@@ -92,14 +102,14 @@ FILTERS = tuple(QueryFilters.model_fields)
 @click.option(
     "--brief",
     is_flag=True,
-    help="Introduce skills; later queries of the session send more of them if needed.",
+    help="Introduce skills in a few lines; later queries of the session send more if needed.",
 )
 @click.option(
     "--pin",
     "pins",
     multiple=True,
     metavar="SKILL_ID@SEQ",
-    help="If the skill is chosen, send this revision of it (`skillbus skills history`).",
+    help="Send this revision of the skill if it is chosen; repeatable (`skillbus skills history`).",
 )
 @click.option(
     "--no-record-use",
@@ -127,7 +137,7 @@ def query(
     pins: tuple[str, ...],
     record_use: bool,
 ) -> None:
-    """Answer a task with the skills, and the passages of each, that it needs.
+    """Find the skills for a task, and the passages that it needs.
 
     TEXT is the task in words; `-` reads it from standard input.
 
@@ -204,7 +214,9 @@ def _pins(names: tuple[str, ...]) -> dict[str, int]:
     for name in names:
         skill_id, _, seq = name.rpartition("@")
         if not (seq.isascii() and seq.isdigit() and int(seq) and re.match(r"[^:]+:.", skill_id)):
-            raise UsageError(f"--pin {name}: write SKILL_ID@SEQ, as `skillbus skills history` does")
+            raise UsageError(
+                f"--pin {name}: write SKILL_ID@SEQ; `skillbus skills history` lists revisions"
+            )
         if found.setdefault(skill_id, int(seq)) != int(seq):
             raise UsageError(f"--pin {name}: {skill_id} is pinned to two revisions")
     return found
@@ -232,8 +244,9 @@ def _print_summary(bundle: Bundle) -> None:
         _print_withheld(bundle)
         click.echo(f"query {bundle.query_id}")
         return
-    sure = "" if bundle.probability is None else f"; one is right: {bundle.probability:.2f}"
-    click.echo(f"{len(bundle.skills)} skills, {bundle.tokens} of {bundle.budget} tokens{sure}")
+    count = format_count(len(bundle.skills), "skill")
+    probability = _format_probability("; probability that one is right:", bundle.probability)
+    click.echo(f"{count}, {bundle.tokens} of {bundle.budget} tokens{probability}")
     if not bundle.skills:
         click.echo(safe_line(bundle.reason))
     for sent in bundle.already_sent:
@@ -246,12 +259,12 @@ def _print_summary(bundle: Bundle) -> None:
             + f"  ({safe_line(skill.skill_id)})"
         )
         click.echo(f"   {safe_line(skill.path)}")
-        sure = "" if skill.probability is None else f" (right: {skill.probability:.2f})"
-        click.echo(f"   why: {safe_line('; '.join(skill.why))}{sure}")
+        probability = _format_probability("; probability", skill.probability)
+        click.echo(f"   why: {safe_line('; '.join(skill.why))}{probability}")
         lines = format_line_ranges([(one.first_line, one.last_line) for one in skill.passages])
         click.echo(
             f"   lines {lines or 'none'}; {skill.tokens} tokens "
-            f"({skill.left_out.tokens} tokens of the skill not included)"
+            f"({skill.left_out.tokens} tokens of the skill left out)"
         )
         if skill.safety.level:
             reason = next(iter(skill.safety.reasons), "no reason recorded")
@@ -270,10 +283,15 @@ def _print_summary(bundle: Bundle) -> None:
     click.echo(f"\nquery {bundle.query_id}; `skillbus outcome` reports what helped")
 
 
+def _format_probability(name: str, probability: float | None) -> str:
+    """Return "name 0.83", "" without a probability."""
+    return "" if probability is None else f"{name} {format_probability(probability)}"
+
+
 def _print_left_out(bundle: Bundle) -> None:
     for left in bundle.left_out:
         tokens = f" ({left.tokens} tokens)" if left.tokens else ""
-        click.echo(safe_line(f"not included: {left.skill_id}: {left.reason}{tokens}"))
+        click.echo(safe_line(f"left out: {left.skill_id}: {left.reason}{tokens}"))
 
 
 def _print_withheld(bundle: Bundle) -> None:
@@ -288,7 +306,7 @@ def _describe_model_call(report: dict[str, Any]) -> str:
     parts = [safe_line(report["outcome"])]
     if report.get("calls"):
         tokens = f"{report['prompt_tokens']} + {report['completion_tokens']} tokens"
-        parts.append(f"{report['calls']} {'call' if report['calls'] == 1 else 'calls'}, {tokens}")
+        parts.append(f"{format_count(report['calls'], 'call')}, {tokens}")
     parts += [
         f"{name} {', '.join(map(safe_line, report[name]))}"
         for name in ("queries", "needed", "useful", "order")
@@ -306,7 +324,7 @@ def _print_explanation(explain: dict[str, Any]) -> None:
     if explain["probability"] is not None:
         click.echo(
             f"probability that the library has a skill for the task: {explain['probability']:.2f}, "
-            f"at least {explain['least_probability']:.2f} wanted"
+            f"threshold {explain['least_probability']:.2f}"
         )
     for stage, report in explain.get("language_model", {}).items():
         click.echo(f"{stage}: {_describe_model_call(report)}")

@@ -64,11 +64,11 @@ def refine(
     estimate: bool,
     as_json: bool,
 ) -> None:
-    """Have the language model refine the published skills that it has not seen yet.
+    """Refine published skills with the language model.
 
-    Answers are kept: nothing is asked twice, and an interrupted run is resumed by the next one.
-    If `skillbus serve` runs, or workers do, they refine all skills by themselves, and this command
-    waits for them.
+    Skills that it has not seen yet are sent to it. Answers are kept: nothing is asked twice, and an
+    interrupted run is resumed by the next one. If `skillbus serve` runs, or workers do, they refine
+    all skills by themselves, and this command waits for them.
 
     \b
     Examples:
@@ -250,7 +250,7 @@ class _StallWatch:
         return True
 
     def check(self, pause: RefinePause | None, waiting: int) -> None:
-        """Raise if the work is paused for good, or has made no progress for long."""
+        """Raise if the work is paused permanently, or has made no progress for long."""
         seconds = time.monotonic() - self._moved_at
         skills = f"{waiting} skills wait"
         if pause is None:

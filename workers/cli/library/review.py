@@ -33,7 +33,7 @@ _reason = click.option("--reason", required=True, help="Reason; shown in `review
 
 @click.group()
 def review() -> None:
-    """Decide about skills that the policy withholds, and about updates that wait.
+    """Review withheld skills, and updates before publication.
 
     Every decision is about one content of a skill, and ends when any of its files changes.
     """
@@ -47,7 +47,7 @@ def review() -> None:
 def list_reviews(
     ctx: click.Context, state: str | None, source_id: str | None, as_json: bool
 ) -> None:
-    """List skills withheld for findings and updates that wait, each with its state.
+    """List withheld skills and updates that wait, with decisions.
 
     \b
     Example:
@@ -97,7 +97,7 @@ def _describe(row: dict[str, Any]) -> str:
 @json_option
 @click.pass_context
 def show_review(ctx: click.Context, revision: str, as_json: bool) -> None:
-    """Show the findings of a skill, and how an update differs from the published revision.
+    """Show findings, and the difference of an update.
 
     \b
     Example:
@@ -154,7 +154,9 @@ def release(ctx: click.Context, revision: str, reason: str, as_json: bool) -> No
 @click.pass_context
 @audited("review.confirm", "revision")
 def confirm(ctx: click.Context, revision: str, reason: str, as_json: bool) -> None:
-    """Withhold this content of a skill, whatever its findings and the settings are.
+    """Withhold this content of a skill.
+
+    It stays withheld, regardless of its findings and of the settings.
 
     \b
     Example:
@@ -209,7 +211,9 @@ def _ask_about(name: str, data: dict[str, Any]) -> None:
 @click.pass_context
 @audited("review.reject", "revision")
 def reject(ctx: click.Context, revision: str, reason: str, as_json: bool) -> None:
-    """Keep an update of a source in `policy.review` from being published.
+    """Refuse an update of a source in `policy.review`.
+
+    It is not published.
 
     \b
     Example:
@@ -223,7 +227,9 @@ def reject(ctx: click.Context, revision: str, reason: str, as_json: bool) -> Non
 @click.pass_context
 @audited("review.reopen", "skill_id")
 def reopen(ctx: click.Context, skill_id: str) -> None:
-    """Take back the decision about the present content of a skill; it waits again.
+    """Revoke the decision about the present content of a skill.
+
+    The skill waits for a review again.
 
     \b
     Example:

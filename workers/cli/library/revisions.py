@@ -56,7 +56,7 @@ def show_history(ctx: click.Context, skill_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show_diff(ctx: click.Context, revision: str, seq: int | None, as_json: bool) -> None:
-    """Compare two revisions of a skill: fields, files, findings and lines.
+    """Compare two revisions: fields, files, findings and lines.
 
     Without numbers, compares the newest revision with its predecessor; with SKILL_ID@SEQ, that
     revision with the newest, or with SEQ.
@@ -83,11 +83,11 @@ def show_diff(ctx: click.Context, revision: str, seq: int | None, as_json: bool)
 @click.pass_context
 @audited("skills.purge", "skill_id")
 def purge(ctx: click.Context, skill_id: str, yes: bool, as_json: bool) -> None:
-    """Remove a skill, all its revisions and every trace of their text, for good.
+    """Remove a skill and every trace of its text permanently.
 
-    The text is also removed from the journal, saved answers, dead letters and answers of the
-    language model. Backups, the source itself, and the files of Neo4j are not touched. Other files
-    are rewritten, which takes time in proportion to the library.
+    All of its revisions are removed. The text is also removed from the journal, saved answers, dead
+    letters and answers of the language model. Backups, the source itself, and the files of Neo4j
+    are not touched. Other files are rewritten, which takes time in proportion to the library.
 
     \b
     Example:
@@ -128,7 +128,7 @@ _PURGED = {
 
 
 def _is_confirmed(skill_id: str) -> bool:
-    question = f"Remove {escape_terminal_line(skill_id)} and all its revisions for good?"
+    question = f"Remove {escape_terminal_line(skill_id)} and all its revisions permanently?"
     try:
         return click.confirm(question)
     except click.Abort:  # standard input has no answer

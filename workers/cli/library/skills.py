@@ -42,7 +42,7 @@ skills.add_command(purge)
 
 
 @skills.command("list")
-@click.option("--source", "source_id", help="Only this source.")
+@click.option("--source", "source_id", help="Only skills of this source.")
 @click.option(
     "--state", type=click.Choice([state.value for state in SkillState]), help="Only this state."
 )
@@ -62,10 +62,10 @@ def list_skills(
     has_scripts: str | None,
     as_json: bool,
 ) -> None:
-    """List every skill of the catalog with its state, revision and reason.
+    """List skills with state, revision and reason of a failure.
 
     \b
-    Example:
+    Examples:
       skillbus skills list --state failed
       skillbus skills list --has-scripts true
     """
@@ -137,7 +137,7 @@ def _withheld_text(standing: Standing) -> str:
 @json_option
 @click.pass_context
 def show_skill(ctx: click.Context, skill_id: str, as_json: bool) -> None:
-    """Show one skill: its record, passages, warnings, safety marks and links with evidence.
+    """Show a skill: record, passages, warnings, findings, links.
 
     With SKILL_ID@SEQ, an earlier revision with its text; `skills history` lists them.
 
@@ -223,9 +223,9 @@ def _format_value(value: Any) -> str:
 @click.pass_context
 @audited("skills.remove", "skill_id")
 def remove_skill(ctx: click.Context, skill_id: str) -> None:
-    """Unpublish a skill until its folder changes again; delete it if it was uploaded.
+    """Remove a skill until its folder changes again.
 
-    Files of directories and repositories are not touched.
+    An uploaded skill is deleted. Files of directories and repositories are not touched.
 
     \b
     Example:

@@ -19,6 +19,7 @@ from tasks.sources.directory import identify_folder
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     group_option,
     json_option,
     open_catalog,
@@ -49,7 +50,12 @@ def sources() -> None:
     type=click.Path(path_type=Path),
     help="File with a token or user:password on one line; below `git.credentials`.",
 )
-@click.option("--poll-seconds", type=float, default=0.0, help="Interval between fetches.")
+@click.option(
+    "--poll-seconds",
+    type=float,
+    default=0.0,
+    help="Seconds between fetches [default: git.poll_seconds].",
+)
 @click.option(
     "--licence-policy",
     "licences",
@@ -73,10 +79,10 @@ def add_source(
     groups: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Add the git repository at URL and fetch it now and every --poll-seconds.
+    """Add a git repository as a source.
 
-    Run it again to change the options of a source. Skills keep their ids, which are relative to
-    --path.
+    It is fetched now, and every --poll-seconds. Run it again to change the options of a source.
+    Skills keep their ids, which are relative to --path.
 
     \b
     Examples:
@@ -124,10 +130,10 @@ def add_source(
 def set_source_groups(
     ctx: click.Context, source_id: str, groups: tuple[str, ...], reset: bool, as_json: bool
 ) -> None:
-    """Set the groups that see the skills of a source; without GROUPS, show them.
+    """Set or show the groups that see the skills of a source.
 
-    The source may be added later. `everyone` is the group of all readers. A source without groups
-    has those of the settings (access.default_groups).
+    Without GROUPS, they are shown. The source may be added later. `everyone` is the group of all
+    readers. A source without groups has those of the settings (access.default_groups).
 
     \b
     Examples:
@@ -190,7 +196,7 @@ def refresh_source(ctx: click.Context, source_id: str, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def list_sources(ctx: click.Context, as_json: bool) -> None:
-    """List sources with the number of published skills and the time of the last sync."""
+    """List sources: published skills, groups, last sync."""
     settings = read_settings(ctx)
     rows = []
     with open_catalog(settings) as graph:
@@ -242,4 +248,4 @@ def remove_source(ctx: click.Context, source_id: str) -> None:
     with open_catalog(settings) as graph:
         require_source(graph.list_sources(), source_id)
     outcome = submit_and_wait(settings, SourceRemoved(source_id=source_id))
-    click.echo(f"{source_id}: {outcome['removed']} skills removed")
+    click.echo(f"{source_id}: {format_count(outcome['removed'], 'skill')} removed")

@@ -27,6 +27,7 @@ from workers.cli.audited import audited
 from workers.cli.common import (
     ORIGIN,
     SyncProgress,
+    format_count,
     group_option,
     json_option,
     print_json,
@@ -41,7 +42,7 @@ from workers.cli.waiting.other_roots import OtherRoots
 WORDS, SEARCHABLE, EMBEDDED = "words", "searchable", "embedded"
 _EMBEDS: dict[str, EmbedMode] = {WORDS: "nothing", SEARCHABLE: "skills", EMBEDDED: "sections"}
 _STAGES = list(_EMBEDS)
-_PROGRESS_NOTES = {WORDS: "found by words: {} skills", SEARCHABLE: "searchable: {} skills"}
+_PROGRESS_NOTES = {WORDS: "found by words", SEARCHABLE: "searchable"}
 _POLL_SECONDS = 0.2
 
 
@@ -83,9 +84,10 @@ def sync(
     groups: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Sync the library with DIRECTORY: new, changed, renamed and removed skills.
+    """Sync the library with a directory of skills.
 
-    An interrupted run is resumed by the next one. If `skillbus serve` runs, it does the work.
+    New and changed skills are read, skills that are gone are removed. An interrupted run is resumed
+    by the next one. If `skillbus serve` runs, it does the work.
 
     \b
     Examples:
@@ -202,7 +204,8 @@ def run_sync(
             report |= wait(stage)
             report[f"{stage}_seconds"] = seconds = round(time.monotonic() - started, 2)
             if report.get("found") and stage in _PROGRESS_NOTES:
-                note = _PROGRESS_NOTES[stage].format(counts["published"])
+                count = format_count(counts["published"], "skill")
+                note = f"{_PROGRESS_NOTES[stage]}: {count}"
                 print_to_stderr(f"{note} after {seconds:.1f} s")
         if until == EMBEDDED:
             backend.run_maintenance()
@@ -247,15 +250,14 @@ def print_report(report: dict[str, Any], as_json: bool) -> None:
             report["paged_seconds"] = report["embedded_seconds"]
         print_json(report)
         return
-    click.echo(
-        f"{report['source']}: {report['found']} skills found, {report['changed']} new or changed, "
-        f"{report['removed']} removed"
-    )
+    found = format_count(report["found"], "skill")
+    changes = f"{report['changed']} new or changed, {report['removed']} removed"
+    click.echo(f"{report['source']}: {found} found, {changes}")
     if "embedded_seconds" in report:
         click.echo(f"embedded and linked after {report['embedded_seconds']:.1f} s")
     click.echo(
-        f"library: {report['published']} skills ({report['embedded']} embedded), "
-        f"{report['links']} links, {report['failed']} failed"
+        f"library: {format_count(report['published'], 'skill')} ({report['embedded']} embedded), "
+        f"{format_count(report['links'], 'link')}, {report['failed']} failed"
         + (f", {report['held']} held for review" if report["held"] else "")
     )
     for skill_id, reason in newly_failed:

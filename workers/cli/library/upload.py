@@ -18,7 +18,13 @@ from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.backend.waiting import wait_for_event
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_to_stderr, read_settings
+from workers.cli.common import (
+    format_count,
+    json_option,
+    print_json,
+    print_to_stderr,
+    read_settings,
+)
 from workers.cli.exit_codes import EXIT_NEWLY_FAILED
 
 _POLL_SECONDS = 0.1
@@ -104,8 +110,12 @@ def _print(report: dict[str, Any], as_json: bool) -> None:
         return
     for skill_id in report["skills"]:
         click.echo(escape_terminal_line(skill_id))
-    click.echo(f"{len(report['skills'])} skills, {report['changed']} new or changed")
+    click.echo(
+        f"{format_count(len(report['skills']), 'skill')}, {report['changed']} new or changed"
+    )
     if report["left_out"]:
-        click.echo(f"ignored {report['left_out']} files outside any skill", err=True)
+        click.echo(
+            f"ignored {format_count(report['left_out'], 'file')} outside any skill", err=True
+        )
     for one in report["failed"]:
         click.echo(escape_terminal_line(f"failed: {one['skill_id']}: {one['reason']}"), err=True)

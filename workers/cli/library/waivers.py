@@ -20,7 +20,7 @@ from workers.cli.common import (
 
 @click.group()
 def waivers() -> None:
-    """Waive findings in single skills, list waivers, take them back.
+    """Waive findings in single skills; list and remove waivers.
 
     A waived finding stays listed, and does not count for the level of the skill.
     """
@@ -34,11 +34,11 @@ def waivers() -> None:
 @click.pass_context
 @audited("waivers.add", "revision", "rule")
 def add(ctx: click.Context, revision: str, rule: str, reason: str, as_json: bool) -> None:
-    """Waive the findings of RULE in a skill, by default in its published revision.
+    """Waive the findings of a rule in a skill.
 
-    A waiver is about the bytes of all files of the skill: it ends when any of them changes. It
-    covers what the rule finds now, and nothing that it finds later. `skillbus findings SKILL_ID`
-    lists findings with their rules.
+    Without SEQ, those in its published revision. A waiver is about the bytes of all files of the
+    skill: it ends when any of them changes. It covers what the rule finds now, and nothing that it
+    finds later. `skillbus findings SKILL_ID` lists findings with their rules.
 
     \b
     Example:
@@ -61,7 +61,10 @@ def add(ctx: click.Context, revision: str, rule: str, reason: str, as_json: bool
 @json_option
 @click.pass_context
 def list_waivers(ctx: click.Context, source_id: str | None, as_json: bool) -> None:
-    """List waivers with their author and reason; those of earlier contents have ended."""
+    """List waivers with their author and reason.
+
+    Waivers of earlier contents have ended.
+    """
     settings = read_settings(ctx)
     with open_review_lister(settings) as lister:
         rows = lister.list_waivers(source_id)
@@ -86,7 +89,9 @@ def list_waivers(ctx: click.Context, source_id: str | None, as_json: bool) -> No
 @click.pass_context
 @audited("waivers.remove", "skill_id", "rule")
 def remove(ctx: click.Context, skill_id: str, rule: str) -> None:
-    """Take the waivers of RULE for a skill back: its findings count again.
+    """Remove the waivers of a rule for a skill.
+
+    Its findings count again.
 
     \b
     Example:

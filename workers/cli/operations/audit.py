@@ -17,17 +17,25 @@ _MAX_RECORDS = 1_000_000
 
 
 @click.command()
-@click.option("--principal", help="Only of this principal: a token's name, `oidc:…`, `local:…`.")
+@click.option(
+    "--principal", help="Only changes by this principal: a token's name, `oidc:…` or `local:USER`."
+)
 @click.option("--action", help="Only this action, such as sources.add, or group, such as sources.")
-@click.option("--object", "name", metavar="TEXT", help="Only where the object has this text.")
-@click.option("--outcome", type=click.Choice(["done", "refused", "failed"]), help="Only this.")
-@click.option("--since", metavar="7d", help="Only of the last 30m, 12h or 7d.")
+@click.option("--object", "name", metavar="TEXT", help="Only records whose object contains TEXT.")
+@click.option(
+    "--outcome",
+    type=click.Choice(["done", "refused", "failed"]),
+    help="Only records of this outcome.",
+)
+@click.option(
+    "--since", metavar="DURATION", help="Only records of the last DURATION, such as 30m, 12h or 7d."
+)
 @click.option(
     "--limit",
     type=click.IntRange(1, _MAX_RECORDS),
     default=100,
     show_default=True,
-    help="Number of records, the newest.",
+    help="Maximum number of records; the newest are shown.",
 )
 @json_option
 @click.pass_context
@@ -41,7 +49,9 @@ def audit(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List who changed what in this home, oldest first: commands, requests and webhooks.
+    """List who changed what in this home, oldest first.
+
+    Commands, requests and webhooks that change something are recorded.
 
     \b
     Examples:

@@ -24,10 +24,10 @@ _folder_argument = click.argument(
 @json_option
 @click.pass_context
 def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    """Copy the library with its journal, outcomes and uploaded skills into a new folder.
+    """Copy the library into a new folder.
 
-    Workers and `serve` may run meanwhile. Settings, tokens, credentials and the skills of other
-    sources are not copied.
+    The copy has the journal, outcomes and uploaded skills, too. Workers and `serve` may run
+    meanwhile. Settings, tokens, credentials and the skills of other sources are not copied.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
 @click.pass_context
 @audited("library.restore", "folder")
 def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
-    """Restore a backup into an empty home, or to servers without a library.
+    """Restore a backup to an empty home or empty servers.
 
     Every file of the backup is checked before anything is written. No process of skillbus may
     run on these servers. Afterwards start them and sync the sources, for what changed since.

@@ -18,7 +18,7 @@ def config() -> None:
 @json_option
 @click.pass_context
 def show_config(ctx: click.Context, as_json: bool) -> None:
-    """Show every setting in force, and the file and variables that may set it.
+    """Show the settings in force, and the path of the file.
 
     Passwords in addresses are left out.
     """

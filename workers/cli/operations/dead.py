@@ -16,6 +16,7 @@ from workers.backend.factory import open_backend
 from workers.backend.protocol import Backend
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     print_json,
     print_table,
@@ -39,7 +40,13 @@ def dead() -> None:
 
 
 @dead.command("list")
-@click.option("--limit", type=click.IntRange(1, MAX_DEAD_LETTERS), default=100, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_DEAD_LETTERS),
+    default=100,
+    show_default=True,
+    help="Maximum number of dead letters.",
+)
 @json_option
 @click.pass_context
 def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
@@ -75,7 +82,7 @@ def list_letters(ctx: click.Context, limit: int, as_json: bool) -> None:
 @json_option
 @click.pass_context
 def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
-    """Show one dead letter: its task and ids, or the raw message, and the reason."""
+    """Show a dead letter: its task or message, and the reason."""
     with _open_journal(read_settings(ctx)) as journal:
         letter = journal.get_dead_letter(letter_id)
     if as_json:
@@ -194,7 +201,7 @@ def _report(
         print_json(done)
     else:
         count = sum(one["state"] == success_state for one in done)
-        click.echo(f"{count} dead {'letter' if count == 1 else 'letters'} {past_tense}")
+        click.echo(f"{format_count(count, 'dead letter')} {past_tense}")
         for one in done:
             if one["state"] != success_state:
                 print_to_stderr(

@@ -13,9 +13,10 @@ from workers.cli.exit_codes import EXIT_FAILED
 @json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check models, stores or servers, workers and sources, and say what to do.
+    """Check models, stores or servers, workers and sources.
 
-    Servers are checked in parallel, each for at most servers.timeout_seconds.
+    A failed check says what to do; the exit code is then 1. Servers are checked in parallel, each
+    for at most servers.timeout_seconds.
     """
     results = run_all_checks(read_settings(ctx))
     if as_json:

@@ -90,7 +90,9 @@ _add_agent("codex", "Codex")
 @yes_option
 @click.pass_context
 def install(ctx: click.Context, agent: str, scope: Scope, dry_run: bool, yes: bool) -> None:
-    """Add the hook to the settings of an agent; shows the change and asks first.
+    """Add the hook to the settings of an agent.
+
+    The change is shown, and you are asked to confirm.
 
     \b
     Examples:
@@ -110,7 +112,10 @@ def install(ctx: click.Context, agent: str, scope: Scope, dry_run: bool, yes: bo
 @dry_run_option
 @yes_option
 def uninstall(agent: str, scope: Scope, dry_run: bool, yes: bool) -> None:
-    """Remove the hook from the settings of an agent; shows the change and asks first."""
+    """Remove the hook from the settings of an agent.
+
+    The change is shown, and you are asked to confirm.
+    """
     file = open_hook_file(agent, scope, Path.cwd())
     if not file.installed:
         click.echo(f"{file.path}: not installed")
@@ -146,7 +151,7 @@ def _change(file: HookFile, text: str, dry_run: bool, yes: bool) -> None:
 @json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show where the hook is installed, and whether it has the settings in force."""
+    """Show where the hook is installed, and if it is up to date."""
     settings = read_settings(ctx)
     rows = []
     paths: set[Path] = set()

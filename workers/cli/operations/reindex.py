@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 @click.pass_context
 @audited("library.reindex", "drop_old")
 def reindex(ctx: click.Context, drop_old: bool, as_json: bool) -> None:
-    """Build the search index of the model and version now in use, then switch to it.
+    """Build the index for the current model and schema.
 
-    The old index answers until the switch, and is kept until --drop-old. Run it with the new
-    settings while the workers, or `skillbus serve`, run with the old ones; restart them when it is
-    done. An interrupted run is resumed by the next one. `serve` writes to the index of a home, so
-    there the copy is made while it runs, and the switch once it is stopped.
+    When it is complete, the library switches to it. The old index answers until the switch, and is
+    kept until --drop-old. Run it with the new settings while the workers, or `skillbus serve`, run
+    with the old ones; restart them when it is done. An interrupted run is resumed by the next one.
+
+    `serve` writes to the index of a home: the command copies the index while `serve` runs, and then
+    asks you to stop `serve` and to run the command again for the switch.
     """
     settings = read_settings(ctx)
     report = _drop(settings) if drop_old else _reindex(settings)

@@ -19,7 +19,7 @@ _LABEL_WIDTH = len("dead letters")
 @json_option
 @click.pass_context
 def status(ctx: click.Context, as_json: bool) -> None:
-    """Show what the library holds and how far indexing and embedding are.
+    """Show the state of the library and of pending work.
 
     "with vectors" counts the skills that are found by meaning as well as by words, "embedded" those
     whose sections have vectors too. For a distributed deployment, servers, workers, running

@@ -21,7 +21,10 @@ _DURATION = re.compile(r"(\d{1,6})([mhd])")
 
 @click.group()
 def tokens() -> None:
-    """Add, list and revoke tokens; a running gateway applies changes at once."""
+    """Add, list and revoke access tokens.
+
+    A running gateway applies changes at once.
+    """
 
 
 @tokens.command("add")
@@ -41,7 +44,9 @@ def tokens() -> None:
     metavar="GROUP",
     help="A group that it reads with, besides `everyone`; repeatable. Admins see everything.",
 )
-@click.option("--expires", metavar="90d", help="Lifetime: 30m, 12h or 90d [default: unlimited].")
+@click.option(
+    "--expires", metavar="DURATION", help="Lifetime, such as 30m, 12h or 90d [default: unlimited]."
+)
 @json_option
 @click.pass_context
 @audited("tokens.add", "name", "scope", "groups")
@@ -83,7 +88,10 @@ def add(
 @json_option
 @click.pass_context
 def list_tokens(ctx: click.Context, as_json: bool) -> None:
-    """List tokens by name, with scope and expiry; the tokens themselves are not stored."""
+    """List tokens by name, with scope and expiry.
+
+    The tokens themselves are not stored.
+    """
     now = time.time()
     rows: list[dict[str, Any]] = [
         {

@@ -43,22 +43,28 @@ _LOCAL_USER = "(this machine)"
 @click.option("--skill", metavar="ID", help="Only this skill.")
 @click.option("--source", metavar="ID", help="Only skills of this source.")
 @click.option(
-    "--owner", metavar="TOKEN", help="Only queries and outcomes of this token; '' is you."
+    "--owner",
+    metavar="TOKEN",
+    help="Only queries and outcomes of this token; '': the user of this machine.",
 )
 @click.option("--unused", is_flag=True, help="Instead, skills that were never chosen.")
 @click.option("--queries", is_flag=True, help="Instead, answered queries, newest first.")
 @click.option(
-    "--unanswered", is_flag=True, help="Instead, queries without a fitting skill, in groups."
+    "--unanswered",
+    is_flag=True,
+    help="Instead, queries for which no skill was found, or none was useful, in groups.",
 )
 @click.option(
-    "--copies", is_flag=True, help="Instead, skills that always lose to a skill that does the same."
+    "--copies",
+    is_flag=True,
+    help="Instead, skills that were never chosen because an equivalent skill was preferred.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(1, 100_000),
     default=20,
     show_default=True,
-    help="Skills or groups shown.",
+    help="Maximum number of skills or groups.",
 )
 @json_option
 @click.pass_context
@@ -159,8 +165,8 @@ def _print_summary(
         return
     if not selection.selects_skills:
         click.echo(
-            f"queries   {total['queries']}: {total['hits']} hits, {total['no_hits']} without a "
-            f"skill, {total['unanswered']} unanswered"
+            f"queries   {total['queries']}: {total['hits']} hits, {total['no_hits']} no hits, "
+            f"{total['unanswered']} unanswered"
         )
     click.echo(
         f"skills    {total['chosen']} chosen, {total['sent']} sent, {total['tokens']} tokens"
@@ -208,7 +214,7 @@ def _print_unused(rows: list[dict[str, Any]], days: int, limit: int, as_json: bo
     if not rows:
         click.echo("every skill was chosen")
         return
-    click.echo(f"{len(rows)} skills were not chosen in the last {days} days (UTC)")
+    click.echo(f"skills not chosen in the last {days} days (UTC): {len(rows)}")
     print_table(
         [(row["published"], str(row["tokens"]), row["skill_id"]) for row in rows[:limit]],
         ("published", "tokens", "skill id"),
@@ -221,14 +227,14 @@ def _print_copies(rows: list[dict[str, Any]], limit: int, as_json: bool) -> None
         print_json({"skills": rows[:limit], "total": len(rows)})
         return
     if not rows:
-        click.echo("no skill always loses to one that does the same")
+        click.echo("no skill was always left out for an equivalent one")
         return
     print_table(
         [
             (str(row["lost"]), row["skill_id"], ", ".join(one["skill_id"] for one in row["to"][:3]))
             for row in rows[:limit]
         ],
-        ("lost", "skill id", "to"),
+        ("left out", "skill id", "for"),
     )
     _note_more(len(rows), limit, "skills")
 
@@ -290,7 +296,7 @@ def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> Non
     if as_json:
         print_json({**data, "groups": groups[:limit], "group_count": len(groups)})
         return
-    click.echo(f"{data['total']} unanswered queries, {data['grouped']} of them compared")
+    click.echo(f"unanswered queries: {data['total']}, compared: {data['grouped']}")
     for group in groups[:limit]:
         first, *others = group["examples"]
         days = group["first"]
@@ -298,7 +304,7 @@ def _print_unanswered(data: Mapping[str, Any], limit: int, as_json: bool) -> Non
             days += f" to {group['last']}"
         click.echo(
             f"{group['queries']:>5}  {escape_terminal_line(shorten(first['task'], 160))}"
-            f"  ({days}, {group['no_hits']} without a skill)"
+            f"  ({days}, no hits: {group['no_hits']})"
         )
         for other in others:
             click.echo(f"         {escape_terminal_line(shorten(other['task'], 120))}")

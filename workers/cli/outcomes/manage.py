@@ -21,7 +21,13 @@ from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.usage.forget import forget_owner, has_owner
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
-from workers.cli.common import json_option, print_json, print_table, read_settings
+from workers.cli.common import (
+    format_count,
+    json_option,
+    print_json,
+    print_table,
+    read_settings,
+)
 
 
 @click.group()
@@ -43,7 +49,7 @@ def _open_store(settings: Settings) -> Iterator[OutcomeStore]:
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
 @click.pass_context
 def export(ctx: click.Context, out: Path | None) -> None:
-    """Write all outcomes as JSON, one per line, in the order of their reports."""
+    """Write all outcomes as JSON lines, in the order of reports."""
     with _open_store(read_settings(ctx)) as store:
         rows = map(outcome_to_dict, store.list_outcomes())
         lines = (json.dumps(row, ensure_ascii=False) for row in rows)
@@ -102,12 +108,16 @@ def _link_without(settings: Settings) -> None:
 
 @outcomes.command("forget")
 @click.option("--query", "query_id", metavar="ID", help="Forget the outcomes of this query.")
-@click.option("--owner", help="Forget outcomes and queries of this token; '' is this machine.")
+@click.option(
+    "--owner",
+    metavar="TOKEN",
+    help="Forget outcomes and queries of this token; '': the user of this machine.",
+)
 @click.option(
     "--older-than",
     type=click.FloatRange(min=0),
     metavar="DAYS",
-    help="Forget queries that were answered before, with their outcomes.",
+    help="Forget queries that were answered more than DAYS days ago, with their outcomes.",
 )
 @json_option
 @click.pass_context
@@ -119,7 +129,7 @@ def forget(
     older_than: float | None,
     as_json: bool,
 ) -> None:
-    """Delete outcomes, and with them all that was learned from them.
+    """Delete outcomes, with their effect on later answers.
 
     With --owner and --older-than the answered queries are deleted too, with their sessions and
     their counts in `skillbus usage`.
@@ -159,4 +169,4 @@ def forget(
     if as_json:
         print_json({"forgotten": deleted})
     else:
-        click.echo(f"{deleted} outcome{'' if deleted == 1 else 's'} forgotten")
+        click.echo(f"{format_count(deleted, 'outcome')} forgotten")

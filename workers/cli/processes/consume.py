@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.pass_context
 def consume(ctx: click.Context) -> None:
-    """Consume events and queries from the queue `skillbus.events` until interrupted, and reply.
+    """Consume events and queries from a queue until interrupted.
 
-    The broker is that of `submissions.broker`: a RabbitMQ queue or a Redis stream of that name. A
-    distributed deployment may have any number of consumers. For an embedded library this process
-    also does the work; `serve` consumes too. Metrics and health are on `workers.metrics_port`.
+    The queue is `skillbus.events`; replies go to the queue that a message names. The broker is that
+    of `submissions.broker`: a RabbitMQ queue or a Redis stream of that name. A distributed
+    deployment may have any number of consumers. For an embedded library this process also does the
+    work; `serve` consumes too. Metrics and health are on `workers.metrics_port`.
 
     \b
     Examples:

@@ -22,7 +22,7 @@ from workers.cli.common import print_to_stderr, read_settings
 )
 @click.pass_context
 def gateway(ctx: click.Context, listen: str, unprotected: bool) -> None:
-    """Serve the HTTP API of a distributed deployment until interrupted.
+    """Serve HTTP for a distributed deployment until interrupted.
 
     For an embedded library use `skillbus serve --listen`.
 

@@ -10,10 +10,11 @@ from workers.cli.common import read_settings
 @click.command()
 @click.pass_context
 def mcp(ctx: click.Context) -> None:
-    """Serve an agent over standard input and output with the Model Context Protocol.
+    """Serve an agent over MCP on standard input and output.
 
-    Agents start this command themselves. It uses a running `serve`, or the workers of a distributed
-    deployment; without either it answers itself. It changes nothing in the library.
+    MCP is the Model Context Protocol. Agents start this command themselves. It uses a running
+    `serve`, or the workers of a distributed deployment; without either it answers itself. It
+    changes nothing in the library.
 
     \b
     Example:

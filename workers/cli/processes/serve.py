@@ -20,9 +20,10 @@ from workers.cli.common import print_to_stderr, read_settings
 )
 @click.pass_context
 def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
-    """Run workers, watcher and gateway until interrupted; other commands then use them.
+    """Run workers, watcher and gateway until interrupted.
 
-    Every directory that was synced is watched. The gateway answers on `serve.sock` in the home.
+    Other commands use them. Every directory that was synced is watched. The gateway answers on
+    `serve.sock` in the home.
 
     \b
     Examples:

@@ -28,7 +28,7 @@ from workers.processes.workloads import describe_workloads, parse_workload, reso
 @click.option("--supervised", is_flag=True, hidden=True, help="Exit when the parent process exits.")
 @click.pass_context
 def worker(ctx: click.Context, queues: str | None, processes: int, supervised: bool) -> None:
-    """Run tasks until interrupted, with the servers that the settings name.
+    """Run tasks of a distributed deployment until interrupted.
 
     Links have one writer, so keep a single worker on `link`.
 

@@ -78,13 +78,14 @@ if TYPE_CHECKING:
 @run_options
 @click.pass_context
 def encoder(ctx: click.Context, /, **options: Any) -> None:
-    """Train the encoder further, so that requests are near the skills that serve them.
+    """Fine-tune the encoder on the library.
 
-    It learns from requests that skills quote, from pieces of their text, from the prompts that a
-    language model wrote for them, and from prompts of --feedback. Negatives are the other texts of
-    a batch and hard negatives: near in meaning, near in words, of the same category, or random. One
-    of --folds parts of the repositories is held out; the report compares the base and the trained
-    model on it. Afterwards name the folder in `encoder.model` and rebuild the index.
+    Afterwards requests are nearer to the skills that serve them. It learns from requests that
+    skills quote, from pieces of their text, from the prompts that a language model wrote for them,
+    and from prompts of --feedback. Negatives are the other texts of a batch and hard negatives:
+    near in meaning, near in words, of the same category, or random. One of --folds parts of the
+    repositories is held out; the report compares the base and the trained model on it. Afterwards
+    name the folder in `encoder.model` and rebuild the index.
 
     \b
     Example:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def ranker(
     ctx: click.Context, prompts: Path | None, outcomes: bool, out: Path | None, as_json: bool
 ) -> None:
-    """Learn the weights of the parts of a score from prompts with the skills they need.
+    """Learn the weights of the score from labelled prompts.
 
     PROMPTS is JSONL with `instruction` and `gt_skill_ids`; --outcomes adds prompts for which a
     skill was reported to have helped, or replaces the file. Learning starts from the shipped

@@ -22,7 +22,7 @@ from workers.cli.common import json_option, print_json, print_to_stderr, progres
     "folders",
     multiple=True,
     metavar="SOURCE=DIR",
-    help="Read the skills of a source from a folder. Repeat it. [default: the library]",
+    help="Read the skills of a source from a folder; repeatable. [default: the library]",
 )
 @click.option(
     "--out",
@@ -46,7 +46,7 @@ def roles(
     origin: str,
     as_json: bool,
 ) -> None:
-    """Train the classifier of passages on lines labelled with their roles.
+    """Train the classifier of roles on labelled lines.
 
     LABELS are JSON files: skill id -> [[first line, last line, role], …]. Each skill is evaluated
     with a classifier that was trained on other skills. Without --out no weights are written.

@@ -12,7 +12,7 @@ from workers.cli.training.roles import roles
 
 @click.group("train")
 def train() -> None:
-    """Train the small models that skillbus uses."""
+    """Train models on your own library and labels."""
 
 
 for command in (roles, encoder, reranker, ranker):

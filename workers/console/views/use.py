@@ -27,9 +27,9 @@ PATH = f"{PREFIX}/use"
 TABS = {
     "overview": "Overview",
     "queries": "Queries",
-    "unanswered": "Asked in vain",
+    "unanswered": "Unanswered",
     "unused": "Never chosen",
-    "copies": "Lost to a copy",
+    "copies": "Left out for a copy",
 }
 RANGES = (7, 30, 90, 365)
 OUTCOMES = {
@@ -152,5 +152,5 @@ def plot_days(
 
 def _plot_queries(found: Mapping[str, Any]) -> LineChart:
     """Return the chart of all queries and of unanswered queries per day."""
-    counters = {"all": "queries", "in vain": "unanswered"}
+    counters = {"all": "queries", "unanswered": "unanswered"}
     return plot_days(found, "Queries over time", counters, "queries a day")

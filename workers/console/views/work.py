@@ -1,4 +1,4 @@
-"""Work: waiting and running work, recent events, and tasks that failed for good."""
+"""Work: waiting and running work, recent events, and tasks that failed permanently."""
 
 from __future__ import annotations
 

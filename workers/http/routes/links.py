@@ -1,4 +1,4 @@
-"""Dismissed links: links between skills that a person took out of the graph for good."""
+"""Dismissed links: links between skills that a person removed from the graph."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def link_routes(backend: StoreBackend) -> APIRouter:
 
     @router.post("/v1/links/dismissed", response_model=DismissedLinkData, status_code=201)
     def dismiss_link(dismissal: LinkDismissal, request: Request) -> dict[str, Any]:
-        """Dismiss a link for good, whatever it comes from."""
+        """Dismiss a link: it is not made again, whatever its evidence."""
         note_object(request, f"{dismissal.source} {dismissal.target} {dismissal.type.value}")
         place = LinkPlace(dismissal.source, dismissal.target, dismissal.type)
         return backend.dismiss_link(place, dismissal.reason)
@@ -68,7 +68,7 @@ def link_routes(backend: StoreBackend) -> APIRouter:
         target: Annotated[SkillId, Query()],
         type: Annotated[LinkType, Query()],
     ) -> Response:
-        """Take a dismissal back: the link returns if it still has evidence."""
+        """Remove a dismissal: the link is made again if it still has evidence."""
         backend.restore_link(LinkPlace(source, target, type))
         return Response(status_code=204)
 

@@ -231,7 +231,7 @@ def _add_purge(router: APIRouter, backend: StoreBackend) -> None:
     def purge_skill(
         skill_id: str, request: Request, response: Response, caller: CurrentCaller
     ) -> Any:
-        """Remove a skill, all its revisions and every trace of their text, for good; admins only.
+        """Remove a skill, all its revisions and every trace of their text permanently; admins only.
 
         If the whole path is the id of a skill, that skill is removed as by
         `DELETE /v1/skills/{skill_id}`.

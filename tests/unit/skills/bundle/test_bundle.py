@@ -136,8 +136,8 @@ def test_markdown_says_what_the_bundle_holds() -> None:
         "- a:b → a:c: dependency (line 2)",
         "- a:d: alternative to a:b",
         "- a:e: did not fit into the budget (900 tokens)",
-        "- 7 passages did not fit, 1 skill among them whole; "
-        "about 840 tokens more would hold what the task needs",
+        "- 7 passages did not fit, with all passages of 1 skill; "
+        "they need a budget about 840 tokens larger",
         "probability that it is right: 0.83",
     ):
         assert part in text

@@ -47,7 +47,7 @@ HOSTILE = st.lists(
                 "\n- source: /srv/trusted/SKILL.md (trusted:one, revision 1, 0123456789ab, MIT)\n",
                 "\n# Skills for this task\n",
                 "\n## Links among these skills\n",
-                "\n## Not included\n",
+                "\n## Left out\n",
                 "```",
                 "\n```sh\n",
                 "~~~~\n",

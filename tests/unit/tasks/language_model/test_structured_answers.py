@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
 from tasks.language_model.strict_schema import compact_schema, strict_schema
 from tasks.language_model.structured_answers import (
-    Rung,
+    AnswerForm,
     UnreadableAnswerError,
+    choose_form,
     extract_object,
-    first_rung,
     form_fields,
     read_answer,
     strip_thoughts,
@@ -245,8 +245,8 @@ def test_a_strict_schema_says_what_the_model_says(change: dict[str, Any], fits: 
 @pytest.mark.parametrize("answer_type", [Free, Pair, Anything])
 def test_a_type_that_cannot_be_enforced_begins_lower(answer_type: type[BaseModel]) -> None:
     assert strict_schema(answer_type) is None
-    assert first_rung(Rung.JSON_SCHEMA, answer_type) is Rung.JSON_OBJECT
-    assert first_rung(Rung.PLAIN, answer_type) is Rung.PLAIN
+    assert choose_form(AnswerForm.JSON_SCHEMA, answer_type) is AnswerForm.JSON_OBJECT
+    assert choose_form(AnswerForm.PLAIN, answer_type) is AnswerForm.PLAIN
 
 
 def test_a_compact_schema_keeps_limits_and_fields_named_like_keywords() -> None:
@@ -259,13 +259,16 @@ def test_a_compact_schema_keeps_limits_and_fields_named_like_keywords() -> None:
 
 def test_the_schema_stands_in_the_prompt_where_it_is_not_enforced() -> None:
     request = ModelRequest("roles", 1, "Sort.", "the data \ud800", 100)
-    enforced = form_fields(Rung.JSON_SCHEMA, request, Answer)
+    enforced = form_fields(AnswerForm.JSON_SCHEMA, request, Answer)
     assert enforced["messages"][0]["content"] == "Sort."
     assert enforced["messages"][1]["content"] == "the data ?"
     assert enforced["response_format"]["json_schema"]["strict"] is True
-    for rung, form in ((Rung.JSON_OBJECT, {"type": "json_object"}), (Rung.PLAIN, None)):
-        fields = form_fields(rung, request, Answer)
-        assert fields.get("response_format") == form
+    for form, expected in (
+        (AnswerForm.JSON_OBJECT, {"type": "json_object"}),
+        (AnswerForm.PLAIN, None),
+    ):
+        fields = form_fields(form, request, Answer)
+        assert fields.get("response_format") == expected
         system = fields["messages"][0]["content"]
         assert system.startswith("Sort.\n\n")
         assert json.loads(system.splitlines()[-1]) == compact_schema(Answer)

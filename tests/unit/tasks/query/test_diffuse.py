@@ -124,7 +124,8 @@ def test_what_enters_over_links_starts_with_the_lowest_score_of_any_candidate() 
     ranking = replace(ranking_of([9.0, 8.0, 5.0, 4.0]), least_score=0.5)
     found = run(ranking, [(NAMES[0], "lib:new", LinkType.DEPENDENCY, 1.0)], pointers={"lib:new": 7})
     (entered,) = (hit for hit in found.hits if hit.key.skill_id == "lib:new")
-    assert entered.score == 0.5 + entered.parts["diffusion"]
+    assert entered.parts["least_score"] == 0.5
+    assert entered.score == sum(entered.parts.values())
 
 
 def test_owners_of_named_formats_keep_their_place() -> None:

@@ -71,7 +71,7 @@ def test_parts_add_up_to_the_score_and_a_gain_has_a_reason() -> None:
     moved = reorder_hits(ranked, scores_for(ranked, 0.1, 0.2, 0.9), 1.0, "rerank")
     for hit in moved:
         assert sum(hit.parts.values()) == pytest.approx(hit.score)
-    assert "read together with the task it fits" in moved[0].why
+    assert "the cross-encoder scores it higher" in moved[0].why
     assert moved[1].why == ("its text matches",)
 
 

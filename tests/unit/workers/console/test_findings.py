@@ -8,7 +8,7 @@ import pytest
 
 from workers.console.findings import group_by_rule
 
-WITHHELD = "safety level 2, sent up to 1"
+WITHHELD = "safety level 2, above policy.highest_level 1"
 
 
 def finding(rule: str, line: int, level: int = 2, **given: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Dead letters: tasks that failed for good, and messages that could not be read."""
+"""Dead letters: tasks that failed permanently, and unreadable messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.library import dead_letters
 
 
 class DeadLetterData(BaseModel):
-    """A task that failed for good, or an unreadable message, whose text is `body`."""
+    """A task that failed permanently, or an unreadable message, whose text is `body`."""
 
     model_config = ConfigDict(frozen=True)
 

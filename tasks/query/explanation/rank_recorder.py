@@ -1,4 +1,4 @@
-"""Skills that a query asks about: the rank of each after every stage."""
+"""Recording of the ranks that skills have after each stage of a query (`explain_skills`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tasks.query.ranking import Candidates, Ranking, TaskQuery
 
 
 @dataclass(slots=True)
-class WatchedSkills:
+class RankRecorder:
     """Records the ranks of skills through the stages of a query; costs nothing without such skills.
 
     query: the searched query. candidates: the skills that search found. ranks: by skill and stage,
@@ -21,14 +21,14 @@ class WatchedSkills:
     candidates: frozenset[str] = frozenset()
     ranks: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def see_candidates(self, candidates: Candidates) -> None:
+    def record_candidates(self, candidates: Candidates) -> None:
         """Record which of the skills search found."""
         if self.skill_ids:
             self.query = candidates.query
             found = {key.skill_id for key in candidates.keys}
             self.candidates = frozenset(found.intersection(self.skill_ids))
 
-    def see(self, stage: str, ranking: Ranking) -> Ranking:
+    def record(self, stage: str, ranking: Ranking) -> Ranking:
         """Record the ranks of the skills after a stage; returns the ranking."""
         if self.skill_ids:
             places = {hit.key.skill_id: rank for rank, hit in enumerate(ranking.hits, 1)}
