@@ -40,6 +40,7 @@ MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
+_IGNORED = re.compile(r"(?<=\w)(?:''|\"\"|\\(?!n))(?=\w)")
 _TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
@@ -133,7 +134,7 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(text, *package, speech=False)
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    languages = may_have_flows(places.words)
+    languages = may_have_flows(places.words | _find_split_words(text))
     if languages:
         codes = codes or tuple(find_blocks(lines, text.fenced))
         for line, name in find_flows([code for code in codes if code.language in languages]):
@@ -198,6 +199,17 @@ def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
 
 def _find_places(text: NormalisedText) -> Places:
     return Places(text, _words(indicator_texts(), text.is_code))
+
+
+def _find_split_words(text: NormalisedText) -> frozenset[str]:
+    """Return words of code with empty quotes or a backslash inside, which a shell ignores."""
+    whole, count = _IGNORED.subn("", text.spaced)
+    return frozenset(_flow_words().find(whole) if count else ())
+
+
+@cache
+def _flow_words() -> WordFinder:
+    return WordFinder((), FLOW_WORDS)
 
 
 @cache

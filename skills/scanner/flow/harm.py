@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Sequence
+from collections.abc import Sequence, Set
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
@@ -29,10 +29,11 @@ _SENDS = (
     "requests httpx urlopen urlretrieve urllib aiohttp socket smtp ftp http.client paramiko dns. "
     "curl fetch( fetch? -fetch axios http.request https.request http.get https.get "
     "'http' 'https' \"http\" \"https\" node:http sendbeacon got( got. 'got' \"got\" needle "
-    "superagent undici request( request.post resolver. xmlhttprequest net.connect net.createconnection tls.connect createtransport"
+    "superagent undici request( request.post resolver. xmlhttprequest net.connect "
+    "net.createconnection tls.connect createtransport"
 )
 _SHELL_SENDS = (
-    "curl wget /dev/tcp scp+ rsync +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat "
+    "curl wget /dev/tcp /dev/udp scp+ rsync +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat "
     "telnet http+ https+ ftp+ +mail+ dig+ nslookup ping+ drill+ +host+"
 )
 _GIVEN = "argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch"
@@ -93,7 +94,7 @@ _HARM = (
 """(sink, labels that must not reach it, rule); the first match for a use counts."""
 
 
-def may_have_flows(found: KeysView[str]) -> frozenset[str]:
+def may_have_flows(found: Set[str]) -> frozenset[str]:
     """Return the languages in which code with these words of FLOW_WORDS may have a harmful flow."""
     return frozenset(
         language

@@ -21,6 +21,7 @@ from skills.scanner.flow.tokens import (
     is_body,
     list_names,
     list_texts,
+    put_loop_first,
     split_at,
     split_tokens,
 )
@@ -46,8 +47,10 @@ class ProgramReader:
         self._names = Names(programs)
         self._literals: dict[str, list[Token]] = {}
         """Variable -> its value, a text or list that may be run as a command."""
-        self._files: dict[str, list[str]] = {}
-        """Variable -> names of the files that it may stand for."""
+        self._values: dict[str, Labels] = {}
+        """Variable -> labels of the value that it was given last."""
+        self._results: dict[int, tuple[Token, Labels]] = {}
+        """Id of a call's bracket -> bracket, result; nested commands would read it many times."""
 
     def read(self) -> None:
         """Record the assignments and uses of all programs."""
@@ -96,7 +99,6 @@ class ProgramReader:
             self._names.declare_global(tokens[1:])
             return NONE
         targets, start = [], 0
-        returned = first in ("return", "yield")
         for at, one in enumerate(tokens):
             if one.text in _FUNCTIONS:
                 break
@@ -104,7 +106,7 @@ class ProgramReader:
                 targets.append(tokens[start:at])
                 start = at + 1
         labels = self._assign(targets, tokens[start:]) if targets else self._expression(tokens)
-        if returned:
+        if first in ("return", "yield"):
             self._store.assign(f"{self._names.scopes[-1]}()", labels)
         return labels
 
@@ -138,23 +140,17 @@ class ProgramReader:
         if len(targets) > 1 and targets[0].text in ("self", "this"):
             self._store.assign(f"self.{targets[1].text}", labels)
             return
-        files = [*list_files(labels)]
         for name in list_names(targets):
             if self._language == "python" or targets[0].text in ("const", "let", "var"):
                 self._names.declare(name)
             name = self._names.qualify(name)
             self._store.assign(name, labels)
-            if files:
-                self._files[name] = files
+            self._values[name] = labels
 
     def _expression(self, tokens: list[Token]) -> Labels:
         """Return the labels of all values in an expression."""
         labels, at, loop = NONE, 0, -1
-        if self._language == "python" and tokens and tokens[0].text != "for":
-            start = next((n for n, one in enumerate(tokens) if one.text == "for"), 0)
-            if start:  # the loop of a comprehension declares its variables
-                comma = Token("mark", ",", tokens[0].start, [])
-                tokens = [*tokens[start:], comma, *tokens[:start]]
+        tokens = put_loop_first(tokens) if self._language == "python" else tokens
         while at < len(tokens):
             token = tokens[at]
             if token.text in ("for", "const", "let", "var"):
@@ -273,17 +269,21 @@ class ProgramReader:
         return pick(labels) if is_one else labels
 
     def _call(self, name: str, held: Labels, bracket: Token) -> Labels:
-        """Record the uses of a call; return the labels of its result.
+        """Record the uses of a call, once; return the labels of its result.
 
         held: labels of its object.
         """
+        if id(bracket) not in self._results:
+            self._results[id(bracket)] = bracket, self._read_call(name, held, bracket)
+        return self._results[id(bracket)][1]
+
+    def _read_call(self, name: str, held: Labels, bracket: Token) -> Labels:
         owner, full = name.rpartition(".")[0], self._names.get_full(name)
         last = full.rpartition(".")[2]
         line = self._line(bracket)
         parts = split_at([one for one in bracket.inner if one.kind != "line"], ",")
         pairs = [self._pair(part) for part in parts]
-        arguments = [labels for _, labels in pairs]
-        sent = join(*arguments)
+        sent = join(*(labels for _, labels in pairs))
         if parts and meanings.is_running(full, self._language):
             return self._run(parts, pairs, line)
         parameters = self._names.find_parameters(full)
@@ -301,7 +301,7 @@ class ProgramReader:
             changed = f"self.{rest}" if root in ("self", "this") else self._names.qualify(owner)
             self._store.assign(changed, result)
         if last in meanings.WRITING:
-            for file in (*list_files(held), *self._files.get(self._names.qualify(owner), ())):
+            for file in list_files(held | self._values.get(self._names.qualify(owner), NONE)):
                 self._store.assign(file, sent)
         if last in meanings.COPYING:
             names = map(self._names.qualify, list_names(bracket.inner))

