@@ -17,20 +17,23 @@ _LANGUAGES = {name: language for language, names in _NAMES.items() for name in n
 """Name -> language, for names in fences, file endings and first lines of scripts."""
 PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?!.*`)|~{3,})\s*\{?\.?([\w+-]*)")
-_PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
+_PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. |[\w.-]{1,60}@[\w.-]{1,60}:\S{0,80}[$#%] )")
 _COMMANDS = (
     "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
     "git security dig crontab"
 )
-_COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*\(?(?:{_COMMANDS.replace(' ', '|')})\s")
-_LEAD = re.compile(r"^\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
-_SPAN = re.compile(r"`([^`\n]{8,400})`")
+_MARK = r"\s*(?:(?:[-*+>$%]|\d{1,3}[.)]|RUN|(?:run|script|command):)\s+)*@?"
+"""Marks of lists, quotes and prompts, and words before commands in build files."""
+_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*\s+|{_COMMANDS.replace(' ', '|')}\s)")
+_LEAD = re.compile(_MARK)
+_SPAN = re.compile(r"`([^`\n]{8,4000})`|<code>([^<\n]{8,4000})</code>")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
 _EMBEDDED = [
     re.compile(r"\b(python3?|node)\b[^\n]{0,80}?" + mark)
     for mark in (r"<<-?\s*['\"]?(\w+)", r"\s-[ce]\s+(['\"])")
 ]
 _EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
+_JSON_TEXT = re.compile(r'"((?:\\.|[^"\\\n]){8,4000})"')
 _INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.|[^"\\])*)"')
 
 
@@ -48,8 +51,11 @@ class Code(NamedTuple):
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
     """Yield the code of a script; its ending or its first line determines the language."""
-    if path.rpartition("/")[2] == "package.json":
-        yield from _find_install_scripts("\n".join(lines))
+    if path.endswith(".json"):
+        is_package = path.rpartition("/")[2] == "package.json"
+        yield from _find_json_commands(
+            "\n".join(lines), _INSTALL_SCRIPT if is_package else _JSON_TEXT
+        )
         return
     language = _LANGUAGES.get(path.rpartition(".")[2].lower()) if "." in path else None
     if language is None and lines and lines[0].startswith("#!"):
@@ -60,11 +66,13 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
         yield from _with_embedded(Code(language, "\n".join(lines), 1, module))
 
 
-def _find_install_scripts(text: str) -> Iterator[Code]:
-    """Yield the commands that npm runs when it installs a package."""
-    for found in _INSTALL_SCRIPT.finditer(text):
-        command = found[1].replace('\\"', '"').replace("\\n", "\n")
-        yield from _with_embedded(Code("shell", command, text.count("\n", 0, found.start()) + 1))
+def _find_json_commands(text: str, pattern: re.Pattern[str], first_line: int = 1) -> Iterator[Code]:
+    """Yield commands in JSON: those that npm runs when it installs a package, hooks of agents."""
+    for found in pattern.finditer(text):
+        if any(word in found[1] for word in _RUNS_OR_SENDS):
+            command = found[1].replace('\\"', '"').replace("\\n", "\n")
+            line = first_line + text.count("\n", 0, found.start())
+            yield from _with_embedded(Code("shell", command, line))
 
 
 def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
@@ -72,10 +80,8 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
     start = 0
     while start < len(lines):
         if not fenced[start]:
-            end = start + 1
-            while lines[end - 1].endswith("\\") and end < len(lines):
-                end += 1
-            yield from _find_commands("\n".join(lines[start:end]), start + 1)
+            end = next((at for at in range(start, len(lines)) if fenced[at]), len(lines))
+            yield from _find_commands(lines, start, end)
             start = end
             continue
         fence = _FENCE.match(lines[start])
@@ -85,9 +91,13 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
         # A block of another language, such as Markdown, may contain blocks of code.
         while end < len(lines) and fenced[end] and not _is_fence(lines[end], mark, bool(language)):
             end += 1
+        text = "\n".join(lines[start + 1 : end])
         if language:
-            text = _PROMPT.sub(r"\1", "\n".join(lines[start + 1 : end]))
-            yield from _with_embedded(Code(language, text, start + 2))
+            yield from _with_embedded(Code(language, _PROMPT.sub(r"\1", text), start + 2))
+        elif name in ("json", "jsonc", "json5"):
+            yield from _find_json_commands(text, _JSON_TEXT, start + 2)
+        else:
+            yield from _find_commands(lines, start + 1, end)
         start = end + (end < len(lines) and _is_fence(lines[end], mark, bare=True))
 
 
@@ -97,13 +107,19 @@ def _is_fence(line: str, mark: str, bare: bool) -> bool:
     return bool(fence and not (bare and fence[2]))
 
 
-def _find_commands(line: str, number: int) -> Iterator[Code]:
-    if not any(word in line for word in _RUNS_OR_SENDS):
-        return
-    if _COMMAND.match(line):
-        yield Code("shell", _LEAD.sub("", line, count=1), number)
-    for span in _SPAN.findall(line):
-        yield Code("shell", span, number)
+def _find_commands(lines: Sequence[str], start: int, end: int) -> Iterator[Code]:
+    """Yield commands at the start of lines, and in code spans."""
+    while start < end:
+        after = start + 1
+        while lines[after - 1].endswith("\\") and after < end:
+            after += 1
+        line = "\n".join(lines[start:after])
+        if any(word in line for word in _RUNS_OR_SENDS):
+            if _COMMAND.match(line):
+                yield Code("shell", _LEAD.sub("", line, count=1), start + 1)
+            for span in _SPAN.finditer(line):
+                yield Code("shell", span[1] or span[2], start + 1)
+        start = after
 
 
 def _with_embedded(code: Code) -> Iterator[Code]:

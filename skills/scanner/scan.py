@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import PROGRAM_ENDINGS, find_blocks, find_script
+from skills.scanner.code_blocks import PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.meanings import is_known_installer
@@ -125,7 +125,8 @@ def escape_excerpt(text: str) -> str:
 
 def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Found]:
     codes = tuple(find_script(path, lines)) if path else ()
-    text = NormalisedText(lines, body_line, is_code=bool(codes) or is_package_list(path))
+    is_script = bool(codes) and not path.endswith(".json")
+    text = NormalisedText(lines, body_line, is_code=is_script or is_package_list(path))
     places = _find_places(text)
     yield from _find_hidden(lines)
     yield from _find_in_words(text, places)
@@ -243,9 +244,9 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         inner = NormalisedText(lines, 1)
         places = _find_places(inner)
         found = [*_find_in_words(inner, places)]
-        if "shell" in may_have_flows(places.words):
-            flows = find_flows([*find_script("x.sh", lines)])
-            found += [_Found(rule, 3, line, "") for line, rule in flows]
+        languages = sorted(may_have_flows(places.words))
+        flows = find_flows([Code(language, decoded, 1) for language in languages])
+        found += [_Found(rule, 3, line, "") for line, rule in flows]
         for one in found[:MAX_PER_RULE]:
             reason = f"{list_rules()[one.rule].reason}, {one.quote}"
             yield _Found("encoded-order", 3, text.line_at(start), reason)

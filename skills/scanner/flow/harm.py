@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from skills.scanner.code_blocks import Code
+from skills.scanner.code_blocks import Code, Language
 from skills.scanner.data_files import word_set
 from skills.scanner.flow.labels import Store
 from skills.scanner.flow.program import ProgramReader
@@ -75,7 +75,11 @@ _PROGRAM_FLOWS, _SHELL_FLOWS = (
         (_SHELL_SENDS, _SHELL_FETCHES, _SHELL_RUNS),
     )
 )
-_FLOWS = {"python": _PROGRAM_FLOWS, "javascript": _PROGRAM_FLOWS, "shell": _SHELL_FLOWS}
+_FLOWS: dict[Language, list[list[frozenset[str]]]] = {
+    "python": _PROGRAM_FLOWS,
+    "javascript": _PROGRAM_FLOWS,
+    "shell": _SHELL_FLOWS,
+}
 """Language -> lists of groups of words; code with a flow has a word of each group of some list."""
 FLOW_WORDS = frozenset().union(
     *(one for flows in _FLOWS.values() for flow in flows for one in flow)
@@ -94,7 +98,7 @@ _HARM = (
 """(sink, labels that must not reach it, rule); the first match for a use counts."""
 
 
-def may_have_flows(found: Set[str]) -> frozenset[str]:
+def may_have_flows(found: Set[str]) -> frozenset[Language]:
     """Return the languages in which code with these words of FLOW_WORDS may have a harmful flow."""
     return frozenset(
         language

@@ -141,7 +141,7 @@ class _Reader:
             if kind == "redirect" and token:
                 redirect += token[0]
             elif kind == "here" and token:
-                stdin |= self._read_here(text, token)
+                stdin |= self._read_here(text, token, words)
             elif kind == "word" and token:
                 start = start if words or targets else token.start()
                 if not redirect:
@@ -170,8 +170,10 @@ class _Reader:
                 words, targets, redirect = [], [], ""
         return join(*outputs)
 
-    def _read_here(self, text: str, mark: re.Match[str]) -> Labels:
-        """Return the labels of the variables in a here-document."""
+    def _read_here(self, text: str, mark: re.Match[str], words: Sequence[str]) -> Labels:
+        """Return the labels of the variables in a here-document; a program is read by itself."""
+        if words and _unquote(words[0]) in _INTERPRETERS - _SHELLS:
+            return NONE
         end = re.compile(rf"\n\s*{mark['tag']}\b").search(text, mark.end(), mark.end() + _MAX_HERE)
         body = text[mark.end() : end.start() if end else mark.end()]
         return join(*(self._store.get(self._qualify(name)) for name in _VARIABLE.findall(body)))
