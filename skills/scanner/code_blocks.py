@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 Language = Literal["python", "javascript", "shell"]
 _NAMES: dict[Language, str] = {
     "python": "python python3 py pyw ipython",
-    "javascript": "javascript js mjs cjs node nodejs typescript ts mts jsx tsx",
+    "javascript": "javascript js mjs cjs node nodejs typescript ts mts cts jsx tsx deno bun",
     "shell": "bash sh shell zsh console terminal ksh shell-session command",
 }
 _LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
@@ -59,8 +59,8 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
         return
     language = _LANGUAGES.get(path.rpartition(".")[2].lower()) if "." in path else None
     if language is None and lines and lines[0].startswith("#!"):
-        program = lines[0].replace("/", " ").split()[-1]
-        language = _LANGUAGES.get(program.rstrip("0123456789."))
+        programs = (one.rstrip("0123456789.") for one in lines[0].replace("/", " ").split())
+        language = next((_LANGUAGES[one] for one in programs if one in _LANGUAGES), None)
     if language:
         module = path.rpartition("/")[2].partition(".")[0]
         yield from _with_embedded(Code(language, "\n".join(lines), 1, module))

@@ -65,7 +65,9 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
     """Yield findings about flows from one script of a skill to another. contents: path -> lines."""
-    programs = {path: lines for path, lines in contents.items() if path.endswith(PROGRAM_ENDINGS)}
+    programs = {
+        path: lines for path, lines in contents.items() if path.lower().endswith(PROGRAM_ENDINGS)
+    }
     whole = replace_white_space("\n".join(map("\n".join, programs.values())).lower())
     if len(programs) < 2 or not _secret_files().find(whole):
         return
@@ -76,7 +78,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         codes += [code._replace(first_line=code.first_line + start) for code in found]
         start += len(lines)
     modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
-    imports = re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole)
+    imports = re.search(rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b", whole)
     words = _words(indicator_texts(), is_code=True).find(whole)
     for line, rule in find_flows(codes) if imports and may_have_flows(words.keys()) else ():
         path, number = places[line - 1]

