@@ -63,7 +63,8 @@ _SHORT_OPTIONS = re.compile(r"(-[a-zA-Z#]*?)([THubAeFdoxXmwKE])(.*)", re.DOTALL)
 """Short options of curl up to the first that takes a value, and the value."""
 _FUNCTION = re.compile(r"(?m)^[^\S\n]*(?:function\s+)?([\w-]{1,80})\s*(?:\(\)\s*)?\{")
 _MAX_HERE = 4_000
-_FILTERS = word_set("grep awk cut jq sed source . ls test [")
+_FILTERS = word_set("grep awk cut jq sed source . ls")
+_SILENT = word_set("test [ [[")
 _FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
 PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
 """A download piped to a shell, in a text that may be run as a command."""
@@ -263,6 +264,8 @@ class _Reader:
         """Return the labels of the output of a command without network, and record its files."""
         if " ".join((program, *arguments)) in _PRINT_ENVIRONMENT:
             return frozenset({"environment"})
+        if program in _SILENT:
+            return NONE
         if program == "history":
             return frozenset({"secret"})
         if program in _FILTERS:

