@@ -49,6 +49,19 @@ class Code(NamedTuple):
     module: str = ""
 
 
+class LineCounter:
+    """Finds the lines of offsets that do not decrease; each character is read once."""
+
+    def __init__(self, text: str, first_line: int) -> None:
+        self._text, self._line, self._offset = text, first_line, 0
+
+    def find(self, offset: int) -> int:
+        """Return the line of an offset."""
+        self._line += self._text.count("\n", self._offset, offset)
+        self._offset = max(self._offset, offset)
+        return self._line
+
+
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
     """Yield the code of a script; its ending or its first line determines the language."""
     if path.endswith(".json"):
@@ -68,11 +81,11 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
 
 def _find_json_commands(text: str, pattern: re.Pattern[str], first_line: int = 1) -> Iterator[Code]:
     """Yield commands in JSON: those that npm runs when it installs a package, hooks of agents."""
+    lines = LineCounter(text, first_line)
     for found in pattern.finditer(text):
         if any(word in found[1] for word in _RUNS_OR_SENDS):
             command = found[1].replace('\\"', '"').replace("\\n", "\n")
-            line = first_line + text.count("\n", 0, found.start())
-            yield from _with_embedded(Code("shell", command, line))
+            yield from _with_embedded(Code("shell", command, lines.find(found.start())))
 
 
 def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
@@ -131,7 +144,7 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     for end in _EMBEDDED_END.finditer(code.text):
         ends.setdefault(end[1] or end[2], []).append(end.start())
     for pattern in _EMBEDDED:
-        at = 0
+        at, lines = 0, LineCounter(code.text, code.first_line)
         while found := pattern.search(code.text, at):
             at, places = found.end(), ends.get(found[2], [])
             start = at if found[2] in "'\"" else code.text.find("\n", at)
@@ -140,5 +153,4 @@ def _with_embedded(code: Code) -> Iterator[Code]:
                 continue
             at = max(at, places[ended])
             language: Language = "javascript" if found[1] == "node" else "python"
-            first_line = code.first_line + code.text.count("\n", 0, start)
-            yield Code(language, code.text[start : places[ended]], first_line)
+            yield Code(language, code.text[start : places[ended]], lines.find(start))

@@ -29,7 +29,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 10
+SCANNER_VERSION = 11
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200

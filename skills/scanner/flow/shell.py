@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 
+from skills.scanner.code_blocks import LineCounter
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
@@ -72,19 +73,6 @@ _VARIABLE = re.compile(r"\$\{?(\w+)")
 _ARGUMENT = re.compile(r"\$\{?([\d@*])")
 
 
-class _Lines:
-    """Lines of offsets that do not decrease, counted once."""
-
-    def __init__(self, text: str, first_line: int) -> None:
-        self._text, self._line, self._offset = text, first_line, 0
-
-    def find(self, offset: int) -> int:
-        """Return the line of an offset."""
-        self._line += self._text.count("\n", self._offset, offset)
-        self._offset = max(self._offset, offset)
-        return self._line
-
-
 def read_shell(
     store: Store, text: str, first_line: int = 1, qualify: Callable[[str], str] = lambda name: name
 ) -> Labels:
@@ -124,7 +112,7 @@ class _Reader:
 
         self._functions.update(_FUNCTION.findall(text))
         for _ in range(_MAX_DEPTH):
-            lines = _Lines(text, line)
+            lines = LineCounter(text, line)
             text, count = _INNER.subn(inner, text)
             if not count:
                 break
@@ -132,7 +120,7 @@ class _Reader:
 
     def _commands(self, text: str, line: int) -> Labels:
         """Read commands that contain no other commands."""
-        stdin, start, lines = NONE, 0, _Lines(text, line)
+        stdin, start, lines = NONE, 0, LineCounter(text, line)
         outputs = [NONE]  # of the whole, and of the open groups
         words: list[str] = []
         targets: list[tuple[str, str]] = []
