@@ -34,7 +34,6 @@ _EMBEDDED = [
 ]
 _EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
 _JSON_TEXT = re.compile(r'"((?:\\.|[^"\\\n]){8,4000})"')
-_INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.|[^"\\])*)"')
 
 
 class Code(NamedTuple):
@@ -64,11 +63,8 @@ class LineCounter:
 
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
     """Yield the code of a script; its ending or its first line determines the language."""
-    if path.endswith(".json"):
-        is_package = path.rpartition("/")[2] == "package.json"
-        yield from _find_json_commands(
-            "\n".join(lines), _INSTALL_SCRIPT if is_package else _JSON_TEXT
-        )
+    if path.lower().endswith(".json"):
+        yield from _find_json_commands("\n".join(lines), 1)
         return
     language = _LANGUAGES.get(path.rpartition(".")[2].lower()) if "." in path else None
     if language is None and lines and lines[0].startswith("#!"):
@@ -79,10 +75,10 @@ def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
         yield from _with_embedded(Code(language, "\n".join(lines), 1, module))
 
 
-def _find_json_commands(text: str, pattern: re.Pattern[str], first_line: int = 1) -> Iterator[Code]:
-    """Yield commands in JSON: those that npm runs when it installs a package, hooks of agents."""
+def _find_json_commands(text: str, first_line: int) -> Iterator[Code]:
+    """Yield commands in JSON, such as scripts of npm and hooks of agents."""
     lines = LineCounter(text, first_line)
-    for found in pattern.finditer(text):
+    for found in _JSON_TEXT.finditer(text):
         if any(word in found[1] for word in _RUNS_OR_SENDS):
             command = found[1].replace('\\"', '"').replace("\\n", "\n")
             yield from _with_embedded(Code("shell", command, lines.find(found.start())))
@@ -108,7 +104,7 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
         if language:
             yield from _with_embedded(Code(language, _PROMPT.sub(r"\1", text), start + 2))
         elif name in ("json", "jsonc", "json5"):
-            yield from _find_json_commands(text, _JSON_TEXT, start + 2)
+            yield from _find_json_commands(text, start + 2)
         else:
             yield from _find_commands(lines, start + 1, end)
         start = end + (end < len(lines) and _is_fence(lines[end], mark, bare=True))

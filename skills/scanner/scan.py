@@ -40,7 +40,7 @@ MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
-_IGNORED = re.compile(r"(?<=\w)(?:''|\"\"|\\(?!n))(?=\w)")
+_IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
 _TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
@@ -127,7 +127,7 @@ def escape_excerpt(text: str) -> str:
 
 def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Found]:
     codes = tuple(find_script(path, lines)) if path else ()
-    is_script = bool(codes) and not path.endswith(".json")
+    is_script = bool(codes) and not path.lower().endswith(".json")
     text = NormalisedText(lines, body_line, is_code=is_script or is_package_list(path))
     places = _find_places(text)
     yield from _find_hidden(lines)
@@ -137,7 +137,9 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
         yield _weigh(text, *package, speech=False)
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
-    languages = may_have_flows(places.words | _find_split_words(text))
+    languages = may_have_flows(places.words)
+    if "shell" not in languages and all(code.language == "shell" for code in codes):
+        languages |= may_have_flows(places.words | _find_split_words(text))
     if languages:
         codes = codes or tuple(find_blocks(lines, text.fenced))
         for line, name in find_flows([code for code in codes if code.language in languages]):
