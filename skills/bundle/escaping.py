@@ -33,6 +33,8 @@ _LOOK_ALIKES = str.maketrans(
     "ppaasggeedasgaep",
 )
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+_ITEM = re.compile(r"(?: *(?:[-*+]|\d{1,9}[.)]) {1,4})+")
+"""The marks of a list item before its text."""
 _UNENDED = (
     ("<!--", "-->"),
     ("<![cdata[", "]]>"),
@@ -146,11 +148,17 @@ def _begins_tag(following: str) -> bool:
 
 def _close_open_blocks(text: str) -> str:
     """Close an open code fence, and escape the start of comments and tags that have no end."""
-    lines, mark = [], ""
+    lines, mark, width = [], "", 0
     outside: list[int] = []
     for number, line in enumerate(text.split("\n")):
         lines.append(line)
-        fence = _FENCE.fullmatch(line)
+        if mark and line[:width].strip():  # the end of a list item ends its fence
+            mark = ""
+        if not mark:
+            item = _ITEM.match(line)
+            if item or line[:width].strip():
+                width = item.end() if item else 0
+        fence = _FENCE.fullmatch(line, width)
         if fence and not mark and not (fence[1][0] == "`" and "`" in fence[2]):
             mark = fence[1]
         elif fence and mark and fence[1].startswith(mark) and not fence[2].strip():
@@ -164,7 +172,7 @@ def _close_open_blocks(text: str) -> str:
         if "<" in lines[number]:
             ended = {opener: place - starts[number] for opener, place in last.items()}
             lines[number] = _escape_unended(lines[number], ended)
-    return "\n".join([*lines, mark] if mark else lines)
+    return "\n".join([*lines, " " * width + mark] if mark else lines)
 
 
 def _lower(text: str) -> str:

@@ -34,7 +34,8 @@ _SKIPPED_SCRIPT = re.compile(
 )
 """A script in a folder that sources skip."""
 _CODE_ENDS = word_set(
-    ".bat .cmd .psm1 .vbs .zsh .fish .lua .php .go .rs .applescript .command .pyw .mts .jsx .tsx"
+    ".bat .cmd .psm1 .vbs .zsh .fish .ksh .lua .php .go .rs .applescript .command .pyw .mts .cts "
+    ".jsx .tsx"
 )
 _TEXT_ENDS = word_set(".md .mdx .txt .rst")
 _BUILD_FILES = word_set(

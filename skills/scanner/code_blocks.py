@@ -10,28 +10,30 @@ from typing import Literal, NamedTuple
 Language = Literal["python", "javascript", "shell"]
 _NAMES: dict[Language, str] = {
     "python": "python python3 py pyw ipython",
-    "javascript": "javascript js mjs cjs node nodejs typescript ts mts jsx tsx",
+    "javascript": "javascript js mjs cjs node nodejs typescript ts mts cts jsx tsx deno bun",
     "shell": "bash sh shell zsh console terminal ksh shell-session command",
 }
 _LANGUAGES = {name: language for language, names in _NAMES.items() for name in names.split()}
 """Name -> language, for names in fences, file endings and first lines of scripts."""
 PROGRAM_ENDINGS = tuple(f".{name}" for name, one in _LANGUAGES.items() if one != "shell")
 _FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}(?!.*`)|~{3,})\s*\{?\.?([\w+-]*)")
-_PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. )")
+_PROMPT = re.compile(r"(?m)^(\s*)(?:[$%>] |>>> |\.\.\. |[\w.-]{1,60}@[\w.-]{1,60}:\S{0,80}[$#%] )")
 _COMMANDS = (
     "curl wget bash sh sudo cat env printenv tar zip echo eval nc scp rsync base64 chmod python3 "
     "git security dig crontab"
 )
-_COMMAND = re.compile(rf"\s*(?:[-*+] |\d{{1,3}}[.)] |> )?\s*\(?(?:{_COMMANDS.replace(' ', '|')})\s")
-_LEAD = re.compile(r"^\s*(?:[-*+] |\d{1,3}[.)] |> )?\s*")
-_SPAN = re.compile(r"`([^`\n]{8,400})`")
+_MARK = r"\s*(?:(?:[-*+>$%]|\d{1,3}[.)]|RUN|(?:run|script|command):)\s+)*@?"
+"""Marks of lists, quotes and prompts, and words before commands in build files."""
+_COMMAND = re.compile(rf"{_MARK}\(?(?:\w+=\S*\s+|{_COMMANDS.replace(' ', '|')}\s)")
+_LEAD = re.compile(_MARK)
+_SPAN = re.compile(r"`([^`\n]{8,4000})`|<code>([^<\n]{8,4000})</code>")
 _RUNS_OR_SENDS = ("curl", "wget", "nc ", "/dev/tcp", "scp", "rsync", "eval", "base64", "<(")
 _EMBEDDED = [
     re.compile(r"\b(python3?|node)\b[^\n]{0,80}?" + mark)
     for mark in (r"<<-?\s*['\"]?(\w+)", r"\s-[ce]\s+(['\"])")
 ]
 _EMBEDDED_END = re.compile(r"\n[^\S\n]*(\w+)|(['\"])(?=[\s|;&)]|$)")
-_INSTALL_SCRIPT = re.compile(r'"(?:(?:pre|post)?install|prepare)"\s*:\s*"((?:\\.|[^"\\])*)"')
+_JSON_TEXT = re.compile(r'"((?:\\.|[^"\\\n]){8,4000})"')
 
 
 class Code(NamedTuple):
@@ -46,25 +48,40 @@ class Code(NamedTuple):
     module: str = ""
 
 
+class LineCounter:
+    """Finds the lines of offsets that do not decrease; each character is read once."""
+
+    def __init__(self, text: str, first_line: int) -> None:
+        self._text, self._line, self._offset = text, first_line, 0
+
+    def find(self, offset: int) -> int:
+        """Return the line of an offset."""
+        self._line += self._text.count("\n", self._offset, offset)
+        self._offset = max(self._offset, offset)
+        return self._line
+
+
 def find_script(path: str, lines: Sequence[str]) -> Iterator[Code]:
     """Yield the code of a script; its ending or its first line determines the language."""
-    if path.rpartition("/")[2] == "package.json":
-        yield from _find_install_scripts("\n".join(lines))
+    if path.lower().endswith(".json"):
+        yield from _find_json_commands("\n".join(lines), 1)
         return
     language = _LANGUAGES.get(path.rpartition(".")[2].lower()) if "." in path else None
     if language is None and lines and lines[0].startswith("#!"):
-        program = lines[0].replace("/", " ").split()[-1]
-        language = _LANGUAGES.get(program.rstrip("0123456789."))
+        programs = (one.rstrip("0123456789.") for one in lines[0].replace("/", " ").split())
+        language = next((_LANGUAGES[one] for one in programs if one in _LANGUAGES), None)
     if language:
         module = path.rpartition("/")[2].partition(".")[0]
         yield from _with_embedded(Code(language, "\n".join(lines), 1, module))
 
 
-def _find_install_scripts(text: str) -> Iterator[Code]:
-    """Yield the commands that npm runs when it installs a package."""
-    for found in _INSTALL_SCRIPT.finditer(text):
-        command = found[1].replace('\\"', '"').replace("\\n", "\n")
-        yield from _with_embedded(Code("shell", command, text.count("\n", 0, found.start()) + 1))
+def _find_json_commands(text: str, first_line: int) -> Iterator[Code]:
+    """Yield commands in JSON, such as scripts of npm and hooks of agents."""
+    lines = LineCounter(text, first_line)
+    for found in _JSON_TEXT.finditer(text):
+        if any(word in found[1] for word in _RUNS_OR_SENDS):
+            command = found[1].replace('\\"', '"').replace("\\n", "\n")
+            yield from _with_embedded(Code("shell", command, lines.find(found.start())))
 
 
 def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
@@ -72,10 +89,8 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
     start = 0
     while start < len(lines):
         if not fenced[start]:
-            end = start + 1
-            while lines[end - 1].endswith("\\") and end < len(lines):
-                end += 1
-            yield from _find_commands("\n".join(lines[start:end]), start + 1)
+            end = next((at for at in range(start, len(lines)) if fenced[at]), len(lines))
+            yield from _find_commands(lines, start, end)
             start = end
             continue
         fence = _FENCE.match(lines[start])
@@ -85,9 +100,13 @@ def find_blocks(lines: Sequence[str], fenced: Sequence[bool]) -> Iterator[Code]:
         # A block of another language, such as Markdown, may contain blocks of code.
         while end < len(lines) and fenced[end] and not _is_fence(lines[end], mark, bool(language)):
             end += 1
+        text = "\n".join(lines[start + 1 : end])
         if language:
-            text = _PROMPT.sub(r"\1", "\n".join(lines[start + 1 : end]))
-            yield from _with_embedded(Code(language, text, start + 2))
+            yield from _with_embedded(Code(language, _PROMPT.sub(r"\1", text), start + 2))
+        elif name in ("json", "jsonc", "json5"):
+            yield from _find_json_commands(text, start + 2)
+        else:
+            yield from _find_commands(lines, start + 1, end)
         start = end + (end < len(lines) and _is_fence(lines[end], mark, bare=True))
 
 
@@ -97,13 +116,19 @@ def _is_fence(line: str, mark: str, bare: bool) -> bool:
     return bool(fence and not (bare and fence[2]))
 
 
-def _find_commands(line: str, number: int) -> Iterator[Code]:
-    if not any(word in line for word in _RUNS_OR_SENDS):
-        return
-    if _COMMAND.match(line):
-        yield Code("shell", _LEAD.sub("", line, count=1), number)
-    for span in _SPAN.findall(line):
-        yield Code("shell", span, number)
+def _find_commands(lines: Sequence[str], start: int, end: int) -> Iterator[Code]:
+    """Yield commands at the start of lines, and in code spans."""
+    while start < end:
+        after = start + 1
+        while lines[after - 1].endswith("\\") and after < end:
+            after += 1
+        line = "\n".join(lines[start:after])
+        if any(word in line for word in _RUNS_OR_SENDS):
+            if _COMMAND.match(line):
+                yield Code("shell", _LEAD.sub("", line, count=1), start + 1)
+            for span in _SPAN.finditer(line):
+                yield Code("shell", span[1] or span[2], start + 1)
+        start = after
 
 
 def _with_embedded(code: Code) -> Iterator[Code]:
@@ -115,7 +140,7 @@ def _with_embedded(code: Code) -> Iterator[Code]:
     for end in _EMBEDDED_END.finditer(code.text):
         ends.setdefault(end[1] or end[2], []).append(end.start())
     for pattern in _EMBEDDED:
-        at = 0
+        at, lines = 0, LineCounter(code.text, code.first_line)
         while found := pattern.search(code.text, at):
             at, places = found.end(), ends.get(found[2], [])
             start = at if found[2] in "'\"" else code.text.find("\n", at)
@@ -124,5 +149,4 @@ def _with_embedded(code: Code) -> Iterator[Code]:
                 continue
             at = max(at, places[ended])
             language: Language = "javascript" if found[1] == "node" else "python"
-            first_line = code.first_line + code.text.count("\n", 0, start)
-            yield Code(language, code.text[start : places[ended]], first_line)
+            yield Code(language, code.text[start : places[ended]], lines.find(start))

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 _RUN = re.compile(r"[A-Za-z0-9+/]{24,4000}={0,2}")
 _SHORT_RUNS = re.compile(r"(?:[A-Za-z0-9+/]{0,23}+(?:[^A-Za-z0-9+/]++|\Z))*+")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2}){16,}")
+_HEX = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2}){16,})")
 _ROT13 = re.compile(r"\brot[-_ ]?13\b", re.IGNORECASE)
+_MAX_LEVELS = 3
+"""Maximum encodings of a text on top of each other."""
 _PRINTABLE_SHARE = 0.95
 """Minimum share of printable characters of decoded bytes that count as text."""
 
@@ -19,17 +21,31 @@ _PRINTABLE_SHARE = 0.95
 def find_encoded_payloads(text: str) -> Iterator[tuple[int, str]]:
     """Yield (offset, decoded text) of base64 and hex runs that decode to text.
 
-    If the text mentions ROT13, the whole text is also decoded with it.
+    If the text mentions ROT13, the whole text is also decoded with it. Decoded text is searched
+    for encoded text.
     """
     rotated = _ROT13.search(text) if "13" in text and "rot" in text.lower() else None
     if rotated:
         yield rotated.start(), codecs.decode(text, "rot13")
     for match in _find_runs(text):
-        run = match.group()
-        decoded = _as_text(bytes.fromhex(run)) if _HEX.fullmatch(run) else ""
-        decoded = decoded or _as_text(_from_base64(run))
-        if decoded:
-            yield match.start(), decoded
+        found = [*_decode(match.group())]
+        for _ in range(_MAX_LEVELS):
+            yield from ((match.start(), decoded) for decoded in found)
+            found = [
+                inner for one in found for run in _find_runs(one) for inner in _decode(run.group())
+            ]
+
+
+def _decode(run: str) -> Iterator[str]:
+    """Yield the text that a run encodes, or its parts that a path separates."""
+    as_hex = _HEX.fullmatch(run)
+    decoded = _as_text(bytes.fromhex(as_hex[1])) if as_hex else ""
+    decoded = decoded or _as_text(_from_base64(run))
+    if decoded:
+        yield decoded
+    elif "/" in run:
+        parts = (part for part in run.split("/") if _RUN.fullmatch(part))
+        yield from filter(None, (_as_text(_from_base64(part)) for part in parts))
 
 
 def _find_runs(text: str) -> Iterator[re.Match[str]]:
@@ -50,7 +66,7 @@ def _from_base64(run: str) -> bytes:
 
 def _as_text(content: bytes) -> str:
     try:
-        text = content.decode("utf-8")
+        text = content.replace(b"\0", b"").decode("utf-8")  # letters of UTF-16 have a NUL
     except UnicodeDecodeError:
         return ""
     printable = sum(c.isprintable() or c in "\n\t" for c in text)

@@ -9,7 +9,12 @@ _TAGS = "\U000e0000-\U000e007f"
 _BIDI = "\u202a-\u202e\u2066-\u2069"
 _ZERO_WIDTH = "\u180e\u200b-\u200d\u2060-\u2064\ufeff\u3164\uffa0"
 _SELECTORS = "\U000e0100-\U000e01ef"
-_INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}\u200e\u200f\u00ad]+")
+_OTHER = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200e\u200f\u2065-\u206f\ufe00-\ufe0f"
+    "\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff"
+)
+"""Further characters that Unicode calls ignorable."""
+_INVISIBLE = re.compile(f"[{_TAGS}{_BIDI}{_ZERO_WIDTH}{_SELECTORS}{_OTHER}]+")
 _HOMOGLYPHS = "аеорсухіјѕһԁԛԝАВЕКМНОРСТХІЈЅ"
 _HOMOGLYPH = re.compile(f"[{_HOMOGLYPHS}]")
 _TO_LATIN = str.maketrans(_HOMOGLYPHS, "aeopcyxijshdqwABEKMHOPCTXIJS")

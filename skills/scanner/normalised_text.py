@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from bisect import bisect_right
@@ -16,7 +17,11 @@ from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
 _SPACES = re.compile(r"(?<=\S)[^\S\n]+")
-_OWN_LINE = re.compile(r"\s*(?:$|[-*+|>#<]|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)|\s{4}")
+_OWN_LINE = re.compile(
+    r"\s*(?:$|[-*+](?:\s|$)|[|><]|[-*_]{3}|#{1,6}\s|\d{1,9}[.)]\s|`{3}|~{3}|[\w-]{1,40}:\s)"
+)
+_QUOTE = re.compile(r"\s{0,3}>\s?")
+_REFERENCE = re.compile(r"&#(?:x[0-9a-fA-F]{1,6}|\d{1,7});")
 _ARGUMENT = re.compile(r"\s-[a-z]{0,2}[ce] [\"']$")
 """Text before a quoted argument, as in `sh -c "…"`; such quotes are not a quotation."""
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
@@ -77,6 +82,10 @@ class NormalisedText:
                 line if line.isprintable() and "  " not in line.lstrip() else _SPACES.sub(" ", line)
                 for line in plain
             ]
+            if "&#" in whole:
+                plain = [_REFERENCE.sub(_resolve, line) for line in plain]
+            if "\n>" in whole:
+                plain = [*_strip_quotes(plain)]
             if "```" in whole or "~~~" in whole:
                 self.fenced = find_fenced_lines(lines, body_line)
             whole = "".join(_join_lines(plain, self.fenced, body_line))
@@ -159,6 +168,22 @@ class NormalisedText:
 def _replace_characters(text: str) -> str:
     shown = unicodedata.normalize("NFKC", strip_invisible(text))
     return fold_homoglyphs(shown).replace("’", "'")
+
+
+def _resolve(reference: re.Match[str]) -> str:
+    """Return the character of a reference, a space for one that is not printable."""
+    character = html.unescape(reference[0])
+    return character if character.isprintable() else " "
+
+
+def _strip_quotes(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines, without the mark of a quotation where they go on with its paragraph."""
+    before = None
+    for line in lines:
+        mark = _QUOTE.match(line)
+        goes_on = mark and before and not _OWN_LINE.match(line, mark.end())
+        yield line[mark.end() :] if mark and goes_on else line
+        before = mark and line[mark.end() :]
 
 
 def _join_lines(lines: Sequence[str], fenced: Sequence[bool], body_line: int) -> Iterator[str]:

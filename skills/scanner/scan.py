@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from skills.record import ParsedSkill, SafetyFinding
 from skills.required_words import replace_white_space
-from skills.scanner.code_blocks import PROGRAM_ENDINGS, find_blocks, find_script
+from skills.scanner.code_blocks import PROGRAM_ENDINGS, Code, find_blocks, find_script
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.flow.harm import FLOW_WORDS, SECRET_FILES, find_flows, may_have_flows
 from skills.scanner.flow.meanings import is_known_installer
@@ -29,7 +29,7 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 10
+SCANNER_VERSION = 11
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
@@ -40,6 +40,7 @@ MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
 _SPOKEN_KINDS = frozenset({"prompt_injection", "deception", "obfuscation"})
+_IGNORED = re.compile(r"(?<=[a-z])(?:''|\"\"|\\(?![nt]))(?=[a-z])")
 _TEXT_RULES = COMMAND_RULES + ORDER_RULES
 
 
@@ -64,7 +65,9 @@ def scan_lines(lines: Sequence[str], body_line: int, path: str = "") -> tuple[Sa
 
 def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFinding]:
     """Yield findings about flows from one script of a skill to another. contents: path -> lines."""
-    programs = {path: lines for path, lines in contents.items() if path.endswith(PROGRAM_ENDINGS)}
+    programs = {
+        path: lines for path, lines in contents.items() if path.lower().endswith(PROGRAM_ENDINGS)
+    }
     whole = replace_white_space("\n".join(map("\n".join, programs.values())).lower())
     if len(programs) < 2 or not _secret_files().find(whole):
         return
@@ -75,7 +78,7 @@ def scan_scripts(contents: Mapping[str, Sequence[str]]) -> Iterator[SafetyFindin
         codes += [code._replace(first_line=code.first_line + start) for code in found]
         start += len(lines)
     modules = "|".join(re.escape(code.module.lower()) for code in codes if code.module)
-    imports = re.search(rf"(?:import|from|require\()[ .'\"/]*(?:{modules})\b", whole)
+    imports = re.search(rf"(?:import|from|require\()[\w ,.'\"/@-]{{0,80}}?\b(?:{modules})\b", whole)
     words = _words(indicator_texts(), is_code=True).find(whole)
     for line, rule in find_flows(codes) if imports and may_have_flows(words.keys()) else ():
         path, number = places[line - 1]
@@ -124,7 +127,8 @@ def escape_excerpt(text: str) -> str:
 
 def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Found]:
     codes = tuple(find_script(path, lines)) if path else ()
-    text = NormalisedText(lines, body_line, is_code=bool(codes) or is_package_list(path))
+    is_script = bool(codes) and not path.lower().endswith(".json")
+    text = NormalisedText(lines, body_line, is_code=is_script or is_package_list(path))
     places = _find_places(text)
     yield from _find_hidden(lines)
     yield from _find_in_words(text, places)
@@ -134,6 +138,8 @@ def _find_all(lines: Sequence[str], body_line: int, path: str) -> Iterator[_Foun
     for start, quote in find_indicators(places):
         yield _weigh(text, "campaign-indicator", start, quote, speech=False)
     languages = may_have_flows(places.words)
+    if "shell" not in languages and all(code.language == "shell" for code in codes):
+        languages |= may_have_flows(places.words | _find_split_words(text))
     if languages:
         codes = codes or tuple(find_blocks(lines, text.fenced))
         for line, name in find_flows([code for code in codes if code.language in languages]):
@@ -200,6 +206,17 @@ def _find_places(text: NormalisedText) -> Places:
     return Places(text, _words(indicator_texts(), text.is_code))
 
 
+def _find_split_words(text: NormalisedText) -> frozenset[str]:
+    """Return words of code with empty quotes or a backslash inside, which a shell ignores."""
+    whole, count = _IGNORED.subn("", text.spaced)
+    return frozenset(_flow_words().find(whole) if count else ())
+
+
+@cache
+def _flow_words() -> WordFinder:
+    return WordFinder((), FLOW_WORDS)
+
+
 @cache
 def _words(indicators: Concept, is_code: bool = False) -> WordFinder:
     rules = _list_text_rules(is_code)
@@ -231,9 +248,9 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         inner = NormalisedText(lines, 1)
         places = _find_places(inner)
         found = [*_find_in_words(inner, places)]
-        if "shell" in may_have_flows(places.words):
-            flows = find_flows([*find_script("x.sh", lines)])
-            found += [_Found(rule, 3, line, "") for line, rule in flows]
+        languages = sorted(may_have_flows(places.words))
+        flows = find_flows([Code(language, decoded, 1) for language in languages])
+        found += [_Found(rule, 3, line, "") for line, rule in flows]
         for one in found[:MAX_PER_RULE]:
             reason = f"{list_rules()[one.rule].reason}, {one.quote}"
             yield _Found("encoded-order", 3, text.line_at(start), reason)

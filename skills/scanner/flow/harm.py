@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import KeysView, Sequence
+from collections.abc import Sequence, Set
 
-from skills.scanner.code_blocks import Code
+from skills.scanner.code_blocks import Code, Language
 from skills.scanner.data_files import word_set
 from skills.scanner.flow.labels import Store
 from skills.scanner.flow.program import ProgramReader
@@ -15,7 +15,7 @@ from skills.scanner.flow.shell import read_shell
 _PATHS = (
     ".ssh id_rsa id_dsa id_ecdsa id_ed25519 .aws .gnupg .kube .npmrc .pypirc .netrc keychain "
     "login+data logins.json wallet.dat exodus electrum environ) environ} environ, environ.items "
-    "environ.copy process.env) process.env, process.env} .kdbx"
+    "environ.copy import+environ process.env) process.env, process.env} .kdbx"
 )
 _SOURCES = (
     f"{_PATHS} .azure cookies keystore key4.db key3.db credentials.json default_credentials "
@@ -25,27 +25,34 @@ _SOURCES = (
     "process.env+} env+| env| env) env+> set+| .pem *.key *.p12 get+secret vault-token "
     ".claude.json .credentials.json auth.json .openclaw .clawdbot"
 )
-_SENDS = {
-    "python": "requests. httpx urlopen aiohttp socket smtplib ftp http.client paramiko dns. curl",
-    "javascript": "fetch( axios http.request https.request sendbeacon got( websocket curl dns.",
-    "shell": "curl wget /dev/tcp scp+ rsync +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat "
-    "telnet http+ https+ ftp+ +mail+ dig+ nslookup ping+ drill+ +host+",
-}
+_SENDS = (
+    "requests httpx urlopen urlretrieve urllib aiohttp socket smtp ftp http.client paramiko dns. "
+    "curl fetch( fetch? -fetch axios http.request https.request http.get https.get "
+    "'http' 'https' \"http\" \"https\" node:http sendbeacon got( got. 'got' \"got\" needle "
+    "superagent undici request( request.post resolver. xmlhttprequest net.connect "
+    "net.createconnection tls.connect createtransport"
+)
+_SHELL_SENDS = (
+    "curl wget /dev/tcp /dev/udp scp+ rsync +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+ ncat+ netcat socat "
+    "telnet http+ https+ ftp+ +mail+ dig+ nslookup ping+ drill+ +host+"
+)
 _GIVEN = "argv argparse $1 $@ $* ${1 git+archive git+bundle git+diff format-patch"
 _UPLOADS = "files= -f+ -t+ --data --upload formdata body: data= +nc+ |nc+ ;nc+ &nc+ (nc+ /nc+"
-_FETCHES = {
-    "python": "urlopen urlretrieve requests.get httpx.get curl wget b64decode base64 b32decode "
-    "a85decode unhexlify fromhex codecs.decode decompress",
-    "javascript": "fetch( axios curl wget http.get https.get got( base64 atob",
-    "shell": "curl wget base64 base32 xxd openssl",
-}
-_RUNS = {
-    "python": "exec( eval( os.system( shell=true os.popen( chmod sys.executable popen( |+bash |+sh",
-    "javascript": "exec( eval( execsync( spawn( spawnsync( function( runin |+bash |+sh then(eval",
-    "shell": "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ ;sh+ &sh+ (sh+ 'sh+ \"sh+ "
-    "eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+",
-}
-_DELETES, _HOME = "rmtree rmsync rimraf", "home expanduser '~"
+_FETCHES = (
+    "urlopen urlretrieve requests httpx curl wget base64 b32decode unhexlify fromhex a85decode "
+    "codecs.decode decompress fetch( -fetch axios http.get https.get 'https' \"https\" got( 'got' "
+    '"got" atob'
+)
+_SHELL_FETCHES = "curl wget base64 base32 xxd openssl"
+_RUNS = (
+    "exec( eval( eval) os.system( system( os.popen( popen( os.exec subprocess chmod sys.executable "
+    "|+bash |+sh child_process execsync( execfile spawn( function( runin"
+)
+_SHELL_RUNS = (
+    "|+bash |+sh |sh |bash |+zsh |+sudo <( bash+ +sh+ /sh+ ;sh+ &sh+ (sh+ 'sh+ \"sh+ "
+    "eval+ source+ chmod ./ /tmp/ python3 node+ perl+ $( sudo+"
+)
+_DELETES, _HOME = "rmtree rmsync rmdirsync rimraf", "home expanduser '~ \"~ /root /users c:\\"
 
 
 def _words(plain: str) -> frozenset[str]:
@@ -53,17 +60,25 @@ def _words(plain: str) -> frozenset[str]:
 
 
 SECRET_FILES, SECRET_WORDS = _words(_PATHS), _words(_SOURCES)
-_FLOWS = {
-    language: [
+_PROGRAM_FLOWS, _SHELL_FLOWS = (
+    [
         [*map(_words, groups)]
         for groups in (
-            (_SENDS[language], _SOURCES),
-            (_SENDS[language], _GIVEN, _UPLOADS),
+            (sends, _SOURCES),
+            (sends, _GIVEN, _UPLOADS),
             (_DELETES, _HOME),
-            (_FETCHES[language], _RUNS[language]),
+            (fetches, runs),
         )
     ]
-    for language in _SENDS
+    for sends, fetches, runs in (
+        (_SENDS, _FETCHES, _RUNS),
+        (_SHELL_SENDS, _SHELL_FETCHES, _SHELL_RUNS),
+    )
+)
+_FLOWS: dict[Language, list[list[frozenset[str]]]] = {
+    "python": _PROGRAM_FLOWS,
+    "javascript": _PROGRAM_FLOWS,
+    "shell": _SHELL_FLOWS,
 }
 """Language -> lists of groups of words; code with a flow has a word of each group of some list."""
 FLOW_WORDS = frozenset().union(
@@ -83,7 +98,7 @@ _HARM = (
 """(sink, labels that must not reach it, rule); the first match for a use counts."""
 
 
-def may_have_flows(found: KeysView[str]) -> frozenset[str]:
+def may_have_flows(found: Set[str]) -> frozenset[Language]:
     """Return the languages in which code with these words of FLOW_WORDS may have a harmful flow."""
     return frozenset(
         language

@@ -59,6 +59,11 @@ def below(folder: Labels) -> Labels:
     return frozenset(f"{one}\0below" if one[0] == "\0" else one for one in kept)
 
 
+def list_files(labels: Labels) -> Iterator[str]:
+    """Yield the names of the files that a value refers to."""
+    return (one.split("\0")[1] for one in labels if one.startswith("\0path:"))
+
+
 _OPERATIONS: dict[str, Callable[[Labels], Labels]] = {"read": read, "pick": pick, "below": below}
 
 

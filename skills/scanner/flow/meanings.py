@@ -37,10 +37,10 @@ VARIABLES = {
 # Functions by the last part of their name, or by the last two parts.
 NETWORK = word_set(
     "requests.post requests.put requests.get requests.patch requests.request httpx.post httpx.put "
-    "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch axios axios.post axios.put "
-    "axios.get axios.request got got.post needle.post superagent.post http.request https.request "
-    "https.get http.get sendBeacon Request request.post resolver.resolve "
-    "dns.resolve dns.lookup socket.gethostbyname"
+    "httpx.get httpx.request urlopen urlretrieve urllib3.request fetch node-fetch axios axios.post "
+    "axios.put axios.get axios.request got got.post needle.post superagent.post http.request "
+    "https.request https.get http.get sendBeacon Request request.post undici.request "
+    "resolver.resolve dns.resolve dns.lookup socket.gethostbyname"
 )
 CONNECTION = word_set(
     "Session Client AsyncClient ClientSession HTTPConnection HTTPSConnection socket.socket "
@@ -60,13 +60,15 @@ COPYING = word_set(
     "copy copyfile copy2 copytree move make_archive cpSync copyFileSync urlretrieve writeFileSync "
     "writeFile"
 )
+WRITING = word_set("write writelines write_text write_bytes")
 DECODING = word_set("b64decode b32decode unhexlify fromhex atob decompress a85decode b85decode")
 EXECUTING = word_set("exec eval Function runInThisContext runInNewContext runInContext")
+_OF_CHILD_PROCESS = "exec execSync spawn spawnSync execFile execFileSync"
 RUNNING = word_set(
-    "os.system os.popen subprocess.run subprocess.call subprocess.Popen subprocess.check_output "
-    "subprocess.check_call exec execSync spawn spawnSync execFile execFileSync execvp execv "
-    "create_subprocess_shell create_subprocess_exec getoutput"
-)
+    "os.system os.popen os.execv os.execvp os.execl os.execlp subprocess.run subprocess.call "
+    "subprocess.Popen subprocess.check_output subprocess.check_call subprocess.getoutput "
+    "subprocess.getstatusoutput asyncio.create_subprocess_shell asyncio.create_subprocess_exec"
+) | {f"child_process.{name}" for name in _OF_CHILD_PROCESS.split()}
 DELETING = word_set("rmtree rmSync rmdirSync rimraf")
 
 
@@ -106,6 +108,11 @@ def is_network(name: str) -> bool:
     """Return whether a function, by its name as written, sends or fetches without a connection."""
     owner, _, last = name.rpartition(".")
     return last in NETWORK or f"{owner.rpartition('.')[2]}.{last}" in NETWORK
+
+
+def is_running(name: str, language: str) -> bool:
+    """Return whether a function, by its name with its module, runs a command."""
+    return name in RUNNING or (language == "javascript" and f"child_process.{name}" in RUNNING)
 
 
 def label_result(name: str, text: str) -> Labels:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from skills.scanner.code_blocks import Code
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
-from skills.scanner.flow.labels import NONE, Labels, Store, below, join, pick, read
-from skills.scanner.flow.shell import PIPED, read_shell
+from skills.scanner.flow.labels import NONE, Labels, Store, below, join, list_files, pick, read
+from skills.scanner.flow.names import Names
+from skills.scanner.flow.shell import PIPED, quote, read_shell
 from skills.scanner.flow.tokens import (
     KEYWORDS,
     Token,
     find_placeholders,
     get_content,
+    is_body,
     list_names,
     list_texts,
+    put_loop_first,
     split_at,
     split_tokens,
 )
@@ -27,20 +29,9 @@ from skills.scanner.flow.tokens import (
 _USED = word_set("headers auth cookies env proxies")
 """Arguments that take single values for a login, or that are not sent."""
 _ASSIGNS = word_set("= := += |=")
-_FUNCTIONS = word_set("def function lambda")
-_DECLARED = {
-    "python": re.compile(
-        r"\bdef[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)|\b(\w{1,80}) = lambda ([\w, ]{0,100}):"
-    ),
-    "javascript": re.compile(
-        r"\bfunction[ \t]{1,3}(\w{1,80})[ \t]?\(([^()]{0,300})\)"
-        r"|\b(\w{1,80})(?:: [\w<>]{1,40})? = (?:async )?\(?([\w\s,:]{0,200})\)?"
-        r"(?:: ?[\w<>]{1,40})? =>"
-        r"|(?m:^)[ \t]{1,20}(?:async )?(\w{1,80})\(([^()]{0,200})\) \{"
-    ),
-}
-"""Patterns of function definitions, with name and parameters."""
-_PARAMETER = re.compile(r"(?:^|,)[\s*]*(\w+)")
+_FUNCTIONS = word_set("def function lambda =>")
+_HEADS = word_set("if elif else for while try except finally with def class")
+"""First words of Python statements whose body may follow a colon in the same line."""
 
 
 class ProgramReader:
@@ -53,17 +44,13 @@ class ProgramReader:
     def __init__(self, programs: Sequence[Code], store: Store) -> None:
         """programs: programs of one language. store: receives their assignments and uses."""
         self._programs, self._language, self._store = programs, programs[0].language, store
-        self._own = {"", "self", "this", *(one.module for one in programs)}
-        self._declared: dict[str, set[str]] = {}
-        self._functions: dict[str, list[str]] = {}
-        self._modules: set[str] = set()
-        for program in programs:
-            for found in _DECLARED[self._language].finditer(program.text):
-                name, listed = (one for one in found.groups() if one is not None)
-                parameters = [one for one in _PARAMETER.findall(listed) if one not in KEYWORDS]
-                if name not in KEYWORDS:
-                    self._functions.setdefault(name, parameters)
-                    self._declared.setdefault(name, set()).update(parameters)
+        self._names = Names(programs)
+        self._literals: dict[str, list[Token]] = {}
+        """Variable -> its value, a text or list that may be run as a command."""
+        self._values: dict[str, Labels] = {}
+        """Variable -> labels of the value that it was given last."""
+        self._results: dict[int, tuple[Token, Labels]] = {}
+        """Id of a call's bracket -> bracket, result; nested commands would read it many times."""
 
     def read(self) -> None:
         """Record the assignments and uses of all programs."""
@@ -72,7 +59,7 @@ class ProgramReader:
             self._starts = [*accumulate((len(one) + 1 for one in text.split("\n")), initial=0)]
             self._first = program.first_line
             for root in split_tokens(text, self._language):
-                self._scopes = [f"{self._first}:"]
+                self._names.scopes[:] = [f"{self._first}:"]
                 self._lines(root)
 
     def _line(self, token: Token) -> int:
@@ -80,57 +67,73 @@ class ProgramReader:
 
     def _lines(self, tokens: list[Token]) -> None:
         """Read statements; the body of a Python function is the lines that are indented more."""
-        outer, indents = len(self._scopes), [-1]
+        scopes = self._names.scopes
+        outer, indents = len(scopes), [-1]
         for statement in split_at(tokens, "\n", ";"):
             first = statement[0]
             indent = first.start - self._starts[bisect_right(self._starts, first.start) - 1]
             while len(indents) > 1 and indent <= indents[-1]:
                 indents.pop()
-                self._scopes.pop()
-            if self._language == "python" and "def" in (one.text for one in statement[:2]):
-                at = 1 + (first.text != "def")
-                indents.append(indent)
-                self._scopes.append(statement[at].text if at < len(statement) else "")
-                statement = statement[at + 1 :]
+                scopes.pop()
+            if self._language == "python":
+                statement = statement[first.text == "async" :]
+                words = [one.text for one in statement]
+                if words[:1] == ["def"]:
+                    indents.append(indent)
+                    scopes.append(words[1] if len(words) > 1 else "")
+                    statement, words = statement[2:], ["def", *words[2:]]
+                if words[:1] and words[0] in _HEADS and ":" in words:
+                    at = words.index(":") + 1 - (len(words) - len(statement))
+                    self._statement(statement[:at])
+                    statement = statement[at:]
             self._statement(statement)
-        del self._scopes[outer:]
+        del scopes[outer:]
 
     def _statement(self, tokens: list[Token]) -> Labels:
         """Record the assignments and uses of a statement; return the labels of its value."""
-        if not tokens:
+        first = tokens[0].text if tokens else ""
+        if first in ("import", "from"):
+            self._names.bind_import(tokens)
             return NONE
-        if tokens[0].text in ("import", "from"):
-            self._modules.update(list_names(tokens))
+        if first in ("global", "nonlocal"):
+            self._names.declare_global(tokens[1:])
             return NONE
-        if tokens[0].text in ("return", "yield"):
-            labels = self._statement(tokens[1:])
-            self._store.assign(f"{self._scopes[-1]}()", labels)
-            return labels
-        marks = (at for at, one in enumerate(tokens) if one.kind == "mark" and one.text in _ASSIGNS)
-        at = next(marks, 0)
-        if not at or any(one.text in _FUNCTIONS or one.text == "=>" for one in tokens[:at]):
-            return self._expression(tokens)
-        return self._assign(tokens[:at], tokens[at + 1 :])
-
-    def _assign(self, left: list[Token], right: list[Token]) -> Labels:
-        if right and right[0].text == "require":
-            self._modules.update(list_names(left))
-            return NONE
-        name = next((one.text for one in left if one.text not in KEYWORDS), "")
-        is_function = name in self._functions and any(
-            one.text in _FUNCTIONS or one.text == "=>" for one in right
-        )
-        if is_function:
-            self._scopes.append(name)
-        labels = self._statement(right)
-        if is_function:
-            self._scopes.pop()
-            self._store.assign(f"{name}()", labels)
-            return NONE
-        if any(one.text == "{" for one in left):
-            labels = pick(labels)
-        self._take(left, labels)
+        targets, start = [], 0
+        for at, one in enumerate(tokens):
+            if one.text in _FUNCTIONS:
+                break
+            if one.kind == "mark" and one.text in _ASSIGNS and at > start:
+                targets.append(tokens[start:at])
+                start = at + 1
+        labels = self._assign(targets, tokens[start:]) if targets else self._expression(tokens)
+        if first in ("return", "yield"):
+            self._store.assign(f"{self._names.scopes[-1]}()", labels)
         return labels
+
+    def _assign(self, targets: list[list[Token]], right: list[Token]) -> Labels:
+        if any(one.text in ("require", "import") for one in right[:2]):
+            for left in targets:
+                self._names.bind_require(left, right)
+            if sum(one.text == "(" for one in right) < 2:  # else it calls a function of the module
+                return NONE
+        names = [
+            next((one.text for one in left if one.text not in KEYWORDS), "") for left in targets
+        ]
+        is_function = any(one.text in _FUNCTIONS for one in right)
+        functions = [name for name in names if is_function and name in self._names.functions]
+        self._names.scopes += functions
+        labels = self._expression(right)
+        del self._names.scopes[len(self._names.scopes) - len(functions) :]
+        for name, left in zip(names, targets, strict=True):
+            if name in functions:
+                self._store.assign(f"{name}()", labels)
+                continue
+            if len(left) == 1 or left[0].text in ("const", "let", "var"):
+                self._names.bind_function(name, right)
+            self._take(left, pick(labels) if any(one.text == "{" for one in left) else labels)
+            if right and (right[0].kind == "text" or right[0].text == "["):
+                self._literals[self._names.qualify(name)] = right
+        return NONE if functions else labels
 
     def _take(self, targets: list[Token], labels: Labels) -> None:
         """Assign a value to the names in a target."""
@@ -139,18 +142,15 @@ class ProgramReader:
             return
         for name in list_names(targets):
             if self._language == "python" or targets[0].text in ("const", "let", "var"):
-                self._declared.setdefault(self._scopes[-1], set()).add(name)
-            self._store.assign("" if name in self._modules else self._qualify(name), labels)
-
-    def _qualify(self, name: str) -> str:
-        for scope in reversed(self._scopes):
-            if name in self._declared.get(scope, ()):
-                return f"{scope}.{name}"
-        return name
+                self._names.declare(name)
+            name = self._names.qualify(name)
+            self._store.assign(name, labels)
+            self._values[name] = labels
 
     def _expression(self, tokens: list[Token]) -> Labels:
         """Return the labels of all values in an expression."""
         labels, at, loop = NONE, 0, -1
+        tokens = put_loop_first(tokens) if self._language == "python" else tokens
         while at < len(tokens):
             token = tokens[at]
             if token.text in ("for", "const", "let", "var"):
@@ -188,9 +188,9 @@ class ProgramReader:
         """Read a function of JavaScript, starting at its name; return the index after its body."""
         end = next((n for n in range(at, len(tokens)) if tokens[n].text == "{"), len(tokens) - 1)
         named = at < len(tokens) and tokens[at].kind == "name"
-        self._scopes.append(tokens[at].text if named else self._scopes[-1])
+        self._names.scopes.append(tokens[at].text if named else self._names.scopes[-1])
         self._lines(tokens[end].inner)
-        self._scopes.pop()
+        self._names.scopes.pop()
         return end + 1
 
     def _value(self, tokens: list[Token], at: int) -> tuple[Labels, int]:
@@ -211,8 +211,7 @@ class ProgramReader:
             if after.kind == "member":
                 name = f"{name}.{after.text}"
             elif after.text == "(" and after.kind == "open":
-                body = tokens[at + 1] if at + 1 < len(tokens) else after
-                if body.text == "{" and name in self._functions:
+                if name in self._names.functions and is_body(tokens[at + 1 : at + 9]):
                     return held, self._function(tokens, at - 1)
                 held = self._call(name, held, after)
                 name = "child_process" if "child_process" in list_texts(after.inner)[:1] else ""
@@ -227,16 +226,17 @@ class ProgramReader:
         """Return the value of a name, or of a member of the value `held`."""
         if name[:1] in ("", ".") or held or name.startswith("process.env."):
             return held
-        if name in meanings.VARIABLES:
-            return meanings.VARIABLES[name]
+        full = self._names.get_full(name)
+        if full in meanings.VARIABLES:
+            return meanings.VARIABLES[full]
         root, _, rest = name.partition(".")
         if root in ("self", "this"):
             return self._store.get(f"self.{rest.partition('.')[0]}")
         owner = name.rpartition(".")[0]
         return (
             self._named(owner, held)
-            if owner in meanings.VARIABLES
-            else self._store.get(self._qualify(root)) | self._store.get(f"{root}()")
+            if self._names.get_full(owner) in meanings.VARIABLES
+            else self._store.get(self._names.qualify(root)) | self._store.get(f"{root}()")
         )
 
     def _text(self, token: Token) -> Labels:
@@ -261,7 +261,7 @@ class ProgramReader:
         return key, pick(labels) if key in _USED else labels
 
     def _subscript(self, held: Labels, name: str, bracket: Token) -> Labels:
-        if meanings.VARIABLES.get(name) == meanings.ENVIRONMENT:
+        if meanings.VARIABLES.get(self._names.get_full(name)) == meanings.ENVIRONMENT:
             return NONE
         key = bracket.inner
         labels = held | self._expression(key)
@@ -269,49 +269,65 @@ class ProgramReader:
         return pick(labels) if is_one else labels
 
     def _call(self, name: str, held: Labels, bracket: Token) -> Labels:
-        """Record the uses of a call; return the labels of its result.
+        """Record the uses of a call, once; return the labels of its result.
 
         held: labels of its object.
         """
-        owner, _, last = name.rpartition(".")
-        line, parts = self._line(bracket), split_at(bracket.inner, ",")
+        if id(bracket) not in self._results:
+            self._results[id(bracket)] = bracket, self._read_call(name, held, bracket)
+        return self._results[id(bracket)][1]
+
+    def _read_call(self, name: str, held: Labels, bracket: Token) -> Labels:
+        owner, full = name.rpartition(".")[0], self._names.get_full(name)
+        last = full.rpartition(".")[2]
+        line = self._line(bracket)
+        parts = split_at([one for one in bracket.inner if one.kind != "line"], ",")
         pairs = [self._pair(part) for part in parts]
-        arguments = [labels for _, labels in pairs]
-        alone = self._language == "python" or owner in ("", "child_process")
-        if parts and (name if self._language == "python" else last * alone) in meanings.RUNNING:
-            return self._run(parts, arguments, line)
-        parameters = self._functions.get(last)
-        if parameters is not None and owner in self._own and not held:
+        sent = join(*(labels for _, labels in pairs))
+        if parts and meanings.is_running(full, self._language):
+            return self._run(parts, pairs, line)
+        parameters = self._names.find_parameters(full)
+        if parameters is not None and not held:
             for place, (key, labels) in enumerate(pairs):
-                at = parameters[place] if place < len(parameters) else ""
-                self._store.assign(f"{last}.{key or at}", labels)
+                at = parameters[min(place, len(parameters) - 1)] if parameters else ""
+                self._store.assign(f"{last}.{key if key in parameters else at}", labels)
             return self._store.get(f"{last}()")
         held = self._named(owner, held)
         text = " ".join(list_texts(bracket.inner))
-        self._call_back(parts, held | meanings.label_result(name, text), line)
-        result = self._library(line, name, held, join(*arguments), text)
-        if owner and owner not in self._modules:
+        self._call_back(parts, held | sent | meanings.label_result(full, text), line)
+        result = self._library(line, full, held, sent, text)
+        if owner and owner not in self._names.modules:
             root, _, rest = owner.partition(".")
-            changed = f"self.{rest}" if root in ("self", "this") else self._qualify(owner)
+            changed = f"self.{rest}" if root in ("self", "this") else self._names.qualify(owner)
             self._store.assign(changed, result)
+        if last in meanings.WRITING:
+            for file in list_files(held | self._values.get(self._names.qualify(owner), NONE)):
+                self._store.assign(file, sent)
         if last in meanings.COPYING:
-            for target in self._targets(bracket.inner):
+            names = map(self._names.qualify, list_names(bracket.inner))
+            for target in (*names, *(f"path:{one}" for one in list_texts(bracket.inner))):
                 self._store.assign(target, result)
         return result
 
     def _call_back(self, parts: list[list[Token]], held: Labels, line: int) -> None:
-        """Assign the values of a call's object and result to the parameters of its callbacks."""
+        """Assign the values of a call to the parameters of the functions among its arguments.
+
+        held: labels of the call's object, arguments and result.
+        """
         for part in parts:
             arrow = next((at for at, one in enumerate(part) if one.text == "=>"), 0)
             if part[0].text in ("lambda", "function", "async") or arrow:
                 parameters = part[:arrow] if arrow else part[1:2]
                 for name in list_names(parameters):
-                    self._store.assign(self._qualify(name), held)
-            elif len(part) == 1 and part[0].text in meanings.EXECUTING:
+                    self._store.assign(self._names.qualify(name), held)
+                continue
+            name = part[-1].text
+            if len(part) > 1 and part[-2].text != "=":
+                continue
+            if name in meanings.EXECUTING:
                 self._store.use(line, "execute", held)
-            elif len(part) == 1 and self._functions.get(part[0].text):
-                first = self._functions[part[0].text][0]
-                self._store.assign(f"{part[0].text}.{first}", held)
+            elif self._names.functions.get(name):
+                self._store.assign(f"{name}.{self._names.functions[name][0]}", held)
 
     def _library(self, line: int, name: str, held: Labels, sent: Labels, text: str) -> Labels:
         """Record the uses of a library function; return the labels of its result.
@@ -340,16 +356,30 @@ class ProgramReader:
         result |= meanings.label_path("/".join(text.split()).replace("//", "/"))
         return read(result) if last in meanings.READING else result
 
-    def _run(self, parts: list[list[Token]], arguments: Sequence[Labels], line: int) -> Labels:
+    def _run(
+        self, parts: list[list[Token]], pairs: Sequence[tuple[str, Labels]], line: int
+    ) -> Labels:
         """Read a command that the program runs, text or list; return the labels of its output."""
-        words = [parts[0]]
-        for part in parts[:2]:
-            if part[0].text == "[":
-                words = [*words[: part is not parts[0]], *split_at(part[0].inner, ",")]
-        if all(one.kind != "text" for one in words[0]):
+        words: list[list[Token]] = []
+        for part, (key, _) in list(zip(parts, pairs, strict=True))[:2]:
+            value = part[2:] if key else part
+            if len(value) > 1 and value[-2].text == "split":
+                value = value[-1].inner or value[:-2]
+            if len(value) == 1:
+                value = self._literals.get(self._names.qualify(value[0].text), value)
+            if value[0].text == "[":
+                words += split_at(value[0].inner, ",")
+            elif not words and key in ("", "args", "cmd"):
+                words.append(value)
+        given = join(*(labels for key, labels in pairs if key in ("input", "stdin")))
+        if words and all(one.kind != "text" for one in words[0]):
             self._store.use(line, "execute", self._expression(words[0]))
-        command = " ".join(self._as_shell(word) for word in words)
-        return join(read_shell(self._store, command, line, self._qualify), *arguments)
+        listed = [self._as_shell(word) for word in words]
+        command = listed[0] if len(listed) == 1 else " ".join(map(quote, listed))
+        if given:
+            command = f"cat ${{{self._store.keep(given)}}} | {command}"
+        labels = (labels for _, labels in pairs)
+        return join(read_shell(self._store, command, line, self._names.qualify), *labels)
 
     def _as_shell(self, tokens: list[Token]) -> str:
         """Return the text of a command, with shell variables for its values."""
@@ -368,8 +398,3 @@ class ProgramReader:
             elif token.kind in ("name", "open"):
                 return command + f"${{{self._store.keep(self._value(tokens, at)[0])}}}"
         return command
-
-    def _targets(self, tokens: list[Token]) -> Iterator[str]:
-        """Yield the names of variables and files in the arguments of a call."""
-        yield from (f"path:{text}" for text in list_texts(tokens))
-        yield from (self._qualify(name) for name in list_names(tokens))

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 
+from skills.scanner.code_blocks import LineCounter
 from skills.scanner.data_files import word_set
 from skills.scanner.flow import meanings
 from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
@@ -13,7 +14,8 @@ from skills.scanner.flow.labels import NONE, Labels, Store, join, pick, read
 _TOKEN = re.compile(
     r"""(?P<skip> (?: (?<![^\s;&|])\#[^\n]* | \\\n | [^\S\n] )+ )
     | (?P<end> \n | ;;? | && | \|\| | &(?!>) )
-    | (?P<pipe> \|&? )
+    | (?P<pipe> \|&? (?: \s | \#[^\n]*\n )*+ )
+    | (?P<here> <<-?\s{0,3}["'\\]?(?P<tag>\w+)["']? )
     | (?P<redirect> \d?(?: <<<|<&?|>\||(?:&?>>?&?) ) )
     | (?P<word> (?: [^\s"'`|&;<>\\] | \\. | '[^']*' | "(?:[^"\\]|\\.)*" | ["'`\\] )++ )""",
     re.VERBOSE | re.DOTALL,
@@ -23,12 +25,17 @@ _INNER = re.compile(r"(?P<mark>[$<>=\w]?)\((?P<inner>[^()]*)\)|`(?P<tick>[^`\n]*
 _MAX_DEPTH = 60
 _SHELLS = word_set("sh bash zsh dash ksh")
 _INTERPRETERS = _SHELLS | word_set("python python3 node perl ruby osascript php pwsh")
-_PREFIXES = word_set(
-    "sudo env nohup command exec time doas then do else if while until ! { xargs export local "
-    "readonly declare -E -n"
+_WRAPPERS = word_set(
+    "sudo doas env nohup command builtin exec time timeout nice ionice setsid stdbuf busybox xargs"
 )
-_BEFORE = re.compile(r"\w+=|[\d*/,-]+$")
-"""Words before a command: assignments of variables, and times of cron."""
+"""Commands that run the command in their arguments."""
+_PREFIXES = _WRAPPERS | word_set("then do else if while until ! { export local readonly declare")
+_WITH_VALUE = word_set("-u -g -C -I -U -D -a -d -o")
+"""Options of these that take a value other than a number."""
+_BEFORE = re.compile(r"\w+=|[\d*/,-]+$|[^()]*\)$")
+"""Words before a command: assignments of variables, times of cron, and patterns of `case`."""
+_OPTION = re.compile(r"-|\d+(?:\.\d+)?[smhd]?$")
+_OPENING, _CLOSING = word_set("{ if for while until case"), word_set("} fi done esac")
 _SENDERS = word_set(
     "curl wget nc ncat netcat socat telnet http https xh ftp sftp mail dig nslookup host drill ping"
 )
@@ -53,12 +60,17 @@ _PRINTS = (
 """(program, label of its output, arguments); the label applies with any of the arguments."""
 _PRINT_ENVIRONMENT = ("env", "printenv", "set", "-p")
 """Whole commands that print the environment; `-p` is `export -p` or `declare -p` without prefix."""
-_FILTERS = word_set("grep awk cut jq sed source . ls test [")
+_SHORT_OPTIONS = re.compile(r"(-[a-zA-Z#]*?)([THubAeFdoxXmwKE])(.*)", re.DOTALL)
+"""Short options of curl up to the first that takes a value, and the value."""
+_FUNCTION = re.compile(r"(?m)^[^\S\n]*(?:function\s+)?([\w-]{1,80})\s*(?:\(\)\s*)?\{")
+_MAX_HERE = 4_000
+_FILTERS = word_set("grep awk cut jq sed source . ls")
+_SILENT = word_set("test [ [[")
 _FILE_WRITERS = word_set("tar zip cp mv gzip tee install 7z gpg")
 PIPED = re.compile(r"\b(?:curl|wget)\s[^|]{4,200}\|\s*(?:sudo\s+)?(?:ba|z)?sh\b")
 """A download piped to a shell, in a text that may be run as a command."""
 _VARIABLE = re.compile(r"\$\{?(\w+)")
-_ARGUMENT = re.compile(r"\$[1@*]|\$\{1")
+_ARGUMENT = re.compile(r"\$\{?([\d@*])")
 
 
 def read_shell(
@@ -76,6 +88,13 @@ class _Reader:
 
     def __init__(self, store: Store, qualify: Callable[[str], str]) -> None:
         self._store, self._qualify, self._line = store, qualify, 1
+        self._functions: set[str] = set()
+        self._function = ""
+        """The function whose body is read."""
+        self._sockets: set[str] = set()
+        """Numbers of files that are connections."""
+        self._texts: dict[str, str] = {}
+        """Values of variables and aliases."""
 
     def read(self, text: str, line: int) -> Labels:
         """Read commands, inner commands first; their output is a variable of the outer command."""
@@ -85,13 +104,15 @@ class _Reader:
             mark = found["mark"] or ""
             if not command.strip() or mark.isalnum():  # a function, or a call in other code
                 return f"{mark} {command} "
-            at = line + found.string.count("\n", 0, found.start())
+            at = lines.find(found.start())
             value = f"${{{self._store.keep(self._commands(command, at))}}}"
             if found["inner"] is not None and not mark:
                 value = f" : {value} "
             return mark.strip("$<>") + value + "\\\n" * command.count("\n")
 
+        self._functions.update(_FUNCTION.findall(text))
         for _ in range(_MAX_DEPTH):
+            lines = LineCounter(text, line)
             text, count = _INNER.subn(inner, text)
             if not count:
                 break
@@ -99,52 +120,123 @@ class _Reader:
 
     def _commands(self, text: str, line: int) -> Labels:
         """Read commands that contain no other commands."""
-        output, stdin, start = NONE, NONE, 0
+        stdin, start, lines = NONE, 0, LineCounter(text, line)
+        outputs = [NONE]  # of the whole, and of the open groups
         words: list[str] = []
-        targets: list[str] = []
+        targets: list[tuple[str, str]] = []
         redirect = ""
         for token in chain(_TOKEN.finditer(text), (None,)):
             kind = token.lastgroup if token else "end"
             if kind == "redirect" and token:
-                redirect = token[0]
+                redirect += token[0]
+            elif kind == "here" and token:
+                stdin |= self._read_here(text, token, words)
             elif kind == "word" and token:
                 start = start if words or targets else token.start()
                 if not redirect:
                     words.append(token[0])
-                elif "<" in redirect:
+                elif "<" in redirect and ">" not in redirect:
                     stdin |= read(self._word(token[0]))
                 else:
-                    targets.append(_unquote(token[0]))
+                    targets.append((redirect.strip("<>&|"), _unquote(token[0])))
                 redirect = ""
             elif kind in ("pipe", "end"):
-                self._line = at = line + text.count("\n", 0, start)
+                self._line = at = lines.find(start)
+                first = words[0] if words else ""
                 value = self._command(words, stdin, at) if words else stdin
-                for target in targets:
-                    self._store.assign(_file(target), value)
-                    if target.startswith("/dev/tcp/"):
-                        self._store.use(at, "network", value)
+                if first in _OPENING:
+                    outputs.append(NONE)
+                elif first in _CLOSING:
+                    self._store.assign("read", stdin)
+                    if len(outputs) > 1:
+                        value |= outputs.pop()
+                    else:
+                        self._function = ""
+                for number, target in targets:
+                    self._write(number, target, value, at)
                 stdin = value if kind == "pipe" else NONE
-                output |= value if kind == "end" else NONE
+                outputs[-1] |= value if kind == "end" else NONE
                 words, targets, redirect = [], [], ""
-        return output
+        return join(*outputs)
 
-    def _command(self, words: list[str], stdin: Labels, line: int) -> Labels:
-        if words[0] == "for" and len(words) > 3:
-            self._store.assign(words[1], join(*map(self._word, words[3:])))
+    def _read_here(self, text: str, mark: re.Match[str], words: Sequence[str]) -> Labels:
+        """Return the labels of the variables in a here-document; a program is read by itself."""
+        if words and _unquote(words[0]) in _INTERPRETERS - _SHELLS:
             return NONE
+        end = re.compile(rf"\n\s*{mark['tag']}\b").search(text, mark.end(), mark.end() + _MAX_HERE)
+        body = text[mark.end() : end.start() if end else mark.end()]
+        return join(*(self._store.get(self._qualify(name)) for name in _VARIABLE.findall(body)))
+
+    def _write(self, number: str, target: str, value: Labels, line: int) -> None:
+        """Record what is written to a file, of which later commands may use the number."""
+        is_socket = target.startswith(("/dev/tcp/", "/dev/udp/"))
+        if is_socket:
+            self._sockets.add(number)
+        if is_socket or target in self._sockets:
+            self._store.use(line, "network", value)
+        elif not target.isdigit():
+            self._store.assign(_file(target), value)
+
+    def _strip(self, words: list[str], stdin: Labels, line: int) -> tuple[list[str], Labels]:
+        """Record the assignments before a command; return the command, and its input.
+
+        The wrapper `env` remains without a command.
+        """
+        wrapper = ""
+        if words[0] == "case" and "in" in words:
+            words = words[words.index("in") + 1 :]
+        elif "{" in words[1:3]:
+            self._function = words[words.index("{") - 1]
+            words = words[words.index("{") :]
         while words and (words[0] in _PREFIXES or _BEFORE.match(words[0])):
             name, is_variable, value = words[0].partition("=")
             if is_variable:
                 self._store.assign(self._qualify(name), self._word(value))
-            if words[0] == "xargs":
+                self._texts[f"${name}"] = _unquote(value)
+            wrapper = name if name in _WRAPPERS else wrapper
+            if name == "xargs":
                 stdin = read(stdin)
-            if words[0] == "env" and len(words) == 1:
-                break
             words = words[1:]
+            while wrapper and words and _OPTION.match(words[0]):
+                if wrapper == "env" and words[0] in ("-S", "--split-string"):
+                    self._commands(" ".join(map(_unquote, words[1:])), line)
+                words = words[1 + (words[0] in _WITH_VALUE) :]
+        if not words:
+            return (["env"] if wrapper == "env" else []), stdin
+        known = self._texts.get(re.sub('[{}"]', "", words[0]))
+        if known:
+            words = [*(one[0] for one in _TOKEN.finditer(known) if one["word"]), *words[1:]]
+        if words and _unquote(words[0]).endswith("curl"):
+            words = [*chain(*map(_split_options, words))]
+        return words, stdin
+
+    def _define(
+        self, program: str, texts: Sequence[str], values: Sequence[Labels], stdin: Labels
+    ) -> None:
+        """Record the names that a command gives values to: aliases, arguments, variables."""
+        if program == "alias":
+            self._texts.update(one.partition("=")[::2] for one in texts)
+        elif program in ("read", "mapfile", "readarray"):
+            for name in texts:
+                self._store.assign(self._qualify(name), stdin | self._store.get("read"))
+        elif program in self._functions:
+            for mark, value in enumerate(values, 1):
+                self._store.assign(f"{mark} of {program}", value)
+            self._store.assign(f"@ of {program}", join(*values))
+
+    def _command(self, words: list[str], stdin: Labels, line: int) -> Labels:
+        if words and words[0] == "for" and len(words) > 3:
+            self._store.assign(words[1], join(*map(self._word, words[3:])))
+            return NONE
+        words, stdin = self._strip(words, stdin, line) if words else ([], stdin)
         if not words:
             return NONE
         texts, values = [*map(_unquote, words)], [*map(self._word, words)]
-        program = texts[0].rpartition("/")[2]
+        program = texts[0].rpartition("/")[2].replace("\\", "")
+        self._define(program, texts[1:], values[1:], stdin)
+        if program == "find" and "-exec" in texts:
+            at = texts.index("-exec")
+            return self._command(words[at + 1 :], read(join(*values[1:at])), line)
         self._execute(line, program, texts, values, stdin)
         if program in _SENDERS:
             return self._send(line, program, texts, values, stdin)
@@ -160,6 +252,8 @@ class _Reader:
         """Return the labels of the output of a command without network, and record its files."""
         if " ".join((program, *arguments)) in _PRINT_ENVIRONMENT:
             return frozenset({"environment"})
+        if program in _SILENT:
+            return NONE
         if program == "history":
             return frozenset({"secret"})
         if program in _FILTERS:
@@ -184,11 +278,13 @@ class _Reader:
         sent, target = NONE if program == "wget" else stdin, ""
         for flag, text, value in zip(texts, texts[1:], values[1:], strict=False):
             role = _ROLE_OF.get(flag) or _ROLE_OF.get(text.partition("=")[0])
-            if re.fullmatch("-[a-zA-Z]*o|--output" if program == "curl" else "-[a-z]*O", flag):
-                target, role = text, "output"
+            if program == "wget":
+                role = "output" if re.fullmatch("-[a-z]*O", flag) else role
+            if role == "output":
+                target = text
             if role == "header":
                 sent |= pick(value)
-            elif role == "file" or "@" in text:
+            elif role == "file" or "@" in text or "=<" in text:
                 sent |= read(value)
             elif role is None:
                 sent |= value
@@ -238,8 +334,9 @@ class _Reader:
         labels += [self._store.get(_file(part)) for part in re.split(r"[=@;]", text)]
         if "$" in text:
             labels += [self._store.get(self._qualify(name)) for name in _VARIABLE.findall(text)]
-            if _ARGUMENT.search(text):
-                labels.append(frozenset({"argument"}))
+            for mark in _ARGUMENT.findall(text.replace("*", "@")):
+                labels.append(self._store.get(f"{mark} of {self._function}"))
+                labels.append(frozenset({"argument"} if mark in "1@" else ()))
         return join(*labels)
 
 
@@ -249,4 +346,17 @@ def _file(text: str) -> str:
 
 
 def _unquote(text: str) -> str:
-    return text.strip("\"'")
+    """Return a word without quotes; a backslash outside of them belongs to a path of Windows."""
+    return re.sub("[\"']", "", text)
+
+
+def _split_options(word: str) -> list[str]:
+    """Split short options of curl, of which the last may have its value attached."""
+    found = _SHORT_OPTIONS.fullmatch(word)
+    return [word] if not found else [one for one in (found[1], f"-{found[2]}", found[3]) if one]
+
+
+def quote(word: str) -> str:
+    """Return a word of a command, in quotes if it has spaces."""
+    mark = '"' if "'" in word else "'"
+    return f"{mark}{word}{mark}" if " " in word.strip() else word

@@ -17,15 +17,18 @@ KEYWORDS = word_set(
 _COMMON = r"""
     (?P<text>[rbfuRBFU]{0,2}(?: "{3}(?:[^"\\]|\\.|"(?!""))*+(?:"{3}|\Z)
         | '{3}(?:[^'\\]|\\.|'(?!''))*+(?:'{3}|\Z)
+        | (?<=[fF])"(?:\{[^{}\n]*\}|[^"\\\n]|\\.)*+"?
+        | (?<=[fF])'(?:\{[^{}\n]*\}|[^'\\\n]|\\.)*+'?
         | "(?:[^"\\\n]|\\.)*+"? | '(?:[^'\\\n]|\\.)*+'? | `(?:[^`\\]|\\.)*+`? ))
-    | (?P<member>\s{0,80}\??\.\s{0,80}[^\W\d][\w$]*)
+    | (?P<member>(?:\s|\\\n){0,80}\??\.(?:\s|\\\n){0,80}[^\W\d][\w$]*)
     | (?P<name>(?:[^\W\d]|\$)[\w$]*)
+    | (?P<number>\d[\w.]*)
     | (?P<line>\n)
     | (?P<open>[(\[{]) | (?P<close>[)\]}])
-    | (?P<mark>=>|[=!<>]==?|[:+|]=|[=:;,/+<>]) | [ \t\d]+ | . """
+    | (?P<mark>=>|[=!<>]==?|[:+|]=|[=:;,/+<>]) | [ \t]+ | . """
 _SCRIPT = r"""
     (?P<skip>\.{3} | //[^\n]* | /\*(?:[^*]|\*(?!/))*+ | <[\w\[\],.| ]{1,60}>(?=\()
-        | (?<=[(,=:!&|?;{}\s])/(?![/*\s])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/ ) |"""
+        | (?<![^(,=:!&|?;{}\s])/(?![/*\s])(?:[^/\\\n\[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/ ) |"""
 _PATTERNS = {
     "python": re.compile(rf"(?P<skip>\#[^\n]*|\\\n) | {_COMMON}", re.VERBOSE | re.DOTALL),
     "javascript": re.compile(_SCRIPT + _COMMON, re.VERBOSE | re.DOTALL),
@@ -59,7 +62,10 @@ def split_tokens(text: str, language: str) -> list[list[Token]]:
                 stack.pop()
             continue
         token = Token(
-            kind, found[0].lstrip("?. \n\t") if kind == "member" else found[0], found.start(), []
+            kind,
+            found[0].lstrip("?. \n\t\r\\") if kind == "member" else found[0],
+            found.start(),
+            [],
         )
         if kind == "open" and len(stack) % MAX_DEPTH == 0:
             roots.append([token])
@@ -96,6 +102,21 @@ def find_placeholders(token: Token, language: str) -> list[tuple[str, list[Token
         for found in _PLACEHOLDER.finditer(token.text)
         for part in split_tokens(found[1] or found[2], language)
     ]
+
+
+def put_loop_first(tokens: list[Token]) -> list[Token]:
+    """Return a comprehension with its loop, which declares its variables, before its value."""
+    start = next((at for at, one in enumerate(tokens) if one.text == "for"), 0)
+    if not start:
+        return tokens
+    return [*tokens[start:], Token("mark", ",", tokens[0].start, []), *tokens[:start]]
+
+
+def is_body(tokens: list[Token]) -> bool:
+    """Return whether the tokens after parameters are a body, with or without a type before it."""
+    end = next((at for at, one in enumerate(tokens) if one.text == "{"), -1)
+    is_type = end > 1 and tokens[0].text == ":"
+    return end == 0 or (is_type and all(one.text not in (",", ";", "(") for one in tokens[1:end]))
 
 
 def list_texts(tokens: list[Token]) -> list[str]:

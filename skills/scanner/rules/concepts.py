@@ -93,7 +93,6 @@ OPENS_UP = Concept(
     "bypasspermissions danger-full-access dangerously-skip-permissions",
     r"[\"'`]bash\(\*\)|permissions\.allow[^\n]{0,20}\*|[\"']allow[\"']: ?\[ ?[\"'](?:\*"
     r"|bash)[\"'(]|approval_policy ?= ?[\"']never",
-    r"\ballow\w* (?:every|all|any) (?:commands?|tools?)\b",
 )
 STEERING_FILES = Concept(
     "claude.md agents.md gemini.md soul.md memory.md .cursorrules copilot-instructions mcp.json "

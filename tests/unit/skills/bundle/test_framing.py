@@ -237,6 +237,8 @@ def test_a_value_cannot_pass_for_two(text: str, shown: str) -> None:
         "Families 👨‍👩‍👧‍👦, ❤️ and 🏴󠁧󠁢󠁳󠁣󠁴󠁿 stay",
         "می‌خواهم",
         "```sh\nls <dir> | <script>\n```",
+        "- ```sh\n  ls <dir> | <script>\n  ```\nend",
+        "2. a\n   - ~~~\n     <script>\n\n     ~~~\n- b",
         "<!-- a comment that ends -->",
         "<details>\n<summary>more</summary>",
         "\tindented",
@@ -251,6 +253,11 @@ def test_hidden_characters_are_counted_and_open_ends_are_closed() -> None:
     assert show_invisible("a\u202eb") == "a[hidden characters: 1]b"
     assert show_invisible("\U000e0041" * 12) == "[hidden characters: 12]"
     assert escape_passage("```sh\nls") == "```sh\nls\n```"
+    assert escape_passage("1. ```sh\n   ls") == "1. ```sh\n   ls\n   ```"
+    assert escape_passage("- ```sh\n  ls\n  ```\n<!-- here") == "- ```sh\n  ls\n  ```\n&lt;!-- here"
+    assert escape_passage("- a\n  ```\n  b\n<!-- here") == "- a\n  ```\n  b\n&lt;!-- here"
+    assert escape_passage("- a\n\n```\n  b") == "- a\n\n```\n  b\n```"
+    assert escape_passage("- ```sh\n  ls\n<!-- here") == "- ```sh\n  ls\n&lt;!-- here"
     assert escape_passage("see <!-- here") == "see &lt;!-- here"
     assert escape_passage("İ<!-- here") == "İ&lt;!-- here"
     assert escape_passage("<!-- İİİ\nand <script>") == "&lt;!-- İİİ\nand &lt;script>"
