@@ -52,9 +52,7 @@ class _Loader(AppLoader):
 def create_app(get_services: GetServices, queues: Sequence[str], transport: BrokerConfig) -> Any:
     """Return a Celery application that consumes `queues`.
 
-    A worker selects its queues per application, not per worker, so every workload of a process
-    has an application of its own. get_services: called when a task runs, in a worker after the
-    fork.
+    get_services: called when a task runs, in a worker after the fork.
     """
     app = Celery(
         "skillbus",

@@ -212,7 +212,9 @@ class OpenAILanguageModel(LanguageModel):
                     base_url=settings.base_url,
                     max_retries=0,
                     timeout=None,
-                    http_client=make_http_client(self._key, settings.concurrency),
+                    http_client=make_http_client(
+                        settings.base_url, self._key, settings.concurrency
+                    ),
                 )
                 _ = client.chat.completions  # imports its module, outside of any deadline
                 slots = asyncio.Semaphore(settings.concurrency)

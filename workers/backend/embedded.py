@@ -166,7 +166,7 @@ class EmbeddedBackend(StoreBackend):
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._purge()
         for workload in self._workloads():
-            self._workers.append(start_worker(lambda: self.services, *workload))
+            self._workers.append(start_worker(self.app, *workload))
         if self.writable:
             repair_catalog(self.services)
             report = resend_open_work(self.services)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from celery.worker.consumer import Consumer
@@ -11,13 +12,21 @@ _DRAIN_TIMEOUT_SECONDS = 0.05
 
 
 class ThreadedConsumer(Consumer):  # type: ignore[misc]  # celery carries no annotations
-    """Stops within 50 ms of a request; Celery's own consumer takes up to two seconds."""
+    """Consumes some of the queues of its application, and stops within 50 ms of a request.
+
+    Celery's own consumer takes all queues, and up to two seconds to stop.
+    """
+
+    def __init__(self, *args: Any, queues: Sequence[str], **options: Any) -> None:
+        self.queues = frozenset(queues)
+        super().__init__(*args, **options)
 
     @staticmethod
     def loop(
         worker: Any, connection: Any, consumer: Any, blueprint: Any, hub: Any, qos: Any, *rest: Any
     ) -> None:
         """Run Celery's loop over a connection with a short receive timeout."""
+        consumer.queues = [one for one in consumer.queues if one.name in worker.queues]
         # Celery's loop updates it after the worker is ready, when a stop may
         # already close the consumer.
         qos.update()

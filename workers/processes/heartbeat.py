@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 from billiard.process import active_children  # type: ignore[import-untyped]  # no annotations
+from kombu.asynchronous.hub import get_event_loop
 
 from config.errors import SkillbusError
 from config.settings import Settings
@@ -66,7 +67,10 @@ class Heartbeat:
         self._thread.start()
 
     def on_shutting_down(self, how: str = "", **_: object) -> None:
-        """Limit a warm shutdown to `workers.stop_seconds`; a receiver of `worker_shutting_down`."""
+        """Begin the shutdown now, and limit a warm one to `workers.stop_seconds`; a receiver of
+        `worker_shutting_down`."""
+        # From another thread: the loop does not wake itself.
+        threading.Thread(target=_wake_event_loop, daemon=True).start()
         if how != "Warm" or self._kill_timer is not None:
             return
         seconds = self._settings.workers.stop_seconds
@@ -129,6 +133,13 @@ class Heartbeat:
             or (coordinator.needs_reconcile and coordinator.claim_if_due("mend", _REPAIR_SECONDS))
         ):
             send_task_if_room(self._app, MAINTAIN.name, [])
+
+
+def _wake_event_loop() -> None:
+    """End the wait of the worker's loop for messages, which lasts up to 5 s on RabbitMQ."""
+    loop = get_event_loop()
+    if loop is not None:
+        loop.call_soon(lambda: None)  # type: ignore[no-untyped-call]  # no annotations
 
 
 def start_child_heartbeat(coordinator: RedisCoordinator) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from tasks.broker.broker_config import memory_broker_config
-from tasks.celery_app import create_app
 from tasks.policies import POLICIES
-from tasks.services import Services
 from workers.processes.embedded_consumer import ThreadedConsumer
 from workers.processes.workloads import Workload
 
@@ -39,11 +37,8 @@ class WorkerThread:
         self.controller.stop()
 
 
-def start_worker(
-    get_services: Callable[[], Services], workload: Workload, threads: int
-) -> WorkerThread:
+def start_worker(app: Any, workload: Workload, threads: int) -> WorkerThread:
     """Start a worker for the tasks of a workload, with a pool of threads."""
-    app = create_app(get_services, workload.queues, memory_broker_config())
     ready = threading.Event()
     controller = app.WorkController(
         pool="threads",
@@ -53,7 +48,7 @@ def start_worker(
         without_mingle=True,
         without_heartbeat=True,
         quiet=True,
-        consumer_cls=ThreadedConsumer,
+        consumer_cls=partial(ThreadedConsumer, queues=workload.queues),
         ready_callback=lambda _: ready.set(),
     )
     thread = threading.Thread(

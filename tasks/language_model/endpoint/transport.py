@@ -7,6 +7,7 @@ the SDK holds it: not its client, requests or exceptions.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import AsyncIterator
 
 import httpx2
@@ -29,12 +30,15 @@ class CompressedBodyError(httpx2.TransportError):
     """The body is compressed, although that was refused: its real size is unknown."""
 
 
-def make_http_client(key: SecretStr | None, connections: int) -> httpx2.AsyncClient:
-    """Return a client of one endpoint; only connecting has a time limit.
+def make_http_client(url: str, key: SecretStr | None, connections: int) -> httpx2.AsyncClient:
+    """Return a client of the endpoint at `url`; only connecting has a time limit.
 
     It follows no redirects: they would carry the key and the prompt to another address.
     """
+    # To load the certificates of all authorities takes longer than to open everything else.
+    plain = url.lower().startswith("http:")
     transport = httpx2.AsyncHTTPTransport(
+        verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True,
         trust_env=False,
         limits=httpx2.Limits(
             max_connections=connections,

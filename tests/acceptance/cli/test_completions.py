@@ -113,6 +113,7 @@ def test_prompts_are_search_terms_only_by_their_setting(
     library("refine")
     assert found(library, task) == []
     library.env["SKILLBUS_LANGUAGE_MODEL__SEARCH_TERMS"] = "true"
+    library.env["SKILLBUS_WORKERS__RECONCILE_SECONDS"] = "0.5"
     asked = server.requests
     with library.serving():  # the reconciler publishes what is stored
         wait_for(lambda: "prompts" in shown(library, "tide-tables"))

@@ -14,7 +14,7 @@ import pytest
 from deploy.stack import Server
 from tests.support.program.program import ForkServer, wait_for
 from tests.support.servers.distributed import Deployments, deployments
-from tests.support.servers.faults import HASTY, LIMIT, PATIENT, Arena, Traffic
+from tests.support.servers.faults import HASTY, LIMIT, LOST_SECONDS, PATIENT, Arena, Traffic
 from tests.support.servers.servers import ServerControls
 from workers.processes.workloads import WORKLOADS
 
@@ -117,7 +117,7 @@ def test_workers_are_killed(arena: Arena, who: str) -> None:
     names = [workload.name for workload in WORKLOADS]
     arena.chance.shuffle(names)
     for _ in range(ROUNDS):
-        with arena.traffic() as traffic:
+        with arena.traffic(LOST_SECONDS) as traffic:
             for name in names:
                 time.sleep(arena.chance.uniform(0.2, 1.0))
                 worker = arena.distributed.workers[name]

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 import httpx
 
 from deploy.stack.ports import free_port
-from tests.support.program.program import Skillbus
+from tests.support.program.program import NO_TLS, Skillbus
 
 Clients = dict[str, httpx.Client]
 
@@ -38,6 +38,7 @@ def open_clients(port: int, secrets: Mapping[str, str]) -> Iterator[Clients]:
                     base_url=f"http://127.0.0.1:{port}",
                     headers={"Authorization": f"Bearer {secret}"},
                     timeout=200,
+                    verify=NO_TLS,
                 )
             )
             for name, secret in secrets.items()

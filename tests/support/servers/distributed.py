@@ -30,7 +30,7 @@ from search.models.load_models import encoder_identity
 from tasks.broker.redis_connection import connect
 from tasks.policies import OUTCOMES_QUEUE
 from tasks.send import queue_depth
-from tests.support.program.program import ForkServer, Process, Result, Skillbus, wait_for
+from tests.support.program.program import NO_TLS, ForkServer, Process, Result, Skillbus, wait_for
 from tests.support.samples.catalog import empty_catalog, open_catalog
 from tests.support.servers.servers import RunServers
 from workers.backend.distributed import DistributedBackend
@@ -212,7 +212,9 @@ class Distributed:
         program = Skillbus(self._server, self.folder / "home", **(self.env | env))
         process = program.start("gateway", "--listen", address)
         headers = {"Authorization": f"Bearer {secret}"}
-        with httpx.Client(base_url=f"http://{address}", headers=headers, timeout=60) as client:
+        with httpx.Client(
+            base_url=f"http://{address}", headers=headers, timeout=60, verify=NO_TLS
+        ) as client:
             wait_for(lambda: process.ended.is_set() or _answers(client), 120)
             assert not process.ended.is_set(), process.text("err")
             yield client, process

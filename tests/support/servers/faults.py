@@ -32,6 +32,10 @@ PATIENT, HASTY = 10.0, 4.0
 QUERY_SECONDS = 60.0
 """Several times what a call to a server may take, so that a query goes on without it."""
 
+LOST_SECONDS = 15.0
+"""The same where no server is away, but a query may be lost with the worker that has taken it: its
+reader waits as long for the answer."""
+
 AWAY = "did not answer"
 """Part of every reason in `degraded` for a server that is away."""
 
@@ -56,14 +60,16 @@ class Traffic:
     """A producer that changes a folder and says so, and a reader that asks; until stopped.
 
     accepted: ids of events that were acknowledged. broken: what no client should ever see.
+    query_seconds: how long the reader waits for an answer.
     """
 
-    def __init__(self, arena: Arena) -> None:
+    def __init__(self, arena: Arena, query_seconds: float = QUERY_SECONDS) -> None:
         self.accepted: list[str] = []
         self.refused: Counter[str] = Counter()
         self.seen = Seen()
         self.broken: list[str] = []
         self._arena = arena
+        self._query_seconds = query_seconds
         self._folder = arena.folder
         self._seeds = (arena.chance.random(), arena.chance.random())
         self._stopping = threading.Event()
@@ -90,7 +96,7 @@ class Traffic:
 
     def _guarded(self, work: Callable[[DistributedBackend], None]) -> None:
         try:
-            with self._arena.backend() as backend:
+            with self._arena.backend(self._query_seconds) as backend:
                 work(backend)
         except Exception as error:  # the test fails with it
             self.broken.append(f"{work.__name__}: {type(error).__name__}: {error}")
@@ -150,12 +156,12 @@ class Arena:
         self._probes = 0
 
     @contextmanager
-    def traffic(self) -> Iterator[Traffic]:
+    def traffic(self, query_seconds: float = QUERY_SECONDS) -> Iterator[Traffic]:
         """Traffic around the fault in the body; afterwards nothing may be lost or there twice.
 
         The body has to leave every server working.
         """
-        with Traffic(self) as traffic:
+        with Traffic(self, query_seconds) as traffic:
             yield traffic
         assert not traffic.broken, traffic.broken
         self.check(traffic.accepted)
@@ -167,11 +173,11 @@ class Arena:
             assert result.code in (0, 4), result.err
 
     @contextmanager
-    def backend(self) -> Iterator[DistributedBackend]:
+    def backend(self, query_seconds: float = QUERY_SECONDS) -> Iterator[DistributedBackend]:
         """A channel with as much patience as the workers have."""
         settings = self.distributed.settings
         servers = settings.servers.model_copy(update={"timeout_seconds": self.timeout})
-        workers = settings.workers.model_copy(update={"query_seconds": QUERY_SECONDS})
+        workers = settings.workers.model_copy(update={"query_seconds": query_seconds})
         with DistributedBackend(
             settings.model_copy(update={"servers": servers, "workers": workers})
         ) as backend:

@@ -28,7 +28,7 @@ from mcp.shared.exceptions import MCPError
 from config.settings import Settings
 from skills.events import SourceChanged, new_event
 from skills.skill_uri import make_file_uri, make_skill_uri
-from tests.support.program.program import Skillbus, wait_for
+from tests.support.program.program import NO_TLS, Skillbus, wait_for
 from tests.support.samples.library import TOPICS, write_skill, write_topics
 from tests.support.servers.mcp import ask, over_http
 from workers.backend.store_backend import StoreBackend
@@ -109,7 +109,9 @@ class Walked:
         headers = {"Authorization": f"Bearer {self.secrets[name]}"}
         # A connection that is used again may just be closed by the server.
         limits = httpx.Limits(max_keepalive_connections=0)
-        return httpx.Client(base_url=self.url, headers=headers, timeout=120, limits=limits)
+        return httpx.Client(
+            base_url=self.url, headers=headers, timeout=120, limits=limits, verify=NO_TLS
+        )
 
     def note(self, what: str, text: str) -> None:
         """Look for the mark in an answer."""
