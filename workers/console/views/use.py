@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
 from workers.console.charts import LineChart, plot_over_time
+from workers.console.forms import validate
 from workers.console.pages import PREFIX, Pages, build_url
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.usage import (
@@ -58,10 +59,14 @@ class UsePageQuery(BaseModel):
         return build_url(PATH, self.model_dump(exclude={"cursor"}) | changes)
 
     def to_usage_query(self) -> UsageQuery:
-        """Return the query of the HTTP API; raises UsageError for an invalid range."""
-        return UsageQuery(
-            days=self._check_days(), source=self.source or None, cursor=self.cursor, limit=100
-        )
+        """Return the query of the HTTP API; raises UsageError for an invalid value."""
+        values = {
+            "days": self._check_days(),
+            "source": self.source or None,
+            "cursor": self.cursor,
+            "limit": 100,
+        }
+        return validate(UsageQuery, values)
 
     def to_unanswered_query(self) -> UnansweredQuery:
         """Return the query for unanswered tasks; raises UsageError for an invalid range."""

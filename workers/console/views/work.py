@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from config.errors import UsageError
 from graph.records import SkillState
 from tasks.journal.protocol import Job
-from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE
+from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE, resolve_task_name
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_time
@@ -172,7 +172,10 @@ def _count_by_queue(work: WorkReport) -> dict[str, int]:
     """Return the number of tasks that ended in the last hour, by queue with counted tasks."""
     ended = {one.queue: 0 for one in POLICIES.values() if one.queue not in _UNCOUNTED}
     for one in work.tasks:
-        ended[POLICIES[one.task].queue] += one.ended
+        if (
+            policy := POLICIES.get(resolve_task_name(one.task))
+        ) is not None:  # else of a later version
+            ended[policy.queue] += one.ended
     return ended
 
 
