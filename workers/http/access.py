@@ -37,6 +37,7 @@ from workers.http.oidc.verifier import OidcVerifier
 from workers.http.problems import problem_response
 from workers.http.request_spans import end_request_span, start_request_span
 from workers.http.tokens import ANONYMOUS, TokenStore
+from workers.webhooks.delivery import HOSTS
 
 log = structlog.get_logger()
 
@@ -48,11 +49,11 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UPLOAD_ROUTE = ("POST", "/v1/skills")
 _WEBHOOK_PREFIX = "/v1/webhooks/"
 """Prefix of paths whose requests are signed and need no token."""
+_WEBHOOK_PATHS = frozenset(f"{_WEBHOOK_PREFIX}{host}" for host in HOSTS)
 WELL_KNOWN_PREFIXES = ("/.well-known/agent-skills/", "/.well-known/skills/")
 """Prefixes of paths with public skills, which need no token."""
 _UNKNOWN = "this token is unknown or expired"
 _LOST_ACCESS = "the access that this request began with has ended or changed; send it again"
-_HOST_PREFIX_LENGTH = len(_WEBHOOK_PREFIX) + 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -330,7 +331,9 @@ def _get_bucket_key(scope: Scope) -> str:
     caller: Caller = scope["state"]["caller"]
     if caller.name != ANONYMOUS:
         return caller.name
-    what = scope["path"][:_HOST_PREFIX_LENGTH] if _is_delivery(scope) else ANONYMOUS
+    what = ANONYMOUS
+    if _is_delivery(scope):
+        what = scope["path"] if scope["path"] in _WEBHOOK_PATHS else _WEBHOOK_PREFIX
     return f"{what} {get_client_network(scope)}"
 
 

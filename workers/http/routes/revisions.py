@@ -27,7 +27,8 @@ Seq = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 class _SeqConvertor(IntegerConvertor):
-    regex = "[0-9]{1,18}"  # stores take 63 bits, and Python converts 4,300 digits at most
+    # Stores take 63 bits. A number that is written otherwise may be a folder of a skill.
+    regex = "[1-9][0-9]{0,17}"
 
 
 register_url_convertor("seq", _SeqConvertor())

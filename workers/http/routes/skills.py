@@ -17,6 +17,7 @@ from skills.events import SkillRemoved
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.etags import respond_if_changed
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.tokens import TokenScope
@@ -201,7 +202,10 @@ def respond_with_skill(
     backend: StoreBackend, skill_id: str, caller: Caller, if_none_match: str | None = None
 ) -> Response:
     """Respond with a skill as this caller may see it; raises NotFoundError if there is none."""
-    return _respond_with_etag(describe_skill(backend, caller, skill_id), if_none_match)
+    data = describe_skill(backend, caller, skill_id)
+    content = json.dumps(data, ensure_ascii=False).encode()
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    return respond_if_changed(content, _MEDIA_TYPE, digest, "private, no-cache", if_none_match)
 
 
 def describe_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> dict[str, Any]:
@@ -224,19 +228,3 @@ def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEn
     page = page[: query.limit]
     place = {"limit": query.limit, "cursor": encode_cursor(page[-1].skill_id, filter_params)}
     return page, f"/v1/skills?{urlencode(query.filter_params() | place)}"
-
-
-def _respond_with_etag(data: dict[str, Any], if_none_match: str | None) -> Response:
-    """Respond with data and an `ETag` of its content, or 304 if the caller has that tag."""
-    body = json.dumps(data, ensure_ascii=False).encode()
-    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    if _matches_etag(if_none_match, etag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=_MEDIA_TYPE)
-
-
-def _matches_etag(if_none_match: str | None, etag: str) -> bool:
-    """Return whether `If-None-Match` has a tag; compared weakly, since gzip changes the bytes."""
-    named = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
-    return etag in named or "*" in named

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mimetypes
 
 from fastapi import APIRouter, Header, Response
 
 from workers.backend.store_backend import StoreBackend
 from workers.http.access import WELL_KNOWN_PREFIXES as PREFIXES
+from workers.http.etags import respond_if_changed
+from workers.library.media_types import BYTES, MARKDOWN, guess_media_type
 from workers.library.public_skills import PublicFile, PublicSkills
 
 _ARCHIVE = ".zip"
-_MAX_AGE = 60
-_SAFE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/json")
+_CACHE = "public, max-age=60"
+_SAFE_TYPES = (
+    *("image/png", "image/jpeg", "image/gif", "image/webp", "application/json"),
+    *("application/zip", MARKDOWN),
+)
 """Types that are sent as they are. Files of other types are sent as plain text or bytes, so that
 no browser runs a page of a skill's author as a page of this server."""
 
@@ -55,30 +59,20 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
 def _send_json(data: object, if_none_match: str) -> Response:
     content = json.dumps(data, ensure_ascii=False).encode()
     digest = hashlib.sha256(content).hexdigest()
-    return _send(content, digest, "application/json", if_none_match)
+    return respond_if_changed(content, "application/json", digest, _CACHE, if_none_match)
 
 
 def _send_file(file: PublicFile, if_none_match: str) -> Response:
-    return _send(file.content, file.sha256, _choose_type(file), if_none_match)
-
-
-def _send(content: bytes, digest: str, media_type: str, if_none_match: str) -> Response:
-    etag = f'"{digest}"'
-    headers = {"ETag": etag, "Cache-Control": f"public, max-age={_MAX_AGE}"}
-    given = {one.strip().removeprefix("W/") for one in if_none_match.split(",")}
-    if etag in given or "*" in given:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=media_type)
+    kind = _choose_type(file)
+    return respond_if_changed(file.content, kind, file.sha256, _CACHE, if_none_match)
 
 
 def _choose_type(file: PublicFile) -> str:
-    if file.name.lower().endswith(".md"):
-        return "text/markdown"
-    guessed = mimetypes.guess_type(file.name)[0] or ""
-    if guessed in _SAFE_TYPES or file.name.endswith(_ARCHIVE):
+    guessed = guess_media_type(file.name)
+    if guessed in _SAFE_TYPES:
         return guessed
     try:
         file.content.decode()
     except UnicodeDecodeError:
-        return "application/octet-stream"
+        return BYTES
     return "text/plain"

@@ -51,11 +51,10 @@ class LibraryQuery(BaseModel):
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select skills, by name, if they are set."""
-        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"})
+        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_defaults=True)
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in chosen.items()
-            if value not in (None, "")
         }
 
     def to_filter(self) -> LibraryFilter:

@@ -19,6 +19,7 @@ from skills.events import (
     parse_event,
     parse_request,
     replace_origin,
+    replace_root,
 )
 from tasks.journal.protocol import Job, job_id, trace_of
 from workers.audit.requests import note_object
@@ -209,7 +210,8 @@ def _record_event(backend: StoreBackend, caller: Caller, text: bytes, request: R
         check_source(caller, source_id)
         backend.check_visible(caller.reader, source_id)
     if isinstance(content, SourceChanged) and content.root:
-        resolve_root(backend, caller, content.source_id, content.root)
+        root = resolve_root(backend, caller, content.source_id, content.root)
+        event = replace_root(event, root)
     event = replace_origin(event, caller.name, caller.reader)
     backend.accept_if_new(event)
     return event
