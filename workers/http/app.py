@@ -66,6 +66,18 @@ _ALLOWED_HEADERS = (
     "traceparent",
     "tracestate",
 )
+_EXPOSED_HEADERS = (
+    "Allow",
+    "Bundle-Skills",
+    "Bundle-Status",
+    "ETag",
+    "Link",
+    "Location",
+    "Preference-Applied",
+    "Retry-After",
+    "WWW-Authenticate",
+    "X-Request-Id",
+)
 
 
 def create_gateway(
@@ -100,7 +112,7 @@ def create_gateway(
         allow_origins=origins,
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=_ALLOWED_HEADERS,
-        expose_headers=["Location", "Link", "ETag", "Retry-After", "X-Request-Id"],
+        expose_headers=_EXPOSED_HEADERS,
     )
 
 

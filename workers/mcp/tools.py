@@ -211,8 +211,8 @@ class SkillTools:
         except ValidationError as error:
             raise ToolError(describe_validation_error(error)) from None
         try:
+            backend = await self.run_in_thread(self._select_backend)
             with self._record(ctx, query_id):
-                backend = await self.run_in_thread(self._select_backend)
                 status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
                     backend, report, *get_sender(ctx)
                 )
