@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
@@ -19,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
-from config.errors import TransientError, UsageError
+from config.errors import NotFoundError, TransientError, UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle
@@ -35,6 +36,7 @@ from workers.http.jobs import Accepted, get_visible_job
 _HEARTBEAT_SECONDS = 15
 _LISTED_CHARACTERS = 200
 _POLL_SECONDS = 0.05
+_RETRY_SECONDS = 0.5
 _PREFER_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 QueryId = Annotated[str, Path(description="the `id` that `POST /v1/queries` returned")]
@@ -302,7 +304,9 @@ class QueryService:
                 if stage not in sent_stages:
                     sent_stages.add(stage)
                     yield _event("stage", {"stage": stage, "milliseconds": None})
-        job = await run_in_threadpool(self.get_job, query_id, caller)
+        job = await self._find_ended_job(query_id, caller)
+        if job is None:
+            return
         timings: dict[str, float] = (job.outcome or {}).get("timings_ms", {})
         for stage, milliseconds in timings.items():
             yield _event("stage", {"stage": stage, "milliseconds": milliseconds})
@@ -313,6 +317,16 @@ class QueryService:
             return await run_in_threadpool(self._backend.journal.list_stages, query_id)
         except TransientError:
             return []  # the stream stays open, and the next poll may succeed
+
+    async def _find_ended_job(self, query_id: str, caller: Caller) -> Job | None:
+        """Return a query that has ended, None if it was deleted since; waits for the journal."""
+        while True:
+            try:
+                return await run_in_threadpool(self.get_job, query_id, caller)
+            except NotFoundError:
+                return None
+            except TransientError:
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
 class _LimitedStream(EventSourceResponse):

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
 
+from config.errors import NotFoundError, SkillbusError, TransientError
 from skills.events import QueryAsked, SourceChanged, new_event
+from tasks.journal.protocol import Job
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from tests.support.servers.collector import Collector
@@ -147,25 +151,58 @@ def test_the_root_that_was_checked_is_recorded(
     assert roots["sent"] == roots["queued"] == str(root.with_name("other"))
 
 
+def add_open_query(backend: EmbeddedBackend) -> str:
+    """Record a query of the client that no task answers; return its id."""
+    query = new_event(QueryAsked(task="x"), "skillbus/gateway")
+    owned = query.model_copy(update={"owner": "writer"})
+    backend.journal.add_job(owned, "query", ttl_seconds=600)
+    return query.id
+
+
+@pytest.mark.parametrize(
+    ("error", "end"), [(TransientError("busy"), "cancelled"), (NotFoundError("deleted"), "")]
+)
+def test_a_stream_has_its_end_though_the_journal_fails_for_a_moment(
+    backend: EmbeddedBackend,
+    client: TestClient,
+    monkeypatch: pytest.MonkeyPatch,
+    error: SkillbusError,
+    end: str,
+) -> None:
+    query_id, read, failed = add_open_query(backend), backend.journal.get_job, 0
+
+    def fail_once(job_id: str) -> Job:
+        nonlocal failed
+        job = read(job_id)
+        if job.state != "accepted" and not failed:
+            failed += 1
+            raise error
+        return job
+
+    monkeypatch.setattr(backend.journal, "get_job", fail_once)
+    Timer(0.5, backend.journal.cancel_job, (query_id,)).start()
+    text = client.get(f"/v1/queries/{query_id}/events").text
+    ends = re.findall("^event: ([a-z]+)", text, re.MULTILINE)
+    assert (failed, ends) == (1, [end] if end else [])
+
+
 def test_streams_that_are_opened_at_once_keep_their_limit(
     backend: EmbeddedBackend, gateway: Any, headers: dict[str, str]
 ) -> None:
-    query = new_event(QueryAsked(task="x"), "skillbus/gateway")
-    open_query = query.model_copy(update={"owner": "writer"})
-    backend.journal.add_job(open_query, "query", ttl_seconds=600)  # no task answers it
+    query_id = add_open_query(backend)
 
     async def open_streams() -> list[int]:
         transport = httpx.ASGITransport(gateway)
         client = httpx.AsyncClient(transport=transport, base_url="http://skillbus", headers=headers)
 
         async def open_one() -> int:
-            answer = await client.get(f"/v1/queries/{query.id}/events")
+            answer = await client.get(f"/v1/queries/{query_id}/events")
             return answer.status_code
 
         streams = [asyncio.create_task(open_one()) for _ in range(4 * STREAMS)]
         done, open_ones = await asyncio.wait(streams, timeout=2, return_when=asyncio.ALL_COMPLETED)
         assert len(open_ones) == STREAMS
-        backend.journal.cancel_job(query.id)
+        backend.journal.cancel_job(query_id)
         ended = [await one for one in open_ones]
         assert ended == [200] * STREAMS
         assert await open_one() == 200
