@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
 from typing import Any
+from unittest import mock
 
 import httpx
 import pytest
@@ -111,6 +112,18 @@ def test_no_part_of_compressed_logs_is_dropped(client: TestClient) -> None:
     assert client.post("/v1/otlp/logs", content=body, headers=kind).status_code == 200
     refused = client.post("/v1/otlp/logs", content=body + body, headers=kind)
     assert (refused.status_code, "one gzip stream" in refused.text) == (400, True)
+
+
+def test_a_token_that_cannot_be_stored_is_not_the_fault_of_its_caller(
+    client: TestClient, tokens: TokenStore
+) -> None:
+    headers = {"Authorization": f"Bearer {tokens.add('root', TokenScope.ADMIN)}"}
+    with mock.patch.object(Path, "replace", side_effect=OSError(28, "No space left on device")):
+        added = client.post("/v1/tokens", json={"name": "next"}, headers=headers)
+        revoked = client.delete("/v1/tokens/root", headers=headers)
+    for answer in (added, revoked):
+        assert (answer.status_code, "tokens.json" in answer.text) == (503, False)
+    assert [one.name for one in tokens.all()] == ["writer", "root"]
 
 
 def test_deliveries_to_unknown_hosts_share_a_limit(client: TestClient) -> None:
