@@ -21,6 +21,7 @@ from workers.console.pages import Pages
 from workers.console.sessions import open_console_sessions
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.authentication import require_scope
+from workers.http.head_requests import HeadRequests
 from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
 from workers.http.route_services import RouteServices
@@ -102,7 +103,8 @@ def create_gateway(
         console = create_console(backend, access, pages, services)
         api.mount(CONSOLE_PREFIX, console)
     audit_log = AuditLog(backend.settings)
-    checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log, page_access)
+    app = HeadRequests(api)
+    checked = AccessMiddleware(app, access, backend.settings.gateway, audit_log, page_access)
     origins = backend.settings.gateway.origins
     if not origins:
         return checked

@@ -31,12 +31,12 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
     router = APIRouter(include_in_schema=False)
     public = PublicSkills(backend.settings, backend.skills)
 
-    @router.api_route(f"{PREFIXES[0]}index.json", methods=["GET", "HEAD"])
+    @router.get(f"{PREFIXES[0]}index.json")
     def index(if_none_match: str = Header("")) -> Response:
         """Return the index of version 0.2.0."""
         return _send_json(public.describe(), if_none_match)
 
-    @router.api_route(f"{PREFIXES[1]}index.json", methods=["GET", "HEAD"])
+    @router.get(f"{PREFIXES[1]}index.json")
     def former_index(if_none_match: str = Header("")) -> Response:
         """Return the index of version 0.1.0."""
         return _send_json(public.describe_files(), if_none_match)
@@ -51,8 +51,8 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
         return _send_file(public.read_archive(name), if_none_match)
 
     for prefix in PREFIXES:
-        router.api_route(f"{prefix}{{archive}}", methods=["GET", "HEAD"])(read_archive)
-        router.api_route(f"{prefix}{{name}}/{{path:path}}", methods=["GET", "HEAD"])(read)
+        router.get(f"{prefix}{{archive}}")(read_archive)
+        router.get(f"{prefix}{{name}}/{{path:path}}")(read)
     return router
 
 

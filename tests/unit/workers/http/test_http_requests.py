@@ -126,6 +126,34 @@ def test_a_token_that_cannot_be_stored_is_not_the_fault_of_its_caller(
     assert [one.name for one in tokens.all()] == ["writer", "root"]
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/healthz", "/v1/skills", "/v1/skills/crafts:kiln-firing", "/v1/skills/none"),
+        *("/v1/openapi.json", "/.well-known/agent-skills/index.json", "/console/library"),
+        "/v1/otlp/logs",
+    ],
+)
+def test_head_has_the_headers_of_get(client: TestClient, path: str) -> None:
+    plain = {"Accept-Encoding": "identity"}  # compressed CSRF tokens have different lengths
+    got, head = client.get(path, headers=plain), client.head(path, headers=plain)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    for headers in (got.headers, head.headers):
+        for name in ("x-request-id", "set-cookie"):
+            headers.pop(name, None)
+    assert head.headers == got.headers
+
+
+def test_head_of_a_stream_ends(backend: EmbeddedBackend, client: TestClient) -> None:
+    query_id = add_open_query(backend)
+    head = client.head(f"/v1/queries/{query_id}/events")
+    assert (head.status_code, head.headers["content-type"]) == (
+        200,
+        "text/event-stream; charset=utf-8",
+    )
+    backend.journal.cancel_job(query_id)
+
+
 def test_deliveries_to_unknown_hosts_share_a_limit(client: TestClient) -> None:
     answers = [client.post(f"/v1/webhooks/{place}-host").status_code for place in range(5)]
     assert answers == [404, 404, 404, 429, 429]
