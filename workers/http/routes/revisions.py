@@ -28,7 +28,7 @@ Seq = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 class _SeqConvertor(IntegerConvertor):
     # Stores take 63 bits. A number that is written otherwise may be a folder of a skill.
-    regex = "[1-9][0-9]{0,17}"
+    regex = "0|[1-9][0-9]{0,17}"
 
 
 register_url_convertor("seq", _SeqConvertor())
