@@ -226,11 +226,20 @@ class SkillTools:
 
     @contextmanager
     def _record(self, ctx: Context, query_id: str) -> Iterator[None]:
-        """Record a report in the audit log: through the gateway, or here on standard streams."""
+        """Record a report in the audit log: through the gateway, or here on standard streams.
+
+        A client that leaves has sent its report: it only does not wait until that is stored.
+        """
         http_request = ctx.request_context.request
         if http_request is None:
+            leaving: BaseException | None = None
             with recorded(self._settings, "outcomes.report", query_id):
-                yield
+                try:
+                    yield
+                except anyio.get_cancelled_exc_class() as error:
+                    leaving = error
+            if leaving is not None:
+                raise leaving
             return
         note_object(http_request, query_id)
         try:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
+from mcp import Client
 from starlette.types import Message, Receive, Scope, Send
 
 from config.errors import TransientError
@@ -19,6 +21,7 @@ from workers.backend.protocol import EventStatus
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore
+from workers.mcp.server import create_server
 
 
 @pytest.fixture
@@ -126,6 +129,26 @@ def test_a_report_is_recorded_when_its_client_leaves(
                 await client.post("/mcp", json=body, headers=headers)
 
     asyncio.run(leave())
+    assert list_outcomes(backend) == [("outcomes.report", "done")]
+
+
+def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id = found["result"]["structuredContent"]["query_id"]
+    waiting = EventStatus("accepted", "")
+    monkeypatch.setattr(backend, "get_event_status", lambda _: waiting)
+
+    async def leave() -> None:
+        server = create_server(backend.settings, lambda: backend, backend.skills)
+        async with Client(server) as client:
+            arguments = {"query_id": query_id, "outcome": "missing"}
+            with anyio.move_on_after(0.5) as scope:
+                await client.call_tool("report_outcome", arguments)
+            assert scope.cancelled_caught
+
+    anyio.run(leave)
     assert list_outcomes(backend) == [("outcomes.report", "done")]
 
 
