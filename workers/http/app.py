@@ -6,12 +6,14 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 
-from skills.events import GATEWAY_SOURCE, QueryAsked
+from skills.events import GATEWAY_SOURCE, QueryAsked, describe_validation_error
 from workers.audit.log import AuditLog
 from workers.backend.store_backend import StoreBackend
 from workers.console.app import create_console
@@ -183,5 +185,11 @@ def create_api(
 def _add_answer_route(gateway: FastAPI, backend: StoreBackend) -> None:
     @gateway.post("/v1/answers", tags=["queries"])
     def answer(query: QueryAsked) -> dict[str, Any]:
-        """Answer a query and return its bundle; for the commands on this machine."""
-        return backend.answer_query(query, GATEWAY_SOURCE)
+        """Answer a query and return its bundle; for the commands on this machine.
+
+        Raises HTTPException (422) for invalid text, as `record_job` does.
+        """
+        try:
+            return backend.answer_query(query, GATEWAY_SOURCE)
+        except ValidationError as error:
+            raise HTTPException(422, describe_validation_error(error)) from None

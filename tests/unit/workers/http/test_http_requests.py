@@ -154,6 +154,25 @@ def test_head_of_a_stream_ends(backend: EmbeddedBackend, client: TestClient) -> 
     backend.journal.cancel_job(query_id)
 
 
+@pytest.mark.parametrize("event_id", ["\N{SNOWMAN}", "a?b#c", "a b"])
+def test_an_event_of_this_machine_is_found_by_its_location(
+    backend: EmbeddedBackend, event_id: str
+) -> None:
+    local = TestClient(create_gateway(backend), "http://skillbus")
+    event = new_event(SourceChanged(source_id="crafts"), "skillbus/tests")
+    body = event.model_copy(update={"id": event_id}).model_dump_json().encode()
+    accepted = local.post("/v1/events", content=body)
+    assert accepted.status_code == 202
+    assert local.get(accepted.headers["location"]).json()["id"] == event_id
+
+
+def test_a_task_on_the_socket_that_is_not_text_is_refused(backend: EmbeddedBackend) -> None:
+    local = TestClient(create_gateway(backend), "http://skillbus")
+    kind = {"Content-Type": "application/json"}
+    refused = local.post("/v1/answers", content=b'{"task": "\\ud800"}', headers=kind)
+    assert refused.status_code == 422
+
+
 def test_deliveries_to_unknown_hosts_share_a_limit(client: TestClient) -> None:
     answers = [client.post(f"/v1/webhooks/{place}-host").status_code for place in range(5)]
     assert answers == [404, 404, 404, 429, 429]

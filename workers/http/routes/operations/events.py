@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
@@ -130,7 +131,8 @@ def event_routes(backend: StoreBackend) -> APIRouter:
         text = await request.body()
         event = await run_in_threadpool(_record_event, backend, caller, text, request)
         kind = "queries" if event.type.startswith("skillbus.query.") else "events"
-        response.headers["Location"] = f"/v1/{kind}/{job_id(event)}"
+        # The user of this machine may choose the ids of jobs.
+        response.headers["Location"] = f"/v1/{kind}/{quote(job_id(event), safe='')}"
         return Accepted(id=job_id(event))
 
     @router.get("/v1/events/{event_id}")
