@@ -34,7 +34,6 @@ from workers.http.routes.library.search import LibraryQuery, find_in_library, op
 from workers.http.routes.queries import QueryRequest, QueryService
 from workers.http.routes.revisions import describe_revisions
 from workers.http.routes.sources import list_source_rows
-from workers.http.tokens import TokenScope
 from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
 from workers.library.skill_data import entry_data
 from workers.mcp.tools import SkillTools
@@ -278,8 +277,7 @@ def _find_others(
     found = backend.graph_for(caller.reader).get_entries([find])
     if found and found[0].state is SkillState.PUBLISHED:
         standing = backend.skills.get_policy().judge_one(found[0])
-        is_admin = caller.scope >= TokenScope.ADMIN
-        return [entry_data(found[0], standing, include_withheld=is_admin)]
+        return [entry_data(found[0], standing, include_withheld=caller.is_admin)]
     words = find[:MAX_TEXT_CHARACTERS]
     query = LibraryQuery(q=words, state=SkillState.PUBLISHED, limit=_MAX_OTHERS)
     skills: list[dict[str, Any]] = find_in_library(backend, library, caller, query)["skills"]

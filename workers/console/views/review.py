@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
@@ -14,7 +13,14 @@ from workers.backend.store_backend import StoreBackend
 from workers.console.difference import describe_change
 from workers.console.findings import group_by_rule
 from workers.console.forms import Model, SentForm, get_text, validate
-from workers.console.pages import PREFIX, Pages, build_url, check_local_url, redirect
+from workers.console.pages import (
+    PREFIX,
+    Pages,
+    build_url,
+    check_local_url,
+    find_cursor,
+    redirect,
+)
 from workers.console.text_display import review_path
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.routes.review.decisions import (
@@ -77,11 +83,11 @@ def review_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     ) -> Response:
         found: dict[str, Any] = {"reviews": [], "next": None}
         counts, sources = None, []
-        if caller.scope >= TokenScope.ADMIN:
+        if caller.is_admin:
             found = list_review_page(backend, query.to_review_query())
             counts = backend.review_lister.count()
             sources = [one.source_id for one in backend.graph.list_sources()]
-        cursor = dict(parse_qsl(urlsplit(found["next"] or "").query)).get("cursor", "")
+        cursor = find_cursor(found["next"])
         return pages.render(
             request,
             "review/list.html",

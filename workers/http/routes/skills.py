@@ -152,10 +152,9 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         page, next_path = _list_entries(backend.graph_for(caller.reader), query)
         if next_path is not None:
             response.headers["Link"] = f'<{next_path}>; rel="next"'
-        is_admin = caller.scope >= TokenScope.ADMIN
         standings = backend.skills.for_reader(caller.reader).get_policy().judge(page)
         rows = [
-            entry_data(entry, standings[entry.skill_id], include_withheld=is_admin)
+            entry_data(entry, standings[entry.skill_id], include_withheld=caller.is_admin)
             for entry in page
         ]
         return {"skills": rows, "next": next_path}
@@ -210,11 +209,10 @@ def respond_with_skill(
 
 def describe_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> dict[str, Any]:
     """Return a skill as this caller may see it; raises NotFoundError if there is none."""
-    is_admin = caller.scope >= TokenScope.ADMIN
     skills = backend.skills.for_reader(caller.reader)
-    data = skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
+    data = skills.describe_skill(skill_id, text=True, include_withheld=caller.is_admin)
     entry = skills.require(skill_id)
-    data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
+    data["history"] = read_history(backend, entry, include_dead_letters=caller.is_admin)
     return data
 
 

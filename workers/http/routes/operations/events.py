@@ -155,7 +155,7 @@ def event_routes(backend: StoreBackend) -> APIRouter:
 
 def list_task_runs(backend: StoreBackend, caller: Caller, trace_id: str) -> list[TaskRunData]:
     """Return the task runs of a trace that this caller may see."""
-    hidden = {} if caller.scope >= TokenScope.ADMIN else {"reason": ""}
+    hidden = {} if caller.is_admin else {"reason": ""}
     runs = backend.journal.list_task_runs(trace_id)
     return [TaskRunData(**(asdict(one) | hidden)) for one in runs]
 
