@@ -35,7 +35,7 @@ from workers.http.limits.slow_clients import OVERLOADED
 from workers.http.oidc.verifier import OidcVerifier
 from workers.http.problems import problem_response
 from workers.http.request_spans import end_request_span, start_request_span
-from workers.http.response_sender import ResponseSender
+from workers.http.responses.response_sender import ResponseSender
 from workers.http.tokens import ANONYMOUS, TokenStore
 from workers.webhooks.delivery import HOSTS
 

@@ -23,9 +23,9 @@ from workers.console.pages import Pages
 from workers.console.sessions import open_console_sessions
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.authentication import require_scope
-from workers.http.head_requests import HeadRequests
 from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
+from workers.http.responses.head_requests import HeadRequests
 from workers.http.route_services import RouteServices
 from workers.http.routes.library.graph import graph_routes
 from workers.http.routes.library.search import library_routes

@@ -11,13 +11,13 @@ from typing import Any
 
 from mcp_types import PaginatedRequestParams, RequestParams
 
-from workers.library.media_types import guess_media_type
 from workers.library.served_skills import (
     DirectoryChild,
     FileContent,
     ServedSkill,
     SkillPage,
 )
+from workers.library.skill_files import guess_media_type
 
 TTL_MILLISECONDS = 60_000
 """Time for which a client may use a list, an entry or a file without asking again,

@@ -17,9 +17,9 @@ from skills.events import SkillRemoved
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
-from workers.http.etags import respond_if_changed
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
+from workers.http.responses.etags import respond_if_changed
 from workers.http.tokens import TokenScope
 from workers.library.skill_data import entry_data
 from workers.library.skill_history import read_history

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Header, Response
 
 from workers.backend.store_backend import StoreBackend
 from workers.http.access import WELL_KNOWN_PREFIXES as PREFIXES
-from workers.http.etags import respond_if_changed
-from workers.library.media_types import BYTES, MARKDOWN, guess_media_type
+from workers.http.responses.etags import respond_if_changed
 from workers.library.public_skills import PublicFile, PublicSkills
+from workers.library.skill_files import BYTES, MARKDOWN, guess_media_type
 
 _ARCHIVE = ".zip"
 _CACHE = "public, max-age=60"

@@ -49,7 +49,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def backend(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBackend]:
     home = tmp_path_factory.mktemp("http") / "home"
-    gateway = {"burst": 1_000, "streams": STREAMS, "delivery_burst": 3, "roots": [root.parent]}
+    gateway = {
+        "burst": 1_000,
+        "streams": STREAMS,
+        "delivery_burst": 3,
+        "deliveries_a_minute": 1,
+        "roots": [root.parent],
+    }
     public, submissions = {"public": ["crafts"]}, {"roots": [root.parent]}
     with tiny_backend(home, gateway=gateway, policy=public, submissions=submissions) as backend:
         backend.accept(new_event(SourceChanged(source_id="crafts", root=str(root)), "tests"))
