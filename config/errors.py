@@ -64,12 +64,14 @@ class NotFoundError(UsageError):
 
 
 @contextmanager
-def transient_disk_errors(what: str) -> Iterator[None]:
+def transient_disk_errors(what: str, public_message: str = "") -> Iterator[None]:
     """Raise disk errors of the `with` block as TransientError: the work can be tried again.
 
-    what: start of the message, such as "PATH cannot be written".
+    what: start of the message, such as "PATH cannot be written". public_message: text for remote
+    callers, by default the message.
     """
     try:
         yield
     except OSError as error:
-        raise TransientError(f"{what}: {error.strerror}") from error
+        message = f"{what}: {error.strerror}"
+        raise TransientError(message, public_message=public_message) from error

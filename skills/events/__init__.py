@@ -11,6 +11,7 @@ from skills.events.correlation import (
     new_reply,
     parse_sender,
     replace_origin,
+    replace_root,
 )
 from skills.events.envelope import (
     EVENT_TYPES,
@@ -138,5 +139,6 @@ __all__ = [
     "parse_request",
     "parse_sender",
     "replace_origin",
+    "replace_root",
     "with_trace_context",
 ]

@@ -60,6 +60,12 @@ def replace_origin(
         raise UsageError(f"event {event.id}: {describe_validation_error(error)}") from None
 
 
+def replace_root(event: Event, root: str) -> Event:
+    """Return an event about a source with the root that was checked, whose links are resolved: a
+    link in the sender's root may lead elsewhere by the time of the sync."""
+    return event.model_copy(update={"data": event.data | {"root": root}})
+
+
 def new_reply(request: Event, data: Reply, source: str, trace_id: str = "") -> Event:
     """Return the reply to a request.
 

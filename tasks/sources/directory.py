@@ -56,7 +56,7 @@ def resolve_root(root: Path) -> Path:
     except UnicodeEncodeError:
         shown = str(root).encode("utf-8", "backslashreplace").decode()
         raise UsageError(f"the path {shown} is not UTF-8 text; rename the folder") from None
-    except FileNotFoundError:
+    except (FileNotFoundError, RuntimeError):  # RuntimeError: `~` of a user that does not exist
         raise UsageError(f"{root} does not exist; give the folder that holds the skills") from None
     except OSError as error:
         raise UsageError(f"{root} cannot be read: {error.strerror}") from error

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 
 from config.errors import UsageError
+from skills.events import describe_validation_error
 from workers.console.pages import Pages
 
 _MAX_FIELDS = 60
+_MEDIA_TYPE = "application/x-www-form-urlencoded"
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 async def read_form(request: Request) -> FormData:
     """Return the fields of a form.
 
-    Raises HTTPException (403) for a form that another origin sent, or that lacks a
-    CSRF token of the session.
+    Raises HTTPException: 403 for a form that another origin sent, or that lacks a CSRF token of the
+    session, 415 for another form than those of the pages.
     """
     pages: Pages = request.app.state.pages
     _check_origin(request)
-    form = await request.form(max_files=0, max_fields=_MAX_FIELDS)
+    # `multipart/form-data` may name any codec of Python, such as one that decodes lone surrogates.
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _MEDIA_TYPE:
+        raise HTTPException(415, f"content type: send a form as {_MEDIA_TYPE}")
+    form = await request.form(max_fields=_MAX_FIELDS)
     session = pages.get_session(request)
     token = form.get("csrf_token")
     if (
@@ -61,3 +70,11 @@ def get_text(form: FormData, name: str, max_characters: int = 4_096) -> str:
     if len(text) > max_characters:
         raise UsageError(f"{name} has more than {max_characters:,} characters; shorten it")
     return text.replace("\r\n", "\n")
+
+
+def validate(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """Return a model of the HTTP API with values of a page; raises UsageError if one is invalid."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(describe_validation_error(error)) from None

@@ -26,6 +26,7 @@ from workers.console.pages import (
 )
 from workers.console.static_files import PREFIX as STATIC_PREFIX
 from workers.http.access import PageAccess
+from workers.http.problems import RETRY_SECONDS
 
 _ACTIONS_PREFIX = f"{PREFIX}/actions/"
 """Prefix of paths that receive forms; they are not pages."""
@@ -64,7 +65,8 @@ class ConsoleAccess(PageAccess):
     def refuse(self, scope: Scope, error: HTTPException) -> Response:
         request = Request(scope)
         if error.status_code != 401:
-            return render_error(self._pages, request, error.status_code, str(error.detail))
+            detail = str(error.detail)
+            return render_error(self._pages, request, error.status_code, detail, error.headers)
         if is_cross_site(request):
             return self._pages.render(request, OPENING)
         login = f"{LOGIN_PATH}?{urlencode({'next': get_local_url(request)})}"
@@ -84,6 +86,7 @@ _TITLES = {
     404: "Not found",
     405: "Not found",
     413: "Too large",
+    415: "This is not valid",
     421: "Wrong address",
     422: "This is not valid",
     429: "Too many requests",
@@ -91,7 +94,13 @@ _TITLES = {
 }
 
 
-def render_error(pages: Pages, request: Request, status: int, detail: str) -> Response:
+def render_error(
+    pages: Pages,
+    request: Request,
+    status: int,
+    detail: str,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
     """Return the page of an error, with its reason and a remedy."""
     title = _TITLES.get(status, "Something is broken")
     response = pages.render(
@@ -103,14 +112,18 @@ def render_error(pages: Pages, request: Request, status: int, detail: str) -> Re
         back=_find_form_page(request),
         request_id=str(request.scope.get("state", {}).get("request_id", "")),
     )
+    response.headers.update(headers or {})
     if status in (429, 503):
-        response.headers["Retry-After"] = "2"
+        response.headers.setdefault("Retry-After", str(RETRY_SECONDS))
     return response
 
 
 def _find_form_page(request: Request) -> str:
     """Return the page that sent a form, "" for a request without a form."""
-    referrer = urlsplit(request.headers.get("referer", ""))
+    try:
+        referrer = urlsplit(request.headers.get("referer", ""))
+    except ValueError:
+        return ""
     if request.method != "POST" or referrer.path.startswith(_ACTIONS_PREFIX):
         return ""
     url = f"{referrer.path}?{referrer.query}" if referrer.query else referrer.path

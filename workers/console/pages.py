@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -75,7 +75,7 @@ class Pages:
             is_logged_in=bool(session.secret),
             may_read=caller is not None and request.url.path != LOGIN_PATH,
             may_write=caller is not None and caller.scope >= TokenScope.WRITE,
-            is_admin=caller is not None and caller.scope >= TokenScope.ADMIN,
+            is_admin=caller is not None and caller.is_admin,
             csrf_token=self.sessions.create_csrf_token(session),
             theme=get_theme(request),
             here=get_local_url(request),
@@ -172,6 +172,11 @@ def check_local_url(url: str) -> str:
     """Return a URL if it is a page of the console, else the URL of the first page."""
     is_local = url == PREFIX or url.startswith((f"{PREFIX}/", f"{PREFIX}?"))
     return url if is_local and "\\" not in url and url.isprintable() else PREFIX
+
+
+def find_cursor(next_path: str | None) -> str:
+    """Return the cursor in the path of a list's next page, "" on the last page."""
+    return dict(parse_qsl(urlsplit(next_path or "").query)).get("cursor", "")
 
 
 def build_url(path: str, parameters: Mapping[str, object]) -> Url:

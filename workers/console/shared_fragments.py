@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from workers.http.authentication import Caller
-from workers.http.tokens import TokenScope
 
 KEPT_SECONDS = 2.0
 """Age up to which a fragment is sent again instead of rendered."""
@@ -63,5 +62,5 @@ class SharedFragments:
 
 def _get_rights(caller: Caller) -> Hashable:
     """Return the key of a caller's view: admins see the same, other callers also their own jobs."""
-    own = "" if caller.scope >= TokenScope.ADMIN else caller.name
+    own = "" if caller.is_admin else caller.name
     return caller.scope, caller.groups, own

@@ -16,11 +16,10 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 import structlog
-from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from config.errors import MisconfiguredError
 from config.inbound_settings import GatewaySettings
@@ -36,7 +35,9 @@ from workers.http.limits.slow_clients import OVERLOADED
 from workers.http.oidc.verifier import OidcVerifier
 from workers.http.problems import problem_response
 from workers.http.request_spans import end_request_span, start_request_span
+from workers.http.responses.response_sender import ResponseSender
 from workers.http.tokens import ANONYMOUS, TokenStore
+from workers.webhooks.delivery import HOSTS
 
 log = structlog.get_logger()
 
@@ -48,18 +49,11 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _UPLOAD_ROUTE = ("POST", "/v1/skills")
 _WEBHOOK_PREFIX = "/v1/webhooks/"
 """Prefix of paths whose requests are signed and need no token."""
+_WEBHOOK_PATHS = frozenset(f"{_WEBHOOK_PREFIX}{host}" for host in HOSTS)
 WELL_KNOWN_PREFIXES = ("/.well-known/agent-skills/", "/.well-known/skills/")
 """Prefixes of paths with public skills, which need no token."""
 _UNKNOWN = "this token is unknown or expired"
 _LOST_ACCESS = "the access that this request began with has ended or changed; send it again"
-_HOST_PREFIX_LENGTH = len(_WEBHOOK_PREFIX) + 8
-_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +148,7 @@ class AccessMiddleware:
         is_named = _REQUEST_ID.fullmatch(given) is not None
         request_id = given if is_named else span.trace_id or uuid.uuid4().hex
         scope.setdefault("state", {})["request_id"] = request_id
-        response = _ResponseSender(send, request_id)
+        response = ResponseSender(send, request_id)
         with structlog.contextvars.bound_contextvars(trace_id=span.trace_id or request_id):
             started = time.perf_counter()
             try:
@@ -167,11 +161,12 @@ class AccessMiddleware:
             except HTTPException as error:
                 await self._refuse(scope, error)(scope, receive, response)
             finally:
+                await response.end()
                 end_request_span(span, scope, response.status)
                 _log_request(scope, response, time.perf_counter() - started, span)
 
     async def _run(
-        self, scope: Scope, headers: Headers, receive: Receive, response: _ResponseSender
+        self, scope: Scope, headers: Headers, receive: Receive, response: ResponseSender
     ) -> None:
         """Run the application as long as the caller has access."""
         if self._access.tokens is None:
@@ -330,7 +325,9 @@ def _get_bucket_key(scope: Scope) -> str:
     caller: Caller = scope["state"]["caller"]
     if caller.name != ANONYMOUS:
         return caller.name
-    what = scope["path"][:_HOST_PREFIX_LENGTH] if _is_delivery(scope) else ANONYMOUS
+    what = ANONYMOUS
+    if _is_delivery(scope):
+        what = scope["path"] if scope["path"] in _WEBHOOK_PATHS else _WEBHOOK_PREFIX
     return f"{what} {get_client_network(scope)}"
 
 
@@ -345,39 +342,7 @@ def _is_bounded(scope: Scope) -> bool:
     return (scope["method"], scope["path"]) != _UPLOAD_ROUTE and not _is_delivery(scope)
 
 
-class _ResponseSender:
-    """ASGI `send` that adds headers to the response and keeps its status and location."""
-
-    def __init__(self, send: Send, request_id: str) -> None:
-        self._send = send
-        self.request_id = request_id
-        self.status = 0
-        self.location = ""
-        self.recorder: RequestRecorder | None = None
-        self.is_complete = False
-
-    def is_change(self) -> bool:
-        """Return whether the request has changed something, by what its route has noted so far."""
-        return self.recorder is not None and self.recorder.is_change()
-
-    async def __call__(self, message: Message) -> None:
-        """Send a message of the response."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self.request_id
-            for name, value in _HEADERS.items():
-                headers.setdefault(name, value)
-            self.location = headers.get("location", "")
-        recorder = self.recorder
-        is_end = message["type"] == "http.response.body" and not message.get("more_body")
-        if recorder is not None and recorder.is_due(is_end=is_end):
-            await run_in_threadpool(recorder.record, self.status, self.request_id)
-        self.is_complete = is_end
-        await self._send(message)
-
-
-def _log_request(scope: Scope, response: _ResponseSender, seconds: float, span: Span) -> None:
+def _log_request(scope: Scope, response: ResponseSender, seconds: float, span: Span) -> None:
     """Log one line per request. Of the request's content only the
     percent-encoded path is logged."""
     caller = scope["state"].get("caller")

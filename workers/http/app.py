@@ -6,12 +6,14 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp
 
-from skills.events import GATEWAY_SOURCE, QueryAsked
+from skills.events import GATEWAY_SOURCE, QueryAsked, describe_validation_error
 from workers.audit.log import AuditLog
 from workers.backend.store_backend import StoreBackend
 from workers.console.app import create_console
@@ -23,6 +25,7 @@ from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.authentication import require_scope
 from workers.http.openapi import install_openapi
 from workers.http.problems import install_error_handlers
+from workers.http.responses.head_requests import HeadRequests
 from workers.http.route_services import RouteServices
 from workers.http.routes.library.graph import graph_routes
 from workers.http.routes.library.search import library_routes
@@ -66,6 +69,18 @@ _ALLOWED_HEADERS = (
     "traceparent",
     "tracestate",
 )
+_EXPOSED_HEADERS = (
+    "Allow",
+    "Bundle-Skills",
+    "Bundle-Status",
+    "ETag",
+    "Link",
+    "Location",
+    "Preference-Applied",
+    "Retry-After",
+    "WWW-Authenticate",
+    "X-Request-Id",
+)
 
 
 def create_gateway(
@@ -90,7 +105,8 @@ def create_gateway(
         console = create_console(backend, access, pages, services)
         api.mount(CONSOLE_PREFIX, console)
     audit_log = AuditLog(backend.settings)
-    checked = AccessMiddleware(api, access, backend.settings.gateway, audit_log, page_access)
+    app = HeadRequests(api)
+    checked = AccessMiddleware(app, access, backend.settings.gateway, audit_log, page_access)
     origins = backend.settings.gateway.origins
     if not origins:
         return checked
@@ -100,7 +116,7 @@ def create_gateway(
         allow_origins=origins,
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=_ALLOWED_HEADERS,
-        expose_headers=["Location", "Link", "ETag", "Retry-After", "X-Request-Id"],
+        expose_headers=_EXPOSED_HEADERS,
     )
 
 
@@ -169,5 +185,11 @@ def create_api(
 def _add_answer_route(gateway: FastAPI, backend: StoreBackend) -> None:
     @gateway.post("/v1/answers", tags=["queries"])
     def answer(query: QueryAsked) -> dict[str, Any]:
-        """Answer a query and return its bundle; for the commands on this machine."""
-        return backend.answer_query(query, GATEWAY_SOURCE)
+        """Answer a query and return its bundle; for the commands on this machine.
+
+        Raises HTTPException (422) for invalid text, as `record_job` does.
+        """
+        try:
+            return backend.answer_query(query, GATEWAY_SOURCE)
+        except ValidationError as error:
+            raise HTTPException(422, describe_validation_error(error)) from None

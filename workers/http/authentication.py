@@ -28,13 +28,18 @@ class Caller:
     groups: frozenset[str] = frozenset()
 
     @property
+    def is_admin(self) -> bool:
+        """Whether this caller sees everything."""
+        return self.scope is TokenScope.ADMIN
+
+    @property
     def reader(self) -> Reader:
         """Reader of this caller, which limits the skills it may see."""
-        return UNRESTRICTED if self.scope is TokenScope.ADMIN else Reader.of(self.groups)
+        return UNRESTRICTED if self.is_admin else Reader.of(self.groups)
 
     def can_see(self, owner: str) -> bool:
         """Return whether this caller may read the jobs of the caller named `owner`."""
-        return owner == self.name or self.scope is TokenScope.ADMIN
+        return owner == self.name or self.is_admin
 
 
 LOCAL_USER = Caller("", TokenScope.ADMIN)

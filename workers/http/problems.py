@@ -144,12 +144,13 @@ def _allowed_methods(request: Request) -> set[str]:
     """
     path = request.scope["path"]
     matching = [route for route in request.app.state.routes if route.path_regex.match(path)]
-    return {
+    methods = {
         method
         for route in matching
         if route.path_format == matching[0].path_format
         for method in route.methods
     }
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> JSONResponse:

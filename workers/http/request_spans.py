@@ -23,8 +23,7 @@ def start_request_span(scope: Scope, headers: Headers, *, trusted: bool) -> Open
     """
     if scope["path"] in _PROBES:
         return NO_SPAN
-    # Callers also choose the method, but names of spans must be few.
-    method = scope["method"] if scope["method"] in _METHODS else "_OTHER"
+    method = _name_method(scope)
     attributes = {
         "http.request.method": method,
         "url.path": scope["path"][:_MAX_PATH_CHARACTERS],
@@ -39,12 +38,18 @@ def end_request_span(span: Span, scope: Scope, status: int) -> None:
     """Set route and status on the span of a request. status: 0 if no response was sent."""
     path = MCP_PATH if scope["path"] == MCP_PATH else getattr(scope.get("route"), "path", "")
     if path:
-        span.rename(f"{scope['method']} {path}")
+        span.rename(f"{_name_method(scope)} {path}")
         span.set_attributes({"http.route": path})
     if status:
         span.set_attributes({"http.response.status_code": status})
     if status >= _SERVER_ERROR:
         span.fail(str(status))
+
+
+def _name_method(scope: Scope) -> str:
+    """Return the method of a request for the name of its span: callers may send any method, but
+    names of spans must be few."""
+    return scope["method"] if scope["method"] in _METHODS else "_OTHER"
 
 
 def _parse_headers(headers: Headers) -> TraceContext:

@@ -183,18 +183,21 @@ class TokenStore:
 
     @contextmanager
     def _open_for_update(self) -> Iterator[list[Token]]:
-        """Yield the tokens to be changed in place; the file is locked, and
-        replaced atomically after."""
+        """Yield the tokens to be changed in place; the file is locked, and replaced atomically
+        after. Raises MisconfiguredError if it cannot be written."""
         try:
             folder = os.open(self.path.parent, os.O_RDONLY)
         except OSError as error:
-            raise UsageError(f"{self.path.parent}: {error.strerror}") from None
+            raise MisconfiguredError(f"{self.path.parent}: {error.strerror}") from None
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             tokens = list(self.all())
             yield tokens
             text = json.dumps([asdict(token) for token in tokens], indent=2)
-            write_atomically(self.path, text.encode() + b"\n", mode=0o600)
+            try:
+                write_atomically(self.path, text.encode() + b"\n", mode=0o600)
+            except UsageError as error:
+                raise MisconfiguredError(str(error)) from None
         finally:
             os.close(folder)
 

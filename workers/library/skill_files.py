@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import mimetypes
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,22 @@ from tasks.sources.protocol import SKILL_FILE
 from tasks.sources.readers import ReadFile, find_source, open_skill_folder
 from workers.library.skill_reader import SkillReader
 
+MARKDOWN = "text/markdown"
+BYTES = "application/octet-stream"
+
+_MARKDOWN_SUFFIXES = (".md", ".markdown")
 _MAX_CACHED = 10_000
+
+
+def guess_media_type(name: str) -> str:
+    """Return the media type of a file by its name, that of arbitrary bytes if it is unknown.
+
+    A compressed file, such as `rows.json.gz`, does not have the type of its content.
+    """
+    if name.lower().endswith(_MARKDOWN_SUFFIXES):
+        return MARKDOWN
+    kind, compression = mimetypes.guess_type(name)
+    return kind if kind and not compression else BYTES
 
 
 class SkillFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from config.errors import UsageError
@@ -35,5 +36,6 @@ def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
             file.write(content)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a read-only file system refuses this too
+            temporary.unlink()
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

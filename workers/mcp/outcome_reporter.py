@@ -31,7 +31,8 @@ class OutcomeReporter:
         The report is recorded durably by then. Raises TransientError if too many events are open.
         """
         event = replace_origin(new_event(report, ORIGIN), owner, reader)
-        event_id = await self._run_in_thread(partial(backend.accept, event))
+        with anyio.CancelScope(shield=True):  # what is audited as a report has been recorded
+            event_id = await self._run_in_thread(partial(backend.accept, event))
         end = time.monotonic() + self._seconds
         while True:
             with untraced():

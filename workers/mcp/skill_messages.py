@@ -6,7 +6,6 @@ Results are dictionaries: the SDK drops nulls of models, but nulls of a frontmat
 from __future__ import annotations
 
 import base64
-import mimetypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,13 +17,13 @@ from workers.library.served_skills import (
     ServedSkill,
     SkillPage,
 )
+from workers.library.skill_files import guess_media_type
 
 TTL_MILLISECONDS = 60_000
 """Time for which a client may use a list, an entry or a file without asking again,
 unless it is notified."""
 
 DIRECTORY_TYPE = "inode/directory"
-_MARKDOWN = (".md", ".markdown")
 _CACHE = {"ttlMs": TTL_MILLISECONDS, "cacheScope": "private"}
 
 
@@ -75,7 +74,7 @@ def make_get_result(skill: ServedSkill) -> dict[str, Any]:
 
 def make_read_result(uri: str, file: FileContent) -> dict[str, Any]:
     """Return the result of `resources/read`: text if the bytes are UTF-8, else a blob."""
-    content: dict[str, Any] = {"uri": uri, "mimeType": guess_type(file.name)}
+    content: dict[str, Any] = {"uri": uri, "mimeType": guess_media_type(file.name)}
     try:
         content["text"] = file.content.decode()
     except UnicodeDecodeError:
@@ -101,7 +100,7 @@ def make_directory_result(children: Sequence[DirectoryChild], cursor: str = "") 
         else {
             "uri": one.uri,
             "name": one.name,
-            "mimeType": guess_type(one.name),
+            "mimeType": guess_media_type(one.name),
             "size": one.size,
         }
         for one in children
@@ -109,13 +108,6 @@ def make_directory_result(children: Sequence[DirectoryChild], cursor: str = "") 
     # Clients such as the Inspector need the cache hints of `resources/list` here too.
     result: dict[str, Any] = {"resultType": "complete", "resources": resources, **_CACHE}
     return result | ({"nextCursor": cursor} if cursor else {})
-
-
-def guess_type(name: str) -> str:
-    """Return the media type of a file by its name."""
-    if name.lower().endswith(_MARKDOWN):
-        return "text/markdown"
-    return mimetypes.guess_type(name)[0] or "application/octet-stream"
 
 
 def _entry(skill: ServedSkill) -> dict[str, Any]:

@@ -211,8 +211,8 @@ class SkillTools:
         except ValidationError as error:
             raise ToolError(describe_validation_error(error)) from None
         try:
+            backend = await self.run_in_thread(self._select_backend)
             with self._record(ctx, query_id):
-                backend = await self.run_in_thread(self._select_backend)
                 status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
                     backend, report, *get_sender(ctx)
                 )
@@ -226,11 +226,20 @@ class SkillTools:
 
     @contextmanager
     def _record(self, ctx: Context, query_id: str) -> Iterator[None]:
-        """Record a report in the audit log: through the gateway, or here on standard streams."""
+        """Record a report in the audit log: through the gateway, or here on standard streams.
+
+        A client that leaves has sent its report: it only does not wait until that is stored.
+        """
         http_request = ctx.request_context.request
         if http_request is None:
+            leaving: BaseException | None = None
             with recorded(self._settings, "outcomes.report", query_id):
-                yield
+                try:
+                    yield
+                except anyio.get_cancelled_exc_class() as error:
+                    leaving = error
+            if leaving is not None:
+                raise leaving
             return
         note_object(http_request, query_id)
         try:

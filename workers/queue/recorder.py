@@ -17,6 +17,7 @@ from skills.events import (
     parse_request,
     parse_sender,
     replace_origin,
+    replace_root,
 )
 from tasks.journal.protocol import MAX_BODY_CHARACTERS, DeadLetter, job_id, new_dead_letter_id
 from workers.backend.store_backend import StoreBackend
@@ -93,7 +94,8 @@ class MessageRecorder:
             if content.root:
                 roots, setting = self._settings.roots, "submissions.roots"
                 graph = self._backend.graph
-                resolve_root(graph, content.source_id, content.root, roots, setting)
+                root = resolve_root(graph, content.source_id, content.root, roots, setting)
+                event = replace_root(event, root)
             if event.replyto:
                 after = self._backend.graph.last_sequence()
         return event.model_copy(update={AFTER_SEQ: after})

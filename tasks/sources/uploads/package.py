@@ -255,4 +255,5 @@ def _open_package(file: Path) -> Iterator[zipfile.ZipFile]:
     except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, ValueError, TypeError) as error:
         raise PermanentError(f"{file}: damaged ({error}); upload the skill again") from error
     except OSError as error:
-        raise TransientError(f"{file}: cannot be read: {error.strerror}") from error
+        message = f"{file} cannot be read: {error.strerror}"
+        raise TransientError(message, public_message="an uploaded skill cannot be read") from error

@@ -174,7 +174,10 @@ def write_packages(
                         package.flush()
                         os.fsync(package.fileno())
     except OSError as error:
-        raise TransientError(f"{place} cannot be written: {error.strerror}") from error
+        raise TransientError(
+            f"{place} cannot be written: {error.strerror}",
+            public_message="the folder of uploads cannot be written",
+        ) from error
     return contents
 
 

@@ -10,6 +10,7 @@ of writing processes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -17,7 +18,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -76,6 +77,12 @@ def fsync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def _disk_errors(place: Path, done: str) -> AbstractContextManager[None]:
+    """Return the context that raises disk errors as TransientError. done: `read` or `written`."""
+    public_message = f"the folder of uploads cannot be {done}"
+    return transient_disk_errors(f"{place} cannot be {done}", public_message)
+
+
 class UploadStore:
     """Writes and reads the folder of uploads, which any number of processes may share."""
 
@@ -91,7 +98,7 @@ class UploadStore:
 
         Raises TransientError if it cannot be created.
         """
-        with transient_disk_errors(f"{self._staging} cannot be written"):
+        with _disk_errors(self._staging, "written"):
             for folder in (self._packages, self._sources, self._staging):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             place = Path(tempfile.mkdtemp(dir=self._staging))
@@ -108,15 +115,19 @@ class UploadStore:
         submitted within `_IN_TRANSIT_SECONDS`; an older package is replaced.
         """
         place = self._packages / package_id
-        with transient_disk_errors(f"{self._packages} cannot be written"):
+        with _disk_errors(self._packages, "written"):
             self._source(source_id).mkdir(mode=0o700, exist_ok=True)
             fsync_folder(self._sources)
             fsync_folder(skills)
-            if place.exists():
-                if not _is_older(place, time.time() - _IN_TRANSIT_SECONDS):
-                    raise TransientError("this upload is being processed; send it again later")
+            if place.exists() and _is_older(place, time.time() - _IN_TRANSIT_SECONDS):
                 place.rename(skills.with_name("left"))
-            skills.rename(place)
+            try:
+                skills.rename(place)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                message = "this upload is being processed; send it again later"
+                raise TransientError(message) from None
             fsync_folder(self._packages)
 
     def install_package(self, source_id: str, package_id: str) -> None:
@@ -132,25 +143,25 @@ class UploadStore:
             raise PermanentError(f"{package} is gone; upload the skills again") from None
         except OSError as error:
             raise TransientError(f"{package} cannot be read: {error.strerror}") from error
-        with transient_disk_errors(f"{place} cannot be written"):
+        with _disk_errors(place, "written"):
             for name in names:
                 (package / name).replace(place / name)
             fsync_folder(place)
 
     def create_source(self, source_id: str) -> None:
         """Create the folder of a source, if it does not exist."""
-        with transient_disk_errors(f"{self._sources} cannot be written"):
+        with _disk_errors(self._sources, "written"):
             self._source(source_id).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def install_skill(self, source_id: str, path: str, package: Path) -> None:
         """Install one skill's package from a staged and synced file."""
-        with transient_disk_errors(f"{self._sources} cannot be written"):
+        with _disk_errors(self._sources, "written"):
             package.replace(self._file(source_id, path))
             fsync_folder(self._source(source_id))
 
     def remove_skills(self, source_id: str, paths: Iterable[str]) -> None:
         """Delete skills; missing skills are ignored."""
-        with transient_disk_errors(f"{self._sources} cannot be written"):
+        with _disk_errors(self._sources, "written"):
             for path in paths:
                 self._file(source_id, path).unlink(missing_ok=True)
 
@@ -158,7 +169,7 @@ class UploadStore:
         """Return the paths of a source's skills, sorted; raises TransientError if they cannot be
         listed."""
         place = self._existing_folder(source_id)
-        with transient_disk_errors(f"{place} cannot be read"):
+        with _disk_errors(place, "read"):
             files = [one for one in place.iterdir() if one.name.endswith(_PACKAGE_SUFFIX)]
         return sorted(filter(None, map(self._path, files)))
 
@@ -224,7 +235,10 @@ class UploadStore:
     def _existing_folder(self, source_id: str) -> Path:
         place = self._source(source_id)
         if not place.is_dir():
-            raise TransientError(f"source {source_id}: no {place} on this machine; {_SHARE}")
+            raise TransientError(
+                f"source {source_id}: no {place} on this machine; {_SHARE}",
+                public_message=f"source {source_id}: its uploads are not on this machine; {_SHARE}",
+            )
         return place
 
     def _source(self, source_id: str) -> Path:

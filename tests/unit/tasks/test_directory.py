@@ -78,6 +78,11 @@ def test_a_root_that_is_no_folder_is_refused(tmp_path: Path, name: str, said: st
         resolve_root(tmp_path / name)
 
 
+def test_the_home_of_a_user_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(UsageError, match="~no-such-user/skills does not exist"):
+        resolve_root(Path("~no-such-user/skills"))
+
+
 def test_an_unreadable_root_is_refused(root: Path, shut: Callable[[Path], None]) -> None:
     shut(root)
     with pytest.raises(UsageError, match="cannot be read"):

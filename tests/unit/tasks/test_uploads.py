@@ -16,7 +16,10 @@ import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -657,6 +660,27 @@ def test_a_package_can_be_installed_twice(settings: Settings) -> None:
     store.remove_skills("team", ["trips", "never"])
     with pytest.raises(SkillGoneError):
         store.read("team", "trips", 10_000)
+
+
+def test_one_of_several_that_send_a_package_at_once_submits_it(settings: Settings) -> None:
+    store = open_upload_store(settings)
+
+    def submit(name: str, together: Barrier) -> str:
+        with store.staging() as place:
+            (place / "skills").mkdir()
+            (place / "skills" / "trips.zip").write_bytes(b"")
+            together.wait()
+            try:
+                store.submit_package(name, "team", place / "skills")
+            except TransientError as error:
+                return str(error)
+        return ""
+
+    for number in range(100):
+        with ThreadPoolExecutor(8) as pool:
+            submits = partial(submit, f"upload-{number}", Barrier(8))
+            ends = sorted(one.result() for one in [pool.submit(submits) for _ in range(8)])
+        assert ends == ["", *["this upload is being processed; send it again later"] * 7]
 
 
 def test_a_folder_that_is_not_shared_is_transient(settings: Settings) -> None:

@@ -10,7 +10,7 @@ from inspect import signature
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 
@@ -19,7 +19,6 @@ from config.settings import OPTIONAL_STAGES
 from graph.records import SkillState
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle, BundleSkill
-from skills.events import describe_validation_error
 from skills.outcomes.model import OutcomeKind
 from skills.outcomes.weights import TRUSTED_OWNERS
 from skills.record import RevisionKey
@@ -27,7 +26,7 @@ from tasks.journal.protocol import Job
 from workers.backend.store_backend import StoreBackend
 from workers.console.annotated_text import AnnotatedLine, annotate_lines
 from workers.console.compare_bundles import BundleChange, compare_bundles
-from workers.console.forms import SentForm, get_text
+from workers.console.forms import SentForm, get_text, validate
 from workers.console.pages import PREFIX, Pages, build_url, get_base_url, redirect
 from workers.console.views.outcomes import CHOICES, describe_outcomes
 from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, get_caller
@@ -36,6 +35,7 @@ from workers.http.routes.queries import QueryRequest, QueryService
 from workers.http.routes.revisions import describe_revisions
 from workers.http.routes.sources import list_source_rows
 from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
+from workers.library.skill_data import entry_data
 from workers.mcp.tools import SkillTools
 
 PATH = f"{PREFIX}/ask"
@@ -166,10 +166,7 @@ def _read_query(form: FormData, before: Mapping[str, Any]) -> QueryRequest:
         values.pop("task", None)  # that of the session
     why = get_text(form, "why").strip()
     values |= {"explain": True, "explain_skills": (why,) if why else ()}
-    try:
-        return QueryRequest(**values)
-    except ValidationError as error:
-        raise UsageError(describe_validation_error(error)) from None
+    return validate(QueryRequest, values)
 
 
 def _read_fields(form: FormData) -> dict[str, Any]:
@@ -279,7 +276,8 @@ def _find_others(
         return []
     found = backend.graph_for(caller.reader).get_entries([find])
     if found and found[0].state is SkillState.PUBLISHED:
-        return [{"skill_id": found[0].skill_id, "description": found[0].description}]
+        standing = backend.skills.get_policy().judge_one(found[0])
+        return [entry_data(found[0], standing, include_withheld=caller.is_admin)]
     words = find[:MAX_TEXT_CHARACTERS]
     query = LibraryQuery(q=words, state=SkillState.PUBLISHED, limit=_MAX_OTHERS)
     skills: list[dict[str, Any]] = find_in_library(backend, library, caller, query)["skills"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
@@ -12,7 +11,7 @@ from config.errors import UsageError
 from graph.entry_filter import HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
-from workers.console.pages import PREFIX, Pages, build_url
+from workers.console.pages import PREFIX, Pages, build_url, find_cursor
 from workers.http.authentication import CurrentCaller
 from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
 from workers.library.search.library_search import MAX_TEXT_CHARACTERS
@@ -91,7 +90,7 @@ def library_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         request: Request, caller: CurrentCaller, query: Annotated[LibraryPageQuery, Query()]
     ) -> Response:
         found = find_in_library(backend, library, caller, query.to_library_query())
-        next_cursor = dict(parse_qsl(urlsplit(found["next"] or "").query)).get("cursor", "")
+        next_cursor = find_cursor(found["next"])
         return pages.render(
             request,
             "library.html",

@@ -6,15 +6,14 @@ from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
 
 from config.errors import NotFoundError, UsageError
 from skills.bundle.rejection import RejectionReason
-from skills.events import SkillOutcome, describe_validation_error
+from skills.events import SkillOutcome
 from skills.outcomes.model import OutcomeKind, Reporter
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
-from workers.console.forms import SentForm, get_text
+from workers.console.forms import SentForm, get_text, validate
 from workers.console.pages import PREFIX, build_url, redirect
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.idempotency import record_job
@@ -60,16 +59,13 @@ def _read_report(skill_id: str, choice: str) -> OutcomeReport:
     is_missing = kind == OutcomeKind.MISSING
     if not skill_id and not is_missing:
         raise UsageError("choose the skill that it is about")
-    try:
-        outcome = SkillOutcome(
-            skill_id="" if is_missing else skill_id,
-            outcome=OutcomeKind(kind),
-            reason=RejectionReason(reason) if reason else "",
-            by=Reporter.PERSON,
-        )
-    except ValidationError as error:
-        raise UsageError(describe_validation_error(error)) from None
-    return OutcomeReport(outcomes=(outcome,))
+    values = {
+        "skill_id": "" if is_missing else skill_id,
+        "outcome": kind,
+        "reason": reason,
+        "by": Reporter.PERSON,
+    }
+    return OutcomeReport(outcomes=(validate(SkillOutcome, values),))
 
 
 def _check_skill(backend: StoreBackend, caller: Caller, report: OutcomeReport) -> None:

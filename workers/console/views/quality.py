@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated
-from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
@@ -15,7 +14,7 @@ from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_numbers
 from workers.console.forms import SentForm, get_text
-from workers.console.pages import PREFIX, Pages, build_url, redirect
+from workers.console.pages import PREFIX, Pages, build_url, find_cursor, redirect
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.routes.outcomes import forget_outcomes
 from workers.http.routes.quality.models import EvaluationData, EvaluationDetails, PageQuery
@@ -141,7 +140,7 @@ def _choose_pair(runs: Sequence[EvaluationData]) -> tuple[str, str]:
 
 def _find_next(path: str, following: str | None) -> str:
     """Return the URL of the next page, "" on the last page."""
-    cursor = dict(parse_qsl(urlsplit(following or "").query)).get("cursor", "")
+    cursor = find_cursor(following)
     return build_url(path, {"cursor": cursor}) if cursor else ""
 
 

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, urlsplit
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from config.errors import UsageError
-from skills.events import describe_validation_error
 from skills.review import list_rule_ids
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.difference import describe_change
 from workers.console.findings import group_by_rule
-from workers.console.forms import SentForm, get_text
-from workers.console.pages import PREFIX, Pages, build_url, check_local_url, redirect
+from workers.console.forms import Model, SentForm, get_text, validate
+from workers.console.pages import (
+    PREFIX,
+    Pages,
+    build_url,
+    check_local_url,
+    find_cursor,
+    redirect,
+)
 from workers.console.text_display import review_path
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.routes.review.decisions import (
@@ -39,8 +43,6 @@ ABOUT = {"findings": "findings", "update": "updates"}
 
 _LIMIT = 25
 
-_Body = TypeVar("_Body", bound=BaseModel)
-
 
 class ReviewPageQuery(BaseModel):
     """Filters and page. state: `any` includes decided reviews; unset: reviews that wait."""
@@ -56,19 +58,15 @@ class ReviewPageQuery(BaseModel):
     def to_review_query(self) -> ReviewQuery:
         """Return the query of the HTTP API; raises UsageError for an invalid value."""
         state = None if self.state == ANY else self.state or ReviewState.WAITING
-        try:
-            return ReviewQuery.model_validate(
-                {
-                    "state": state,
-                    "source": self.source or None,
-                    "about": self.about or None,
-                    "rule": self.rule or None,
-                    "limit": _LIMIT,
-                    "cursor": self.cursor,
-                }
-            )
-        except ValidationError as error:
-            raise UsageError(describe_validation_error(error)) from None
+        values = {
+            "state": state,
+            "source": self.source or None,
+            "about": self.about or None,
+            "rule": self.rule or None,
+            "limit": _LIMIT,
+            "cursor": self.cursor,
+        }
+        return validate(ReviewQuery, values)
 
     def url(self, **changes: str) -> str:
         """Return the URL of the page with changed filters, on its first page."""
@@ -85,11 +83,11 @@ def review_views(backend: StoreBackend, pages: Pages) -> APIRouter:
     ) -> Response:
         found: dict[str, Any] = {"reviews": [], "next": None}
         counts, sources = None, []
-        if caller.scope >= TokenScope.ADMIN:
+        if caller.is_admin:
             found = list_review_page(backend, query.to_review_query())
             counts = backend.review_lister.count()
             sources = [one.source_id for one in backend.graph.list_sources()]
-        cursor = dict(parse_qsl(urlsplit(found["next"] or "").query)).get("cursor", "")
+        cursor = find_cursor(found["next"])
         return pages.render(
             request,
             "review/list.html",
@@ -170,10 +168,6 @@ def _add_actions(router: APIRouter, backend: StoreBackend) -> None:
         return redirect(check_local_url(get_text(form, "next", 8_192)))
 
 
-def _read(model: type[_Body], form: SentForm, *names: str) -> _Body:
+def _read(model: type[Model], form: SentForm, *names: str) -> Model:
     """Return the HTTP API body with the values of a form; raises UsageError if it is invalid."""
-    given = {name: text for name in names if (text := get_text(form, name))}
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise UsageError(describe_validation_error(error)) from None
+    return validate(model, {name: text for name in names if (text := get_text(form, name))})

@@ -6,13 +6,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
-from pydantic import ValidationError
 from starlette.datastructures import FormData
 
 from config.errors import UsageError
-from skills.events import describe_validation_error
 from workers.audit.requests import note_object
-from workers.console.forms import SentForm, get_text
+from workers.console.forms import SentForm, get_text, validate
 from workers.console.pages import PREFIX, Pages, redirect
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.problems import describe_error
@@ -48,15 +46,13 @@ class NewTokenForm:
         """Return the token to add; raises UsageError if a field is invalid."""
         if self.days not in LIFETIMES:
             raise UsageError("expires: choose one in the list")
-        try:
-            return NewToken(
-                name=self.name,
-                scope=self.scope,
-                groups=tuple(self.groups.split()),
-                expires_in_seconds=int(self.days) * _DAY_SECONDS if self.days else None,
-            )
-        except ValidationError as error:
-            raise UsageError(describe_validation_error(error)) from None
+        values = {
+            "name": self.name,
+            "scope": self.scope,
+            "groups": tuple(self.groups.split()),
+            "expires_in_seconds": int(self.days) * _DAY_SECONDS if self.days else None,
+        }
+        return validate(NewToken, values)
 
 
 def settings_views(

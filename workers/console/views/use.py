@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, Literal
-from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -13,7 +12,8 @@ from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
 from workers.console.charts import LineChart, plot_over_time
-from workers.console.pages import PREFIX, Pages, build_url
+from workers.console.forms import validate
+from workers.console.pages import PREFIX, Pages, build_url, find_cursor
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.usage import (
     AnsweredQueriesQuery,
@@ -58,10 +58,14 @@ class UsePageQuery(BaseModel):
         return build_url(PATH, self.model_dump(exclude={"cursor"}) | changes)
 
     def to_usage_query(self) -> UsageQuery:
-        """Return the query of the HTTP API; raises UsageError for an invalid range."""
-        return UsageQuery(
-            days=self._check_days(), source=self.source or None, cursor=self.cursor, limit=100
-        )
+        """Return the query of the HTTP API; raises UsageError for an invalid value."""
+        values = {
+            "days": self._check_days(),
+            "source": self.source or None,
+            "cursor": self.cursor,
+            "limit": 100,
+        }
+        return validate(UsageQuery, values)
 
     def to_unanswered_query(self) -> UnansweredQuery:
         """Return the query for unanswered tasks; raises UsageError for an invalid range."""
@@ -89,7 +93,7 @@ def use_views(pages: Pages, usage_service: UsageService) -> APIRouter:
     ) -> Response:
         tab = query.tab if query.tab in TABS else "overview"
         found = _read(usage_service, caller, query)
-        cursor = dict(parse_qsl(urlsplit(found["next"] or "").query)).get("cursor", "")
+        cursor = find_cursor(found["next"])
         return pages.render(
             request,
             f"use/{tab}.html",

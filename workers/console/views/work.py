@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from config.errors import UsageError
 from graph.records import SkillState
 from tasks.journal.protocol import Job
-from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE
+from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE, resolve_task_name
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_time
@@ -92,8 +92,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         )
         if is_polled:
             return pages.respond_part(request, now)
-        is_admin = caller.scope >= TokenScope.ADMIN
-        letters = backend.journal.list_dead_letters(_MAX_LETTERS) if is_admin else []
+        letters = backend.journal.list_dead_letters(_MAX_LETTERS) if caller.is_admin else []
         events = backend.journal.get_job_states(list({one.trace_id for one in letters}))
         return pages.render(
             request,
@@ -156,7 +155,7 @@ def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int)
         ranges=RANGES,
         address=build_url(PATH, {"hours": hours if hours != 6 else None}),
         events=list_recent_events(backend, caller),
-        is_admin=caller.scope >= TokenScope.ADMIN,
+        is_admin=caller.is_admin,
         now=time.time(),
     )
 
@@ -172,7 +171,10 @@ def _count_by_queue(work: WorkReport) -> dict[str, int]:
     """Return the number of tasks that ended in the last hour, by queue with counted tasks."""
     ended = {one.queue: 0 for one in POLICIES.values() if one.queue not in _UNCOUNTED}
     for one in work.tasks:
-        ended[POLICIES[one.task].queue] += one.ended
+        if (
+            policy := POLICIES.get(resolve_task_name(one.task))
+        ) is not None:  # else of a later version
+            ended[policy.queue] += one.ended
     return ended
 
 
@@ -198,7 +200,7 @@ def _plot(work: WorkReport) -> dict[str, LineChart]:
 
 def _list_letters(backend: StoreBackend, caller: Caller, trace_id: str) -> list[dict[str, Any]]:
     """Return the dead letters of a trace, for admins; searches only the newest letters."""
-    if caller.scope < TokenScope.ADMIN:
+    if not caller.is_admin:
         return []
     letters = backend.journal.list_dead_letters(_MAX_SEARCHED_LETTERS)
     return [dead_letters.dead_letter_data(one) for one in letters if one.trace_id == trace_id]

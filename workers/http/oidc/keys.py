@@ -105,8 +105,10 @@ def load_keys(settings: OidcSettings) -> tuple[VerificationKey, ...]:
         try:
             with Path(place).expanduser().open("rb") as file:
                 content = file.read(_MAX_BYTES + 1)
-        except OSError as error:
-            raise MisconfiguredError(f"oidc.jwks: {place}: {error.strerror}") from None
+        # RuntimeError: `~` of a user that does not exist; ValueError: NUL.
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise MisconfiguredError(f"oidc.jwks: {place}: {reason}") from None
     try:
         return parse_keys(_parse_json(content))
     except MisconfiguredError as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -15,8 +17,10 @@ from sse_starlette.event import ServerSentEvent
 from sse_starlette.sse import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
-from config.errors import TransientError, UsageError
+from config.errors import NotFoundError, TransientError, UsageError
 from config.settings import OPTIONAL_STAGES
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle
@@ -32,12 +36,13 @@ from workers.http.jobs import Accepted, get_visible_job
 _HEARTBEAT_SECONDS = 15
 _LISTED_CHARACTERS = 200
 _POLL_SECONDS = 0.05
+_RETRY_SECONDS = 0.5
 _PREFER_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.IGNORECASE)
 
 QueryId = Annotated[str, Path(description="the `id` that `POST /v1/queries` returned")]
 
-Preference = Annotated[
-    str | None, Header(description="`wait=N`: wait up to N seconds for the bundle")
+Preferences = Annotated[
+    list[str] | None, Header(description="`wait=N`: wait up to N seconds for the bundle")
 ]
 
 AnswerWithin = Annotated[
@@ -134,7 +139,7 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
         caller: CurrentCaller,
         request: Request,
         key: IdempotencyKey = None,
-        prefer: Preference = None,
+        prefer: Preferences = None,
         answer_within_ms: AnswerWithin = None,
     ) -> Response:
         """Accept a query; `Location` is the URL of its state."""
@@ -143,7 +148,7 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
         query_id = await query_service.accept(query, caller, key, within)
         as_markdown = _accepts_markdown(request)
         if within is None:
-            return await query_service.respond_accepted(query_id, caller, prefer, as_markdown)
+            return await query_service.respond_accepted(query_id, caller, prefer or (), as_markdown)
         seconds = within - (time.monotonic() - received)
         return await query_service.respond_in_time(query_id, caller, seconds, as_markdown)
 
@@ -242,7 +247,7 @@ class QueryService:
         return get_visible_job(self._backend, caller, query_id, "query")
 
     async def respond_accepted(
-        self, query_id: str, caller: Caller, prefer: str | None, as_markdown: bool
+        self, query_id: str, caller: Caller, prefer: Sequence[str], as_markdown: bool
     ) -> Response:
         """Respond 202; or with the final state, if the query ends within `Prefer: wait=N`."""
         headers = {"Location": f"/v1/queries/{query_id}"}
@@ -268,44 +273,75 @@ class QueryService:
         job = await run_in_threadpool(self.get_job, query_id, caller)
         return _respond_state(job, [], headers, as_markdown=as_markdown)
 
-    def _parse_wait_seconds(self, prefer: str | None) -> int | None:
+    def _parse_wait_seconds(self, prefer: Sequence[str]) -> int | None:
         """Return the seconds of `Prefer: wait=N` (RFC 7240), bounded; None without it."""
-        found = _PREFER_WAIT.search(prefer or "")
+        found = _PREFER_WAIT.search(",".join(prefer))
         if found is None:
             return None
         return min(int(found[1]), int(self._backend.settings.gateway.wait_seconds))
 
     def stream_events(self, query_id: str, caller: Caller) -> EventSourceResponse:
-        """Return the event stream of a query; raises HTTPException if too many are open."""
+        """Return the event stream of a query; it raises HTTPException if too many are open."""
+        return _LimitedStream(self._generate_events(query_id, caller), self._count_stream())
+
+    @contextmanager
+    def _count_stream(self) -> Iterator[None]:
         limit = self._backend.settings.gateway.streams
         if self._streams >= limit:
             raise HTTPException(503, f"{limit} event streams are open already (gateway.streams)")
-        return EventSourceResponse(self._generate_events(query_id, caller), ping=_HEARTBEAT_SECONDS)
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
 
     async def _generate_events(
         self, query_id: str, caller: Caller
     ) -> AsyncIterator[ServerSentEvent]:
         sent_stages: set[str] = set()
-        self._streams += 1
-        try:
-            while not await self._job_waiter.wait_until_ended(query_id, _POLL_SECONDS):
-                for stage in await self._list_stages(query_id):
-                    if stage not in sent_stages:
-                        sent_stages.add(stage)
-                        yield _event("stage", {"stage": stage, "milliseconds": None})
-            job = await run_in_threadpool(self.get_job, query_id, caller)
-            timings: dict[str, float] = (job.outcome or {}).get("timings_ms", {})
-            for stage, milliseconds in timings.items():
-                yield _event("stage", {"stage": stage, "milliseconds": milliseconds})
-            yield _event(job.state, _state_data(job, []))
-        finally:
-            self._streams -= 1
+        while not await self._job_waiter.wait_until_ended(query_id, _POLL_SECONDS):
+            for stage in await self._list_stages(query_id):
+                if stage not in sent_stages:
+                    sent_stages.add(stage)
+                    yield _event("stage", {"stage": stage, "milliseconds": None})
+        job = await self._find_ended_job(query_id, caller)
+        if job is None:
+            return
+        timings: dict[str, float] = (job.outcome or {}).get("timings_ms", {})
+        for stage, milliseconds in timings.items():
+            yield _event("stage", {"stage": stage, "milliseconds": milliseconds})
+        yield _event(job.state, _state_data(job, []))
 
     async def _list_stages(self, query_id: str) -> list[str]:
         try:
             return await run_in_threadpool(self._backend.journal.list_stages, query_id)
         except TransientError:
             return []  # the stream stays open, and the next poll may succeed
+
+    async def _find_ended_job(self, query_id: str, caller: Caller) -> Job | None:
+        """Return a query that has ended, None if it was deleted since; waits for the journal."""
+        while True:
+            try:
+                return await run_in_threadpool(self.get_job, query_id, caller)
+            except NotFoundError:
+                return None
+            except TransientError:
+                await asyncio.sleep(_RETRY_SECONDS)
+
+
+class _LimitedStream(EventSourceResponse):
+    """Response that streams events within a context, which may refuse it before it starts."""
+
+    def __init__(
+        self, events: AsyncIterator[ServerSentEvent], context: AbstractContextManager[None]
+    ) -> None:
+        super().__init__(events, ping=_HEARTBEAT_SECONDS)
+        self._context = context
+
+    @override
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._context:
+            await super().__call__(scope, receive, send)
 
 
 def _event(name: str, data: dict[str, Any]) -> ServerSentEvent:

@@ -27,7 +27,8 @@ Seq = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 class _SeqConvertor(IntegerConvertor):
-    regex = "[0-9]{1,18}"  # stores take 63 bits, and Python converts 4,300 digits at most
+    # Stores take 63 bits. A number that is written otherwise may be a folder of a skill.
+    regex = "0|[1-9][0-9]{0,17}"
 
 
 register_url_convertor("seq", _SeqConvertor())
@@ -250,9 +251,8 @@ def list_revision_rows(
     backend: StoreBackend, caller: Caller, skill_id: str
 ) -> list[dict[str, Any]]:
     """Return the revisions of a skill that this caller may see, newest first."""
-    is_admin = caller.scope >= TokenScope.ADMIN
     revisions = backend.revisions_for(caller.reader).list_revisions(skill_id)
-    return [revision_row(one, include_withheld=is_admin) for one in revisions]
+    return [revision_row(one, include_withheld=caller.is_admin) for one in revisions]
 
 
 def describe_revision(
@@ -260,7 +260,7 @@ def describe_revision(
 ) -> dict[str, Any]:
     """Return one revision as this caller may see it; raises NotFoundError if it is not kept."""
     found = backend.revisions_for(caller.reader).read_revision(skill_id, seq)
-    return revision_detail(found, include_withheld=caller.scope >= TokenScope.ADMIN)
+    return revision_detail(found, include_withheld=caller.is_admin)
 
 
 def describe_revisions(
@@ -268,8 +268,9 @@ def describe_revisions(
 ) -> dict[RevisionKey, dict[str, Any]]:
     """Return the given revisions that are kept, as this caller may see them."""
     found = backend.revisions_for(caller.reader).read_revisions(keys)
-    is_admin = caller.scope >= TokenScope.ADMIN
-    return {key: revision_detail(one, include_withheld=is_admin) for key, one in found.items()}
+    return {
+        key: revision_detail(one, include_withheld=caller.is_admin) for key, one in found.items()
+    }
 
 
 def compare_two(
@@ -278,7 +279,7 @@ def compare_two(
     """Return the changes between two revisions. If this caller may not see them, `diff` is missing
     and `withheld` has the reason. Raises as `RevisionReader.choose_pair`."""
     pair = backend.revisions_for(caller.reader).choose_pair(skill_id, before, after)
-    withheld = None if caller.scope >= TokenScope.ADMIN else _find_withheld(*pair)
+    withheld = None if caller.is_admin else _find_withheld(*pair)
     if withheld is None:
         return compare(*pair)
     first, second = pair

@@ -19,6 +19,7 @@ from workers.http.authentication import Caller, CurrentCaller, check_source, req
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
+from workers.http.responses.etags import respond_if_changed
 from workers.http.tokens import TokenScope
 from workers.library.skill_data import entry_data
 from workers.library.skill_history import read_history
@@ -151,10 +152,9 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
         page, next_path = _list_entries(backend.graph_for(caller.reader), query)
         if next_path is not None:
             response.headers["Link"] = f'<{next_path}>; rel="next"'
-        is_admin = caller.scope >= TokenScope.ADMIN
         standings = backend.skills.for_reader(caller.reader).get_policy().judge(page)
         rows = [
-            entry_data(entry, standings[entry.skill_id], include_withheld=is_admin)
+            entry_data(entry, standings[entry.skill_id], include_withheld=caller.is_admin)
             for entry in page
         ]
         return {"skills": rows, "next": next_path}
@@ -201,16 +201,18 @@ def respond_with_skill(
     backend: StoreBackend, skill_id: str, caller: Caller, if_none_match: str | None = None
 ) -> Response:
     """Respond with a skill as this caller may see it; raises NotFoundError if there is none."""
-    return _respond_with_etag(describe_skill(backend, caller, skill_id), if_none_match)
+    data = describe_skill(backend, caller, skill_id)
+    content = json.dumps(data, ensure_ascii=False).encode()
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    return respond_if_changed(content, _MEDIA_TYPE, digest, "private, no-cache", if_none_match)
 
 
 def describe_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> dict[str, Any]:
     """Return a skill as this caller may see it; raises NotFoundError if there is none."""
-    is_admin = caller.scope >= TokenScope.ADMIN
     skills = backend.skills.for_reader(caller.reader)
-    data = skills.describe_skill(skill_id, text=True, include_withheld=is_admin)
+    data = skills.describe_skill(skill_id, text=True, include_withheld=caller.is_admin)
     entry = skills.require(skill_id)
-    data["history"] = read_history(backend, entry, include_dead_letters=is_admin)
+    data["history"] = read_history(backend, entry, include_dead_letters=caller.is_admin)
     return data
 
 
@@ -224,19 +226,3 @@ def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEn
     page = page[: query.limit]
     place = {"limit": query.limit, "cursor": encode_cursor(page[-1].skill_id, filter_params)}
     return page, f"/v1/skills?{urlencode(query.filter_params() | place)}"
-
-
-def _respond_with_etag(data: dict[str, Any], if_none_match: str | None) -> Response:
-    """Respond with data and an `ETag` of its content, or 304 if the caller has that tag."""
-    body = json.dumps(data, ensure_ascii=False).encode()
-    etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache"}
-    if _matches_etag(if_none_match, etag):
-        return Response(status_code=304, headers=headers)
-    return Response(body, headers=headers, media_type=_MEDIA_TYPE)
-
-
-def _matches_etag(if_none_match: str | None, etag: str) -> bool:
-    """Return whether `If-None-Match` has a tag; compared weakly, since gzip changes the bytes."""
-    named = [one.strip().removeprefix("W/") for one in (if_none_match or "").split(",")]
-    return etag in named or "*" in named

@@ -308,7 +308,7 @@ def _describe_sources(
         | {state.value: counted[source.source_id].get(state, 0) for state in states}
         for source in sources
     ]
-    if caller.scope is TokenScope.ADMIN:
+    if caller.is_admin:
         groups = backend.graph.read_access().groups
         for row in rows:
             row["groups"] = list(groups.get(row["source_id"], ()))

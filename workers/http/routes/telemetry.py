@@ -85,6 +85,8 @@ def _decode_body(body: bytes, encoding: str, limit: int) -> bytes:
         raise HTTPException(413, f"more than {limit} bytes (gateway.body_bytes)")
     if not stream.eof:
         raise UsageError("the body is cut off: gzip has no end")
+    if stream.unused_data:
+        raise UsageError("the body goes on after the end of gzip; send one gzip stream")
     return decoded
 
 

@@ -18,7 +18,6 @@ from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import WRONG_CURSOR, cut_page, decode_cursor, encode_cursor
-from workers.http.tokens import TokenScope
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
 from workers.library.usage.published_skills import PublishedSkills
@@ -269,7 +268,7 @@ class UsageService:
 
     def group_unanswered(self, caller: Caller, query: UnansweredQuery) -> UnansweredGroups:
         """Return a page of groups of unanswered queries: the caller's, for admins all."""
-        owner = None if caller.scope is TokenScope.ADMIN else caller.name
+        owner = None if caller.is_admin else caller.name
         with self.open_reader(caller) as reader:
             data = reader.group_unanswered(query.days, owner)
         params = {"days": str(query.days)}

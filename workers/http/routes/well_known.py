@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import mimetypes
 
 from fastapi import APIRouter, Header, Response
 
 from workers.backend.store_backend import StoreBackend
 from workers.http.access import WELL_KNOWN_PREFIXES as PREFIXES
+from workers.http.responses.etags import respond_if_changed
 from workers.library.public_skills import PublicFile, PublicSkills
+from workers.library.skill_files import BYTES, MARKDOWN, guess_media_type
 
 _ARCHIVE = ".zip"
-_MAX_AGE = 60
-_SAFE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/json")
+_CACHE = "public, max-age=60"
+_SAFE_TYPES = (
+    *("image/png", "image/jpeg", "image/gif", "image/webp", "application/json"),
+    *("application/zip", MARKDOWN),
+)
 """Types that are sent as they are. Files of other types are sent as plain text or bytes, so that
 no browser runs a page of a skill's author as a page of this server."""
 
@@ -27,12 +31,12 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
     router = APIRouter(include_in_schema=False)
     public = PublicSkills(backend.settings, backend.skills)
 
-    @router.api_route(f"{PREFIXES[0]}index.json", methods=["GET", "HEAD"])
+    @router.get(f"{PREFIXES[0]}index.json")
     def index(if_none_match: str = Header("")) -> Response:
         """Return the index of version 0.2.0."""
         return _send_json(public.describe(), if_none_match)
 
-    @router.api_route(f"{PREFIXES[1]}index.json", methods=["GET", "HEAD"])
+    @router.get(f"{PREFIXES[1]}index.json")
     def former_index(if_none_match: str = Header("")) -> Response:
         """Return the index of version 0.1.0."""
         return _send_json(public.describe_files(), if_none_match)
@@ -47,38 +51,28 @@ def well_known_routes(backend: StoreBackend) -> APIRouter:
         return _send_file(public.read_archive(name), if_none_match)
 
     for prefix in PREFIXES:
-        router.api_route(f"{prefix}{{archive}}", methods=["GET", "HEAD"])(read_archive)
-        router.api_route(f"{prefix}{{name}}/{{path:path}}", methods=["GET", "HEAD"])(read)
+        router.get(f"{prefix}{{archive}}")(read_archive)
+        router.get(f"{prefix}{{name}}/{{path:path}}")(read)
     return router
 
 
 def _send_json(data: object, if_none_match: str) -> Response:
     content = json.dumps(data, ensure_ascii=False).encode()
     digest = hashlib.sha256(content).hexdigest()
-    return _send(content, digest, "application/json", if_none_match)
+    return respond_if_changed(content, "application/json", digest, _CACHE, if_none_match)
 
 
 def _send_file(file: PublicFile, if_none_match: str) -> Response:
-    return _send(file.content, file.sha256, _choose_type(file), if_none_match)
-
-
-def _send(content: bytes, digest: str, media_type: str, if_none_match: str) -> Response:
-    etag = f'"{digest}"'
-    headers = {"ETag": etag, "Cache-Control": f"public, max-age={_MAX_AGE}"}
-    given = {one.strip().removeprefix("W/") for one in if_none_match.split(",")}
-    if etag in given or "*" in given:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers, media_type=media_type)
+    kind = _choose_type(file)
+    return respond_if_changed(file.content, kind, file.sha256, _CACHE, if_none_match)
 
 
 def _choose_type(file: PublicFile) -> str:
-    if file.name.lower().endswith(".md"):
-        return "text/markdown"
-    guessed = mimetypes.guess_type(file.name)[0] or ""
-    if guessed in _SAFE_TYPES or file.name.endswith(_ARCHIVE):
+    guessed = guess_media_type(file.name)
+    if guessed in _SAFE_TYPES:
         return guessed
     try:
         file.content.decode()
     except UnicodeDecodeError:
-        return "application/octet-stream"
+        return BYTES
     return "text/plain"

@@ -16,9 +16,11 @@ from config.errors import TransientError
 from config.inbound_settings import UploadSettings
 from config.settings import Settings
 from tasks.journal.sqlite import SqliteJournal
+from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.authentication import LOCAL_USER
 from workers.http.idempotency import derive_job_id
+from workers.http.tokens import TokenScope, TokenStore
 
 TEXT = {"Content-Type": "text/markdown"}
 WHERE = "/v1/skills?source=s&path=x"
@@ -145,3 +147,21 @@ def test_what_was_accepted_is_on_disk(client: httpx.AsyncClient, settings: Setti
     answer = asyncio.run(client.post(WHERE, content=b"# x\n", headers=TEXT))
     package = settings.home / "uploads" / "packages" / answer.json()["id"]
     assert len(list(package.iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_used_is_not_named_to_remote_callers(
+    backend: Any, settings: Settings, tmp_path: Path
+) -> None:
+    staging = settings.home / "uploads" / "staging"
+    staging.parent.mkdir()
+    staging.write_bytes(b"")
+    tokens = TokenStore(tmp_path / "tokens.json")
+    headers = TEXT | {"Authorization": f"Bearer {tokens.add('ci', TokenScope.WRITE)}"}
+
+    def send(access: AccessRules | None) -> tuple[int, bool]:
+        transport = httpx.ASGITransport(create_gateway(backend, access))
+        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        answer = asyncio.run(client.post(WHERE, content=b"# x\n", headers=headers))
+        return answer.status_code, str(staging) in answer.json()["detail"]
+
+    assert (send(AccessRules(tokens)), send(None)) == ((503, False), (503, True))

@@ -251,8 +251,9 @@ def test_many_requests_at_the_start_wait_for_one_fetch() -> None:
     assert len(tried) == 1
 
 
-def test_without_any_key_tokens_cannot_be_checked(running: Issuer) -> None:
-    settings = make_settings(running, jwks="/nowhere/keys.json")
+@pytest.mark.parametrize("jwks", ["/nowhere/keys.json", "~no-such-user/keys.json", "\0"])
+def test_without_any_key_tokens_cannot_be_checked(running: Issuer, jwks: str) -> None:
+    settings = make_settings(running, jwks=jwks)
     with pytest.raises(HTTPException) as refused:
         authenticate(settings, running.token())
     assert refused.value.status_code == 503

@@ -8,15 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
+from mcp import Client
+from starlette.types import Message, Receive, Scope, Send
 
 from config.errors import TransientError
 from tests.support.samples.tiny import tiny_backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.backend.protocol import EventStatus
 from workers.http.access import AccessRules
 from workers.http.app import create_gateway
 from workers.http.tokens import TokenScope, TokenStore
+from workers.mcp.server import create_server
 
 
 @pytest.fixture
@@ -78,6 +83,73 @@ def test_reports_are_recorded_with_their_outcome(
     assert report(backend, query_id)
     expected = [("outcomes.report", one) for one in ("done", "refused", "failed")]
     assert list_outcomes(backend) == expected
+
+
+def test_a_report_is_recorded_when_its_client_leaves(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id = found["result"]["structuredContent"]["query_id"]
+    tokens = TokenStore(backend.settings.home / "tokens.json")
+    headers = {
+        "Authorization": f"Bearer {tokens.add('leaving', TokenScope.READ)}",
+        "Accept": "application/json, text/event-stream",
+    }
+    arguments = {"query_id": query_id, "outcome": "missing"}
+    params = {"name": "report_outcome", "arguments": arguments}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+
+    async def leave() -> None:
+        loop, left = asyncio.get_running_loop(), asyncio.Event()
+
+        def wait(_: str) -> EventStatus:
+            loop.call_soon_threadsafe(left.set)
+            return EventStatus("accepted", "")
+
+        monkeypatch.setattr(backend, "get_event_status", wait)
+        gateway = create_gateway(backend, AccessRules(tokens))
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            is_sent = False
+
+            async def receive_until_left() -> Message:
+                nonlocal is_sent
+                if not is_sent:
+                    message = await receive()
+                    is_sent = not message["more_body"]
+                    return message
+                await left.wait()
+                return {"type": "http.disconnect"}
+
+            await gateway(scope, receive_until_left, send)
+
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
+            with pytest.raises(AssertionError):  # the transport gets no end of the response
+                await client.post("/mcp", json=body, headers=headers)
+
+    asyncio.run(leave())
+    assert list_outcomes(backend) == [("outcomes.report", "done")]
+
+
+def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id = found["result"]["structuredContent"]["query_id"]
+    waiting = EventStatus("accepted", "")
+    monkeypatch.setattr(backend, "get_event_status", lambda _: waiting)
+
+    async def leave() -> None:
+        server = create_server(backend.settings, lambda: backend, backend.skills)
+        async with Client(server) as client:
+            arguments = {"query_id": query_id, "outcome": "missing"}
+            with anyio.move_on_after(0.5) as scope:
+                await client.call_tool("report_outcome", arguments)
+            assert scope.cancelled_caught
+
+    anyio.run(leave)
+    assert list_outcomes(backend) == [("outcomes.report", "done")]
 
 
 def test_only_wrong_cursors_are_invalid_parameters(

@@ -17,7 +17,6 @@ from workers.http.authentication import Caller, CurrentCaller
 from workers.http.jobs import get_visible_job
 from workers.http.routes.queries import QueryId
 from workers.http.routes.skills import respond_with_skill
-from workers.http.tokens import TokenScope
 from workers.library.graph.skill_graph import GraphReader
 from workers.library.skill_reader import require_entry
 
@@ -202,7 +201,7 @@ def _open_reader(backend: StoreBackend, caller: Caller, asker: Reader) -> GraphR
     return GraphReader(
         graph,
         backend.skills.for_reader(caller.reader).get_policy(),
-        include_withheld=caller.scope >= TokenScope.ADMIN,
+        include_withheld=caller.is_admin,
     )
 
 

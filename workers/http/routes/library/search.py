@@ -14,7 +14,6 @@ from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import decode_cursor, encode_cursor
 from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
-from workers.http.tokens import TokenScope
 from workers.library.search.library_search import (
     MAX_FOUND,
     MAX_TEXT_CHARACTERS,
@@ -51,11 +50,10 @@ class LibraryQuery(BaseModel):
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select skills, by name, if they are set."""
-        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"})
+        chosen = self.model_dump(mode="json", exclude={"limit", "cursor"}, exclude_defaults=True)
         return {
             name: str(value).lower() if isinstance(value, bool) else str(value)
             for name, value in chosen.items()
-            if value not in (None, "")
         }
 
     def to_filter(self) -> LibraryFilter:
@@ -121,7 +119,6 @@ def find_in_library(
     backend: StoreBackend, library: LibrarySearch, caller: Caller, query: LibraryQuery
 ) -> dict[str, Any]:
     """Return a page of the library as this caller may see it, with its facets."""
-    is_admin = caller.scope >= TokenScope.ADMIN
     filter_params = urlencode(query.filter_params())
     after = decode_cursor(query.cursor, filter_params)
     page = library.find(
@@ -129,7 +126,7 @@ def find_in_library(
         after,
         query.limit,
         visible=backend.find_visible_sources(caller.reader),
-        include_withheld=is_admin,
+        include_withheld=caller.is_admin,
     )
     standings = backend.skills.get_policy().judge(page.entries)
     next_path = None
@@ -140,7 +137,7 @@ def find_in_library(
         "total": page.total,
         "is_cut": page.is_cut,
         "skills": [
-            entry_data(one, standings[one.skill_id], include_withheld=is_admin)
+            entry_data(one, standings[one.skill_id], include_withheld=caller.is_admin)
             for one in page.entries
         ],
         "facets": {name: [one._asdict() for one in found] for name, found in page.facets.items()},

@@ -6,6 +6,7 @@ import time
 from dataclasses import asdict
 from itertools import islice
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
@@ -19,6 +20,7 @@ from skills.events import (
     parse_event,
     parse_request,
     replace_origin,
+    replace_root,
 )
 from tasks.journal.protocol import Job, job_id, trace_of
 from workers.audit.requests import note_object
@@ -129,7 +131,8 @@ def event_routes(backend: StoreBackend) -> APIRouter:
         text = await request.body()
         event = await run_in_threadpool(_record_event, backend, caller, text, request)
         kind = "queries" if event.type.startswith("skillbus.query.") else "events"
-        response.headers["Location"] = f"/v1/{kind}/{job_id(event)}"
+        # The user of this machine may choose the ids of jobs.
+        response.headers["Location"] = f"/v1/{kind}/{quote(job_id(event), safe='')}"
         return Accepted(id=job_id(event))
 
     @router.get("/v1/events/{event_id}")
@@ -152,7 +155,7 @@ def event_routes(backend: StoreBackend) -> APIRouter:
 
 def list_task_runs(backend: StoreBackend, caller: Caller, trace_id: str) -> list[TaskRunData]:
     """Return the task runs of a trace that this caller may see."""
-    hidden = {} if caller.scope >= TokenScope.ADMIN else {"reason": ""}
+    hidden = {} if caller.is_admin else {"reason": ""}
     runs = backend.journal.list_task_runs(trace_id)
     return [TaskRunData(**(asdict(one) | hidden)) for one in runs]
 
@@ -209,7 +212,8 @@ def _record_event(backend: StoreBackend, caller: Caller, text: bytes, request: R
         check_source(caller, source_id)
         backend.check_visible(caller.reader, source_id)
     if isinstance(content, SourceChanged) and content.root:
-        resolve_root(backend, caller, content.source_id, content.root)
+        root = resolve_root(backend, caller, content.source_id, content.root)
+        event = replace_root(event, root)
     event = replace_origin(event, caller.name, caller.reader)
     backend.accept_if_new(event)
     return event

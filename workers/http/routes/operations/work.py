@@ -16,7 +16,6 @@ from tasks.journal.work_records import WorkMinute, find_percentile
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.routes.operations.events import ListedEvent, describe_event
-from workers.http.tokens import TokenScope
 
 MAX_HOURS = 24
 
@@ -126,7 +125,6 @@ def describe_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkRepo
     all sources."""
     if backend.find_visible_sources(caller.reader) is not None:
         raise HTTPException(403, "work is counted over all sources, which this token may not see")
-    is_admin = caller.scope >= TokenScope.ADMIN
     now = time.time()
     step = -(-hours * 3_600 // (_POINTS * 60)) * 60
     first = int(now // step + 1) * step - hours * 3_600 // step * step
@@ -136,8 +134,8 @@ def describe_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkRepo
     queues = backend.list_queues()
     return WorkReport(
         queues=None if queues is None else [QueueLength(**one) for one in queues],
-        workers=[_describe_worker(one, is_admin) for one in backend.list_workers()],
-        oldest_event=_find_oldest(backend) if is_admin else None,
+        workers=[_describe_worker(one, caller.is_admin) for one in backend.list_workers()],
+        oldest_event=_find_oldest(backend) if caller.is_admin else None,
         p50=find_percentile(durations, 0.5),
         p95=find_percentile(durations, 0.95),
         tasks=_count_tasks(last),

@@ -1,0 +1,1 @@
+"""What responses share: headers, tags, and those to `HEAD`."""
