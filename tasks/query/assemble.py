@@ -44,14 +44,17 @@ def assemble(
         obstacle=context.request.obstacle,
         earlier=context.session.answers,
         budget=context.budget,
-        probability=estimate_bundle(chosen.ranking, [skill.chosen for skill in selected]),
         brief=context.request.brief,
         already_sent=tuple(list_already_sent(context.session, selected)),
         withheld=withheld,
     )
     links = select_links(context, selected)
     left_out = list_left_out(context, chosen.choice)
-    return fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
+    filled = fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
+    held = {one.skill_id for one in (*filled.skills, *filled.already_sent)}
+    held_skills = [skill.chosen for skill in selected if skill.chosen.skill_id in held]
+    probability = estimate_bundle(chosen.ranking, held_skills)
+    return filled.model_copy(update={"probability": probability})
 
 
 def assemble_no_hit(

@@ -156,17 +156,17 @@ def _format_finding(finding: SafetyFinding) -> str:
     return f"{file}line {finding.line}: {finding.reason}"
 
 
-def estimate_bundle(ranking: Ranking, chosen: Sequence[ChosenSkill]) -> float | None:
-    """Return the probability that one of the chosen skills is right: that of the library, less the
-    share of candidates that are not chosen."""
+def estimate_bundle(ranking: Ranking, held: Sequence[ChosenSkill]) -> float | None:
+    """Return the probability that one of the skills that the bundle holds is right: that of the
+    library, less the share of the other candidates."""
     if ranking.selection is not None or ranking.probability is None:
         return None
-    taken = {one.skill_id for one in chosen}
+    taken = {one.skill_id for one in held}
     odds = [(hit.key.skill_id, hit.probability or 0.0) for hit in ranking.hits[:RIVALS]]
     total = sum(probability for _, probability in odds)
-    held = sum(probability for skill_id, probability in odds if skill_id in taken)
-    first = max((one.probability or 0.0 for one in chosen), default=0.0)
-    return round(max(ranking.probability * held / total, first), 4) if total else 0.0
+    share = sum(probability for skill_id, probability in odds if skill_id in taken)
+    first = max((one.probability or 0.0 for one in held), default=0.0)
+    return round(max(ranking.probability * share / total, first), 4) if total else 0.0
 
 
 def round_probability(probability: float | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from config.errors import UsageError
 from graph.records import Link, LinkType
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
+from search.text.query_understanding import understand
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.markdown import render_markdown, render_skill
 from skills.bundle.model import Bundle, LeftOutSkill
@@ -21,9 +23,12 @@ from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
-from tasks.query.assemble import fill_bundle
+from tasks.query.assemble import assemble, fill_bundle
 from tasks.query.choose import ChosenSkill
+from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages, select_skill_passages
+from tests.support.samples.query_context import make_context
 from workers.mcp.results import count_result_tokens, fit_to_budget
 
 SETTINGS = PassageSettings(miss=0.1)
@@ -227,3 +232,24 @@ def test_a_skill_without_any_body_and_no_room_is_an_error_of_the_caller() -> Non
     draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
     with pytest.raises(UsageError, match="give at least"):
         fill_bundle(empty(5), select_all([draft]), [], [])
+
+
+class _NoLinks:
+    def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+        return []
+
+
+def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
+    skills = select_all([BREAD, LONG])
+    hits = tuple(
+        RankedSkill(one.revision.key, one.chosen.score, {}, (), probability=probability)
+        for one, probability in zip(skills, (0.2, 0.6), strict=True)
+    )
+    ranking = Ranking(understand("bake"), None, hits, probability=0.9)
+    chosen = ChosenRevisions(ranking)
+    whole = assemble(make_context(_NoLinks(), budget=100_000), chosen, skills)
+    assert [skill.skill_id for skill in whole.skills] == ["home:s0", "home:s1"]
+    assert whole.probability == 0.9
+    alone = assemble(make_context(_NoLinks(), budget=400), chosen, skills)
+    assert [skill.skill_id for skill in alone.skills] == ["home:s0"]
+    assert alone.probability == 0.225  # its share of the candidates, of the library's
