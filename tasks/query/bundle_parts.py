@@ -65,7 +65,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
     out."""
     revision = skill_passages.revision
     parsed, record, skill_id = revision.parsed, revision.parsed.record, revision.key.skill_id
-    kept = {*indexes, *find_sent_passages(parsed, skill_passages.sent)}
+    kept = {*_add_lead_ins(parsed, indexes), *find_sent_passages(parsed, skill_passages.sent)}
     rest = [passage for passage in parsed.passages if passage.index not in kept]
     spans = get_line_ranges(parsed, [passage.index for passage in rest], context=False)
     paths = [file.path for file in record.files]
@@ -105,21 +105,21 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
     )
 
 
+def _add_lead_ins(parsed: ParsedSkill, indexes: Sequence[int]) -> set[int]:
+    """Return the passages with their short lead-ins, which are sent with what they introduce."""
+    lead_ins = {parsed.passages[index].lead_in for index in indexes} - {-1}
+    short = {one for one in lead_ins if parsed.passages[one].tokens <= MAX_LEAD_IN_TOKENS}
+    return short.union(indexes)
+
+
 def _render_passages(
     parsed: ParsedSkill, indexes: Sequence[int], before: frozenset[int]
 ) -> Iterator[BundlePassage]:
     """Yield the line ranges to send, without lines that were sent before.
 
-    A heading is sent with a passage right below it; elsewhere it is only in `heading_path`. A
-    short lead-in is sent with the passage that it introduces.
+    A heading is sent with a passage right below it; elsewhere it is only in `heading_path`.
     """
-    sent = set(indexes) | {
-        parsed.passages[index].lead_in
-        for index in indexes
-        if parsed.passages[index].lead_in >= 0
-        and parsed.passages[parsed.passages[index].lead_in].tokens <= MAX_LEAD_IN_TOKENS
-    }
-    ranges = get_line_ranges(parsed, sorted(sent), context=False)
+    ranges = get_line_ranges(parsed, sorted(_add_lead_ins(parsed, indexes)), context=False)
     extended = _extend_to_headings(parsed, ranges)
     for first, last in subtract_lines(parsed, extended, before) if before else extended:
         inside = [p for p in parsed.passages if first <= p.last_line and p.first_line <= last]
@@ -240,7 +240,7 @@ def summarise_unsent(
     """
     skills = passages = tokens = 0
     for skill, indexes in zip(selected, allocated, strict=True):
-        sent = set(indexes or ())
+        sent = _add_lead_ins(skill.revision.parsed, indexes or ())
         missing = [index for index in skill.passages[: skill.enough] if index not in sent]
         skills += indexes is None and not skill.sent
         passages += len(missing)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -177,6 +177,7 @@ def test_more_budget_never_loses_the_answer(drafts: list[Draft], budget: int, mo
     check(fill_bundle(empty(budget + more), skills, LINKS, LEFT_OUT))
 
 
+LONG_TEXT = "steam " * 300
 BREAD = Draft("bread", "Bake bread", ["## Steps", "- knead\n- bake"], 5.0, 2)
 LONG = Draft("long", "A long one", [f"## Part {n}\n\n{'dough ' * 60}" for n in range(12)], 4.0, 0)
 
@@ -232,6 +233,22 @@ def test_a_skill_without_any_body_and_no_room_is_an_error_of_the_caller() -> Non
     draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
     with pytest.raises(UsageError, match="give at least"):
         fill_bundle(empty(5), select_all([draft]), [], [])
+
+
+def test_a_lead_in_that_is_sent_is_not_left_out() -> None:
+    blocks = ["## Shape", "Shape the loaf in this order:", f"1. Fold {'dough ' * 200}", LONG_TEXT]
+    skill = select(Draft("bread", "Bake bread", blocks, 5.0, 0), 0)
+    [lead_in, item, rest] = skill.revision.parsed.passages
+    assert item.lead_in == lead_in.index
+    needed = replace(skill, passages=(item.index, rest.index), enough=1)
+    whole = fill_bundle(empty(100_000), [needed], [], [])
+    assert whole.skills[0].left_out.passages == 0
+    bundle = fill_bundle(empty(whole.tokens - 50), [needed], [], [])
+    [sent] = bundle.skills
+    assert "Shape the loaf" in sent.passages[0].text
+    assert sent.left_out.passages == 1
+    assert sent.left_out.tokens == rest.tokens
+    assert sent.left_out.lines == ((rest.first_line, rest.last_line),)
 
 
 class _NoLinks:
