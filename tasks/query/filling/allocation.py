@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from config.errors import UsageError
 from skills.bundle.model import Bundle
@@ -15,10 +16,20 @@ _EXTRA_ROUNDS = 4
 def allocate(
     filler: BundleFiller, items: list[BudgetItem], budget: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """Return the passages to send by skill, and their bundle; no passages if not even one fits."""
+    """Return the passages to send by skill, and their bundle; no passages if not even one fits.
+
+    The best skill is sent if one of its passages fits.
+    """
     # Maximum cost of the Markdown without any skill: all skills are named as left out.
     fixed = filler.fill([None] * len(items)).tokens
     allocated, filled = _spend_budget(filler, items, budget, fixed)
+    best = max(range(len(items)), key=lambda place: items[place].worth)
+    if allocated[best] is None and not any(item.first for item in items):
+        # By worth per token, a line of an unlikely skill may leave no room for the best skill.
+        preferred = [replace(item, first=place == best) for place, item in enumerate(items)]
+        again = _spend_budget(filler, preferred, budget, fixed)
+        if again[0][best] is not None:
+            items, (allocated, filled) = preferred, again
     while filled.tokens > budget or not filled.skills:
         if not drop_least_useful(items, allocated, filled.tokens - budget):
             return [], filled
@@ -29,24 +40,27 @@ def allocate(
 def _spend_budget(
     filler: BundleFiller, items: Sequence[BudgetItem], budget: int, fixed: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """Return the passages to send by skill, and their bundle: the fullest found within the budget,
-    or the first if even that exceeds it.
+    """Return the passages to send by skill, and their bundle: of the most room found for which the
+    bundle stays within the budget, or of the first if even that exceeds it.
 
     Passages that are sent together share their headings, so the sum of their costs is too high (by
-    a quarter over real skills): the remaining budget is allocated again, a few times.
+    a quarter over real skills): the remaining budget is allocated again, a few times, and half of
+    it where all of it was too much.
     """
     room = budget - fixed
     allocated = allocate_tokens(items, room)
     filled = filler.fill(allocated)
+    too_much = 0
     for _ in range(_EXTRA_ROUNDS):
-        room += max(budget - filled.tokens, 0)
-        more = allocate_tokens(items, room)
-        if more == allocated:
+        wider = (room + too_much) // 2 if too_much else room + max(budget - filled.tokens, 0)
+        if wider == room:
             break
-        fuller = filler.fill(more)
+        more = allocate_tokens(items, wider)
+        fuller = filled if more == allocated else filler.fill(more)
         if fuller.tokens > budget:
-            break
-        allocated, filled = more, fuller
+            too_much = wider
+        else:
+            room, allocated, filled = wider, more, fuller
     return allocated, filled
 
 

@@ -178,6 +178,7 @@ def test_more_budget_never_loses_the_answer(drafts: list[Draft], budget: int, mo
 
 
 LONG_TEXT = "steam " * 300
+PIE = Draft("pie", "Bake pie", ["steam " * 80, "## More", "oven " * 400], 3.0, 0)
 BREAD = Draft("bread", "Bake bread", ["## Steps", "- knead\n- bake"], 5.0, 2)
 LONG = Draft("long", "A long one", [f"## Part {n}\n\n{'dough ' * 60}" for n in range(12)], 4.0, 0)
 
@@ -233,6 +234,29 @@ def test_a_skill_without_any_body_and_no_room_is_an_error_of_the_caller() -> Non
     draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
     with pytest.raises(UsageError, match="give at least"):
         fill_bundle(empty(5), select_all([draft]), [], [])
+
+
+def offer(draft: Draft, number: int, worth: float, enough: int) -> SkillPassages:
+    skill = select(draft, number)
+    chosen = replace(skill.chosen, worth=worth)
+    return replace(skill, chosen=chosen, enough=enough, sufficiency=0.6)
+
+
+def test_the_best_skill_is_sent_if_a_passage_of_it_fits() -> None:
+    best, unlikely = offer(LONG, 0, 1.0, 12), offer(PIE, 1, 0.3, 1)
+    bundle = fill_bundle(empty(450), [best, unlikely], [], [])
+    assert [skill.skill_id for skill in bundle.skills] == ["home:s0"]
+    check(bundle)
+
+
+def test_what_is_left_of_the_budget_holds_no_further_passage() -> None:
+    # The second skill comes with a link whose tokens are not known before.
+    link = replace(LINKS[0], evidence="named in steps " * 20)
+    skills = [offer(LONG, 0, 1.0, 1), offer(PIE, 1, 0.5, 1)]
+    bundle = fill_bundle(empty(950), skills, [link], [])
+    assert len(bundle.skills) == 2
+    assert bundle.budget - bundle.tokens < 60
+    check(bundle)
 
 
 def test_a_lead_in_that_is_sent_is_not_left_out() -> None:
