@@ -28,12 +28,9 @@ from skills.skill_policy import PolicyViolation
 from tasks.query.choose import ChosenSkill, SkillChoice
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities
-from tasks.query.select_passages import SkillPassages
+from tasks.query.select_passages import SkillPassages, find_short_lead_ins
 from tasks.query.session.unsent import find_sent_passages, subtract_lines
 from tasks.sources.protocol import SKILL_FILE
-
-MAX_LEAD_IN_TOKENS = 40
-"""Maximum tokens of a lead-in that is sent with the passage that it introduces."""
 
 _MAX_DESCRIPTION_CHARACTERS = 300
 _MAX_FILES = 12
@@ -65,7 +62,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
     out."""
     revision = skill_passages.revision
     parsed, record, skill_id = revision.parsed, revision.parsed.record, revision.key.skill_id
-    kept = {*_add_lead_ins(parsed, indexes), *find_sent_passages(parsed, skill_passages.sent)}
+    kept = {*add_lead_ins(parsed, indexes), *find_sent_passages(parsed, skill_passages.sent)}
     rest = [passage for passage in parsed.passages if passage.index not in kept]
     spans = get_line_ranges(parsed, [passage.index for passage in rest], context=False)
     paths = [file.path for file in record.files]
@@ -105,11 +102,10 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
     )
 
 
-def _add_lead_ins(parsed: ParsedSkill, indexes: Sequence[int]) -> set[int]:
+def add_lead_ins(parsed: ParsedSkill, indexes: Iterable[int]) -> set[int]:
     """Return the passages with their short lead-ins, which are sent with what they introduce."""
-    lead_ins = {parsed.passages[index].lead_in for index in indexes} - {-1}
-    short = {one for one in lead_ins if parsed.passages[one].tokens <= MAX_LEAD_IN_TOKENS}
-    return short.union(indexes)
+    found = set(indexes)
+    return found | find_short_lead_ins(parsed, found)
 
 
 def _render_passages(
@@ -119,7 +115,7 @@ def _render_passages(
 
     A heading is sent with a passage right below it; elsewhere it is only in `heading_path`.
     """
-    ranges = get_line_ranges(parsed, sorted(_add_lead_ins(parsed, indexes)), context=False)
+    ranges = get_line_ranges(parsed, sorted(add_lead_ins(parsed, indexes)), context=False)
     extended = _extend_to_headings(parsed, ranges)
     for first, last in subtract_lines(parsed, extended, before) if before else extended:
         inside = [p for p in parsed.passages if first <= p.last_line and p.first_line <= last]
@@ -240,7 +236,7 @@ def summarise_unsent(
     """
     skills = passages = tokens = 0
     for skill, indexes in zip(selected, allocated, strict=True):
-        sent = _add_lead_ins(skill.revision.parsed, indexes or ())
+        sent = add_lead_ins(skill.revision.parsed, indexes or ())
         missing = [index for index in skill.passages[: skill.enough] if index not in sent]
         skills += indexes is None and not skill.sent
         passages += len(missing)

@@ -45,7 +45,7 @@ def _spend_budget(
 
     Passages that are sent together share their headings, so the sum of their costs is too high (by
     a quarter over real skills): the remaining budget is allocated again, a few times, and half of
-    it where all of it was too much.
+    it where all of it was too much or would cost the place of a skill.
     """
     room = budget - fixed
     allocated = allocate_tokens(items, room)
@@ -57,11 +57,20 @@ def _spend_budget(
             break
         more = allocate_tokens(items, wider)
         fuller = filled if more == allocated else filler.fill(more)
-        if fuller.tokens > budget:
+        if fuller.tokens > budget or _loses_skill(allocated, more):
             too_much = wider
         else:
             room, allocated, filled = wider, more, fuller
     return allocated, filled
+
+
+def _loses_skill(
+    allocated: Sequence[list[int] | None], more: Sequence[list[int] | None]
+) -> bool:
+    """Return whether a skill is allocated passages in the first, and not in the second."""
+    return any(
+        before is not None and after is None for before, after in zip(allocated, more, strict=True)
+    )
 
 
 def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle:

@@ -16,12 +16,12 @@ from skills.bundle.token_budget import BudgetItem
 from skills.record import ParsedSkill, Role
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import (
-    MAX_LEAD_IN_TOKENS,
+    add_lead_ins,
     build_bundle_link,
     build_bundle_skill,
     summarise_unsent,
 )
-from tasks.query.select_passages import SkillPassages
+from tasks.query.select_passages import MAX_LEAD_IN_TOKENS, SkillPassages
 
 _LEFT_OUT_LINE_TOKENS = 30
 """Estimated tokens of a skill that is only named as left out."""
@@ -117,7 +117,8 @@ class BundleFiller:
         key = place, tuple(indexes)
         if key not in self._sent:
             skill = self.skills[place]
-            if len(indexes) == len(skill.revision.parsed.passages):
+            parsed = skill.revision.parsed
+            if len(add_lead_ins(parsed, indexes)) == len(parsed.passages):
                 skill = replace(skill, paged_by="whole")
             self._sent[key] = build_bundle_skill(skill, indexes)
         return self._sent[key]

@@ -275,6 +275,22 @@ def test_a_lead_in_that_is_sent_is_not_left_out() -> None:
     assert sent.left_out.lines == ((rest.first_line, rest.last_line),)
 
 
+def test_a_lead_in_is_not_sent_without_what_it_introduces() -> None:
+    table = "| dough | g |\n|---|---|\n" + "| flour | 500 |\n" * 60
+    blocks = ["## Scale", "Scale the dough by this table:", table, LONG_TEXT]
+    skill = select(Draft("bread", "dough table by scale", blocks, 5.0, 0), 0)
+    lead_in = skill.revision.parsed.passages[0]
+    assert lead_in.tokens < 20
+    for budget in range(200, 1200, 100):
+        try:
+            [sent] = fill_bundle(empty(budget), [skill], [], []).skills
+        except UsageError:
+            continue
+        shown = "\n".join(passage.text for passage in sent.passages)
+        assert ("Scale the dough" in shown) == ("| flour" in shown)
+    assert sent.paged_by == "whole"
+
+
 class _NoLinks:
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         return []
