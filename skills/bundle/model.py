@@ -15,13 +15,19 @@ class BundleModel(BaseModel):
 
 
 class BundlePassage(BundleModel):
-    """Lines of a SKILL.md, 1-based and inclusive, unchanged."""
+    """Lines of a SKILL.md, 1-based and inclusive, unchanged.
+
+    `heading_path` begins with the title of the skill, or with its name if it has no single title.
+    `open_fence` is the line that opens the code block within which the text begins, empty if it
+    begins within none; the Markdown form repeats it above the text.
+    """
 
     first_line: int
     last_line: int
     heading_path: tuple[str, ...]
     roles: tuple[str, ...]
     text: str
+    open_fence: str = ""
 
 
 class LeftOutPassages(BundleModel):

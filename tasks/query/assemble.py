@@ -51,9 +51,10 @@ def assemble(
     links = select_links(context, selected)
     left_out = list_left_out(context, chosen.choice)
     filled = fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
-    held = {one.skill_id for one in (*filled.skills, *filled.already_sent)}
-    held_skills = [skill.chosen for skill in selected if skill.chosen.skill_id in held]
-    probability = estimate_bundle(chosen.ranking, held_skills)
+    held = {one.skill_id for one in filled.skills} | {one.skill_id for one in filled.already_sent}
+    probability = estimate_bundle(
+        chosen.ranking, [one.chosen for one in selected if one.chosen.skill_id in held]
+    )
     return filled.model_copy(update={"probability": probability})
 
 

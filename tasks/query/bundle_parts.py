@@ -22,7 +22,8 @@ from skills.bundle.model import (
     Withheld,
     WithheldSkill,
 )
-from skills.passages import get_line_ranges
+from skills.headings import heading_paths_from_title
+from skills.passages import find_open_fence, get_line_ranges
 from skills.record import ParsedSkill, SafetyFinding
 from skills.skill_policy import PolicyViolation
 from tasks.query.choose import ChosenSkill, SkillChoice
@@ -117,14 +118,16 @@ def _render_passages(
     """
     ranges = get_line_ranges(parsed, sorted(add_lead_ins(parsed, indexes)), context=False)
     extended = _extend_to_headings(parsed, ranges)
+    paths = heading_paths_from_title(parsed)
     for first, last in subtract_lines(parsed, extended, before) if before else extended:
         inside = [p for p in parsed.passages if first <= p.last_line and p.first_line <= last]
         yield BundlePassage(
             first_line=first,
             last_line=last,
-            heading_path=parsed.sections[inside[0].section].heading_path,
+            heading_path=paths[inside[0].section],
             roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
             text=parsed.text(first, last),
+            open_fence=find_open_fence(parsed, first),
         )
 
 

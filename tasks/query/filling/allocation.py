@@ -64,9 +64,7 @@ def _spend_budget(
     return allocated, filled
 
 
-def _loses_skill(
-    allocated: Sequence[list[int] | None], more: Sequence[list[int] | None]
-) -> bool:
+def _loses_skill(allocated: Sequence[list[int] | None], more: Sequence[list[int] | None]) -> bool:
     """Return whether a skill is allocated passages in the first, and not in the second."""
     return any(
         before is not None and after is None for before, after in zip(allocated, more, strict=True)

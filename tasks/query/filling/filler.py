@@ -13,6 +13,7 @@ from skills.bundle.escaping import escape_passage
 from skills.bundle.markdown import render_header, render_passage, render_path
 from skills.bundle.model import Bundle, BundlePassage, BundleSkill, LeftOutSkill
 from skills.bundle.token_budget import BudgetItem
+from skills.headings import heading_paths_from_title
 from skills.record import ParsedSkill, Role
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import (
@@ -62,12 +63,13 @@ def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int
     The tags around a passage are counted once per section; rendering each passage for its cost
     would take as long as the rest of the bundle.
     """
+    paths = heading_paths_from_title(parsed)
     around: dict[int, int] = {}
     costs = {}
     for index in indexes:
         passage = parsed.passages[index]
         if passage.section not in around:
-            around[passage.section] = _markup_tokens(parsed.sections[passage.section].heading_path)
+            around[passage.section] = _markup_tokens(paths[passage.section])
         costs[index] = around[passage.section] + passage.tokens
         lead_in = parsed.passages[passage.lead_in].tokens if passage.lead_in >= 0 else 0
         if 0 < lead_in <= MAX_LEAD_IN_TOKENS:

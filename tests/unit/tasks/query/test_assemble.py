@@ -291,6 +291,33 @@ def test_a_lead_in_is_not_sent_without_what_it_introduces() -> None:
     assert sent.paged_by == "whole"
 
 
+PARTS = [f"heat({n})\nbake({n})\nwait({n})\nturn({n})" for n in range(5)]
+CODE = Draft(
+    "code", "Bake by code", ["## Script", "```python\n" + "\n\n".join(PARTS) + "\n```"], 5.0, 0
+)
+
+
+@pytest.mark.parametrize("part", [0, 2, 4])
+def test_a_part_of_a_code_block_is_sent_between_fences(part: int) -> None:
+    skill = select(CODE, 0)
+    assert len(skill.revision.parsed.passages) == len(PARTS)
+    one = replace(skill, passages=(part,), enough=1)
+    bundle = fill_bundle(empty(100_000), [one], [], [])
+    [sent] = bundle.skills[0].passages
+    assert sent.open_fence == ("```python" if part else "")
+    assert PARTS[part] in sent.text
+    assert f"```python\n{PARTS[part]}\n```\n</passage>" in render_markdown(bundle)
+    check(bundle)
+
+
+def test_a_passage_names_its_heading_in_a_skill_without_a_title() -> None:
+    skill = select(Draft("pie", "Bake pie", ["## Dough", "cold", "butter " * 300], 5.0, 0), 0)
+    bundle = fill_bundle(empty(100_000), [replace(skill, passages=(1,), enough=1)], [], [])
+    assert bundle.skills[0].passages[0].heading_path == ("pie", "Dough")
+    assert 'under="Dough"' in render_markdown(bundle)
+    check(bundle)
+
+
 class _NoLinks:
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         return []
