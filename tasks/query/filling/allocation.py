@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from config.errors import UsageError
 from skills.bundle.model import Bundle
@@ -16,20 +15,10 @@ _EXTRA_ROUNDS = 4
 def allocate(
     filler: BundleFiller, items: list[BudgetItem], budget: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """Return the passages to send by skill, and their bundle; no passages if not even one fits.
-
-    The best skill is sent if one of its passages fits.
-    """
+    """Return the passages to send by skill, and their bundle; no passages if not even one fits."""
     # Maximum cost of the Markdown without any skill: all skills are named as left out.
     fixed = filler.fill([None] * len(items)).tokens
     allocated, filled = _spend_budget(filler, items, budget, fixed)
-    best = max(range(len(items)), key=lambda place: items[place].worth)
-    if allocated[best] is None and not any(item.first for item in items):
-        # By worth per token, a line of an unlikely skill may leave no room for the best skill.
-        preferred = [replace(item, first=place == best) for place, item in enumerate(items)]
-        again = _spend_budget(filler, preferred, budget, fixed)
-        if again[0][best] is not None:
-            items, (allocated, filled) = preferred, again
     while filled.tokens > budget or not filled.skills:
         if not drop_least_useful(items, allocated, filled.tokens - budget):
             return [], filled

@@ -242,13 +242,6 @@ def offer(draft: Draft, number: int, worth: float, enough: int) -> SkillPassages
     return replace(skill, chosen=chosen, enough=enough, sufficiency=0.6)
 
 
-def test_the_best_skill_is_sent_if_a_passage_of_it_fits() -> None:
-    best, unlikely = offer(LONG, 0, 1.0, 12), offer(PIE, 1, 0.3, 1)
-    bundle = fill_bundle(empty(450), [best, unlikely], [], [])
-    assert [skill.skill_id for skill in bundle.skills] == ["home:s0"]
-    check(bundle)
-
-
 def test_what_is_left_of_the_budget_holds_no_further_passage() -> None:
     # The second skill comes with a link whose tokens are not known before.
     link = replace(LINKS[0], evidence="named in steps " * 20)
