@@ -120,6 +120,11 @@ def test_a_task_without_a_word_is_about_no_skill(skillbus: Skillbus, tmp_path: P
         assert "NO_SKILL_HIT" in skillbus("query", task, code=3).out
 
 
+def test_an_id_that_is_none_is_named_with_its_option(library: Skillbus) -> None:
+    asked = library("query", TASK, "--why", "crafts:kiln-firing", "--why", "nosuch", code=2)
+    assert asked.err.startswith("skillbus: --why: 'nosuch' is no skill id")
+
+
 def test_no_task_or_two(library: Skillbus, tmp_path: Path) -> None:
     library("query", code=2)
     library("query", TASK, "--file", "x", code=2)

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from config.errors import TransientError
 from graph.records import CatalogEntry, SkillState
 from search.protocol import Filters
 from search.text.query_understanding import understand
 from skills.bundle.model import Bundle
 from skills.record import RevisionKey
-from tasks.query.choose import ChosenSkill, SkillChoice
+from tasks.query.choose import ChosenSkill, LeftOut, SkillChoice
 from tasks.query.explanation.explain import list_verdicts
-from tasks.query.explanation.explain_skills import _find_filter
+from tasks.query.explanation.explain_skills import UNKNOWN, _find_filter, explain_skills
+from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.ranking import RankedSkill, Ranking
 from tasks.query.read_chosen import ChosenRevisions
 from tests.support.samples.query_context import make_context
+
+
+class SilentCatalog:
+    """A catalog that does not answer."""
+
+    def get_entries(self, skill_ids: Sequence[str]) -> list[CatalogEntry]:
+        raise TransientError("no answer")
+
+
+def test_while_the_catalog_does_not_answer_a_published_skill_is_not_unknown() -> None:
+    context = make_context(
+        SilentCatalog(),
+        pointers={"lib:a": 1, "lib:b": 1},
+        circuit_breakers=CircuitBreakers(),
+        explain_skills=("lib:a", "lib:none"),
+    )
+    hits = (RankedSkill(RevisionKey("lib:b", 1), 1.0, {}, ()),)
+    ranking = Ranking(understand("weave"), None, hits, probability=0.9)
+    choice = SkillChoice(left_out=[LeftOut("lib:a", "alternative to lib:b")])
+    bundle = Bundle(query_id="q", status="SKILL_HIT", task="weave", budget=99)
+    known, unknown = explain_skills(context, ChosenRevisions(ranking, choice), bundle)
+    assert (known["stage"], known["reason"]) == ("choose", "alternative to lib:b")
+    assert (unknown["stage"], unknown["reason"]) == ("library", UNKNOWN)
+
 
 UNLIKELY = "out: the library is unlikely to have a skill for the task"
 
