@@ -161,12 +161,12 @@ class Withheld(BundleModel):
 class Bundle(BundleModel):
     """The answer to a query.
 
-    `tokens` is the exact count of the Markdown form and never above `budget`. `reason` states why
-    there is no skill, `warning` that the best match is withheld by policy. `degraded` lists the
-    stages that were skipped or limited, with the reason. `did_not_fit` is null if everything that
-    the task needs of the chosen skills is sent. `session` is the session of the query, `earlier`
-    the number of its queries that were answered before. A hit without `skills` means that
-    everything the task needs is in `already_sent`.
+    `tokens` is the exact count of the Markdown form, with a skill never above `budget`. `reason`
+    states why there is no skill, `warning` that the best match is withheld by policy. `degraded`
+    lists the stages that were skipped or limited, with the reason. `did_not_fit` is null if
+    everything that the task needs of the chosen skills is sent. `session` is the session of the
+    query, `earlier` the number of its queries that were answered before. A hit without `skills`
+    means that everything the task needs is in `already_sent`.
     """
 
     schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"

@@ -78,7 +78,7 @@ def assemble_no_hit(
         reason = _explain_filtered(context)
     else:
         reason = "nothing in the library is evidently about the task"
-    return Bundle(
+    bundle = Bundle(
         query_id=context.query_id,
         status="NO_SKILL_HIT",
         reason=reason,
@@ -92,6 +92,7 @@ def assemble_no_hit(
         budget=context.budget,
         withheld=withheld,
     )
+    return with_markdown_tokens(bundle)
 
 
 def _explain_filtered(context: QueryContext) -> str:

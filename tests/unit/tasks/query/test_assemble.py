@@ -23,7 +23,7 @@ from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
-from tasks.query.assemble import assemble, fill_bundle
+from tasks.query.assemble import assemble, assemble_no_hit, fill_bundle
 from tasks.query.choose import ChosenSkill
 from tasks.query.ranking import RankedSkill, Ranking
 from tasks.query.read_chosen import ChosenRevisions
@@ -314,6 +314,12 @@ def test_a_passage_names_its_heading_in_a_skill_without_a_title() -> None:
 class _NoLinks:
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         return []
+
+
+def test_the_tokens_of_no_hit_are_those_of_its_markdown() -> None:
+    context = make_context(_NoLinks())
+    bundle = assemble_no_hit(context, ChosenRevisions(Ranking(understand("bake"), None, ())))
+    assert bundle.tokens == count_tokens(render_markdown(bundle)) > 0
 
 
 def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
