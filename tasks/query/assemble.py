@@ -138,7 +138,8 @@ def fill_bundle(
     """Fill a bundle so that its Markdown, or the tool result with it, stays within its budget.
 
     Lines that were sent before in the session are not sent again, and a brief bundle has only the
-    portion of each skill. Raises UsageError if not even the best skill with its shortest passage
+    portion of each skill. Skills that are left out are not named where the names would leave no
+    room for a passage. Raises UsageError if not even the best skill with its shortest passage
     fits; the message names a budget that would do.
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
@@ -148,6 +149,9 @@ def fill_bundle(
         filler = BundleFiller(shell, skills, tuple(links), form)
         items = [make_budget_item(filler, place) for place in range(len(skills))]
         allocated, filled = allocate(filler, items, bundle.budget)
+        if not allocated:
+            filler = BundleFiller(shell, skills, tuple(links), form, names_left_out=False)
+            allocated, filled = allocate(filler, items, bundle.budget)
         if not allocated:
             filled = fill_smallest(filler, items[0], bundle.budget)
     return filled if form is BudgetForm.MARKDOWN else with_markdown_tokens(filled)

@@ -98,6 +98,8 @@ class BundleFiller:
     """Builds bundles of the same skills with different passages, and caches their parts.
 
     form: the form whose tokens are counted in `tokens` of the bundles and of their skills.
+    names_left_out: whether the bundles name skills that are left out; their number is in
+    `did_not_fit`.
     """
 
     def __init__(
@@ -106,8 +108,11 @@ class BundleFiller:
         skills: Sequence[SkillPassages],
         links: Sequence[Link],
         form: BudgetForm = BudgetForm.MARKDOWN,
+        *,
+        names_left_out: bool = True,
     ) -> None:
         self.skills = skills
+        self.names_left_out = names_left_out
         self.form = form
         self._shell = shell
         self._links = links
@@ -152,7 +157,7 @@ class BundleFiller:
         unfit = summarise_unsent(self.skills, allocated)
         update: dict[str, Any] = {
             "skills": (),
-            "left_out": tuple(left_out),
+            "left_out": tuple(left_out) if self.names_left_out else (),
             "links": links,
             "did_not_fit": unfit,
         }

@@ -194,6 +194,21 @@ def test_a_skill_that_does_not_fit_is_left_out() -> None:
     check(bundle)
 
 
+def test_names_of_skills_that_do_not_fit_give_way_to_a_passage() -> None:
+    skills = select_all([BREAD, LONG])
+    alone = fill_bundle(empty(100_000), skills[:1], [], [])
+    named = [
+        LeftOutSkill(skill_id=f"home:far-{n}", name="far", reason="alternative to home:s0 " * 9)
+        for n in range(5)
+    ]
+    bundle = fill_bundle(empty(alone.tokens + 60), skills, [], named)
+    assert [skill.skill_id for skill in bundle.skills] == ["home:s0"]
+    assert bundle.left_out == ()
+    assert bundle.did_not_fit is not None
+    assert bundle.did_not_fit.skills == 1
+    check(bundle)
+
+
 def test_too_small_a_budget_names_the_least() -> None:
     with pytest.raises(UsageError, match="give at least"):
         fill_bundle(empty(5), select_all([BREAD]), [], [])
