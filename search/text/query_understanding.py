@@ -44,6 +44,11 @@ class Understanding:
     language: str
 
     @property
+    def has_words(self) -> bool:
+        """Whether the task has a letter or a digit."""
+        return any(map(str.isalnum, self.text))
+
+    @property
     def words(self) -> float:
         """Number of distinct words; a Chinese bigram counts as half a word."""
         return word_count(self.terms)

@@ -148,7 +148,8 @@ def render_header(rank: int, skill: BundleSkill) -> str:
 
 def render_passage(passage: BundlePassage) -> str:
     """Return a passage between tags that its text cannot close."""
-    text = escape_passage(passage.text)
+    fence = f"{passage.open_fence}\n" if passage.open_fence else ""
+    text = escape_passage(fence + passage.text)
     roles = " ".join(passage.roles)
     lines = format_line_range(passage.first_line, passage.last_line)
     under = render_path(passage.heading_path)

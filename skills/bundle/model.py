@@ -15,13 +15,19 @@ class BundleModel(BaseModel):
 
 
 class BundlePassage(BundleModel):
-    """Lines of a SKILL.md, 1-based and inclusive, unchanged."""
+    """Lines of a SKILL.md, 1-based and inclusive, unchanged.
+
+    `heading_path` begins with the title of the skill, or with its name if it has no single title.
+    `open_fence` is the line that opens the code block within which the text begins, empty if it
+    begins within none; the Markdown form repeats it above the text.
+    """
 
     first_line: int
     last_line: int
     heading_path: tuple[str, ...]
     roles: tuple[str, ...]
     text: str
+    open_fence: str = ""
 
 
 class LeftOutPassages(BundleModel):
@@ -155,12 +161,12 @@ class Withheld(BundleModel):
 class Bundle(BundleModel):
     """The answer to a query.
 
-    `tokens` is the exact count of the Markdown form and never above `budget`. `reason` states why
-    there is no skill, `warning` that the best match is withheld by policy. `degraded` lists the
-    stages that were skipped or limited, with the reason. `did_not_fit` is null if everything that
-    the task needs of the chosen skills is sent. `session` is the session of the query, `earlier`
-    the number of its queries that were answered before. A hit without `skills` means that
-    everything the task needs is in `already_sent`.
+    `tokens` is the exact count of the Markdown form, with a skill never above `budget`. `reason`
+    states why there is no skill, `warning` that the best match is withheld by policy. `degraded`
+    lists the stages that were skipped or limited, with the reason. `did_not_fit` is null if
+    everything that the task needs of the chosen skills is sent. `session` is the session of the
+    query, `earlier` the number of its queries that were answered before. A hit without `skills`
+    means that everything the task needs is in `already_sent`.
     """
 
     schema_id: Literal["skillbus.bundle.v1"] = "skillbus.bundle.v1"

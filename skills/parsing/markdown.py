@@ -8,7 +8,7 @@ without a blank after the marks. Each line is read a bounded number of times.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,14 +69,30 @@ def find_fenced_lines(lines: Sequence[str], first_line: int) -> list[bool]:
 
     Blocks in list items count too. first_line: the first line of the Markdown (1-based).
     """
-    parser, fenced = _BlockParser(lines), [False] * len(lines)
-    at = first_line - 1
+    blocks = _fenced_blocks(lines, first_line)
+    inside = {number for block in blocks for number in range(block.first, block.last + 1)}
+    return [number in inside for number in range(1, len(lines) + 1)]
+
+
+def find_opening_fence(lines: Sequence[str], first_line: int, line: int) -> str:
+    """Return the fence that opens the block in which a line stands, "" if it stands in none or is
+    the fence. first_line: a line before it that is in no block (1-based)."""
+    for block in _fenced_blocks(lines, first_line):
+        if block.last >= line:
+            return lines[block.first - 1] if block.first < line else ""
+    return ""
+
+
+def _fenced_blocks(lines: Sequence[str], first_line: int) -> Iterator[MarkdownBlock]:
+    parser, at = _BlockParser(lines), first_line - 1
     while at < len(lines):
         opening = _fence_at(_MARKER.sub("", lines[at]))
-        last = parser.fence(at, *opening).last if opening else at
-        fenced[at:last] = [True] * (last - at)
-        at = max(last, at + 1)
-    return fenced
+        if opening:
+            block = parser.fence(at, *opening)
+            yield block
+            at = block.last
+        else:
+            at += 1
 
 
 def measure_indent(line: str) -> int:

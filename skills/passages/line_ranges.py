@@ -1,10 +1,12 @@
-"""Conversion of selected passages to the line ranges that are shown."""
+"""Conversion of selected passages to the line ranges that are shown, and their code fences."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 
-from skills.record import ParsedSkill
+from skills.parsing.markdown import find_opening_fence
+from skills.record import ParsedSkill, PassageKind
 
 
 def get_line_ranges(
@@ -25,6 +27,28 @@ def get_line_ranges(
         if heading and context:
             spans.add((heading, heading))
     return _merge_ranges(parsed, sorted(spans))
+
+
+def find_open_fence(parsed: ParsedSkill, line: int) -> str:
+    """Return the fence of the code block that is open above a line, "" if none is."""
+    at = bisect_right(parsed.passages, line, key=lambda passage: passage.first_line) - 1
+    if at < 0 or parsed.passages[at].last_line < line:
+        return ""
+    # The parts of a long block are passages one after the other.
+    while at and _is_next_part(parsed, at):
+        at -= 1
+    first = parsed.passages[at].first_line
+    return find_opening_fence(parsed.lines, first, line) if first < line else ""
+
+
+def _is_next_part(parsed: ParsedSkill, index: int) -> bool:
+    """Return whether a passage may be of the same code block as the passage before it."""
+    before, passage = parsed.passages[index - 1], parsed.passages[index]
+    return (
+        before.kind is passage.kind is PassageKind.CODE
+        and before.section == passage.section
+        and before.language == passage.language
+    )
 
 
 def _merge_ranges(parsed: ParsedSkill, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -44,14 +44,18 @@ def assemble(
         obstacle=context.request.obstacle,
         earlier=context.session.answers,
         budget=context.budget,
-        probability=estimate_bundle(chosen.ranking, [skill.chosen for skill in selected]),
         brief=context.request.brief,
         already_sent=tuple(list_already_sent(context.session, selected)),
         withheld=withheld,
     )
     links = select_links(context, selected)
     left_out = list_left_out(context, chosen.choice)
-    return fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
+    filled = fill_bundle(bundle, selected, links, left_out, context.request.budget_form)
+    held = {one.skill_id for one in filled.skills} | {one.skill_id for one in filled.already_sent}
+    probability = estimate_bundle(
+        chosen.ranking, [one.chosen for one in selected if one.chosen.skill_id in held]
+    )
+    return filled.model_copy(update={"probability": probability})
 
 
 def assemble_no_hit(
@@ -74,7 +78,7 @@ def assemble_no_hit(
         reason = _explain_filtered(context)
     else:
         reason = "the library probably has no skill for the task"
-    return Bundle(
+    bundle = Bundle(
         query_id=context.query_id,
         status="NO_SKILL_HIT",
         reason=reason,
@@ -88,6 +92,7 @@ def assemble_no_hit(
         budget=context.budget,
         withheld=withheld,
     )
+    return with_markdown_tokens(bundle)
 
 
 def _explain_filtered(context: QueryContext) -> str:
@@ -133,7 +138,8 @@ def fill_bundle(
     """Fill a bundle so that its Markdown, or the tool result with it, stays within its budget.
 
     Lines that were sent before in the session are not sent again, and a brief bundle has only the
-    portion of each skill. Raises UsageError if not even the best skill with its shortest passage
+    portion of each skill. Skills that are left out are not named where the names would leave no
+    room for a passage. Raises UsageError if not even the best skill with its shortest passage
     fits; the message names a budget that would do.
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
@@ -143,6 +149,9 @@ def fill_bundle(
         filler = BundleFiller(shell, skills, tuple(links), form)
         items = [make_budget_item(filler, place) for place in range(len(skills))]
         allocated, filled = allocate(filler, items, bundle.budget)
+        if not allocated:
+            filler = BundleFiller(shell, skills, tuple(links), form, names_left_out=False)
+            allocated, filled = allocate(filler, items, bundle.budget)
         if not allocated:
             filled = fill_smallest(filler, items[0], bundle.budget)
     return filled if form is BudgetForm.MARKDOWN else with_markdown_tokens(filled)

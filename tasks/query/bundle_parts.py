@@ -22,18 +22,16 @@ from skills.bundle.model import (
     Withheld,
     WithheldSkill,
 )
-from skills.passages import get_line_ranges
+from skills.headings import heading_paths_from_title
+from skills.passages import find_open_fence, get_line_ranges
 from skills.record import ParsedSkill, SafetyFinding
 from skills.skill_policy import PolicyViolation
 from tasks.query.choose import ChosenSkill, SkillChoice
 from tasks.query.context import QueryContext
 from tasks.query.ranking import Ranking, WithheldHit, estimate_probabilities
-from tasks.query.select_passages import SkillPassages
+from tasks.query.select_passages import SkillPassages, find_short_lead_ins
 from tasks.query.session.unsent import find_sent_passages, subtract_lines
 from tasks.sources.protocol import SKILL_FILE
-
-MAX_LEAD_IN_TOKENS = 40
-"""Maximum tokens of a lead-in that is sent with the passage that it introduces."""
 
 _MAX_DESCRIPTION_CHARACTERS = 300
 _MAX_FILES = 12
@@ -65,7 +63,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
     out."""
     revision = skill_passages.revision
     parsed, record, skill_id = revision.parsed, revision.parsed.record, revision.key.skill_id
-    kept = {*indexes, *find_sent_passages(parsed, skill_passages.sent)}
+    kept = {*add_lead_ins(parsed, indexes), *find_sent_passages(parsed, skill_passages.sent)}
     rest = [passage for passage in parsed.passages if passage.index not in kept]
     spans = get_line_ranges(parsed, [passage.index for passage in rest], context=False)
     paths = [file.path for file in record.files]
@@ -105,30 +103,31 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
     )
 
 
+def add_lead_ins(parsed: ParsedSkill, indexes: Iterable[int]) -> set[int]:
+    """Return the passages with their short lead-ins, which are sent with what they introduce."""
+    found = set(indexes)
+    return found | find_short_lead_ins(parsed, found)
+
+
 def _render_passages(
     parsed: ParsedSkill, indexes: Sequence[int], before: frozenset[int]
 ) -> Iterator[BundlePassage]:
     """Yield the line ranges to send, without lines that were sent before.
 
-    A heading is sent with a passage right below it; elsewhere it is only in `heading_path`. A
-    short lead-in is sent with the passage that it introduces.
+    A heading is sent with a passage right below it; elsewhere it is only in `heading_path`.
     """
-    sent = set(indexes) | {
-        parsed.passages[index].lead_in
-        for index in indexes
-        if parsed.passages[index].lead_in >= 0
-        and parsed.passages[parsed.passages[index].lead_in].tokens <= MAX_LEAD_IN_TOKENS
-    }
-    ranges = get_line_ranges(parsed, sorted(sent), context=False)
+    ranges = get_line_ranges(parsed, sorted(add_lead_ins(parsed, indexes)), context=False)
     extended = _extend_to_headings(parsed, ranges)
+    paths = heading_paths_from_title(parsed)
     for first, last in subtract_lines(parsed, extended, before) if before else extended:
         inside = [p for p in parsed.passages if first <= p.last_line and p.first_line <= last]
         yield BundlePassage(
             first_line=first,
             last_line=last,
-            heading_path=parsed.sections[inside[0].section].heading_path,
+            heading_path=paths[inside[0].section],
             roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
             text=parsed.text(first, last),
+            open_fence=find_open_fence(parsed, first),
         )
 
 
@@ -156,17 +155,17 @@ def _format_finding(finding: SafetyFinding) -> str:
     return f"{file}line {finding.line}: {finding.reason}"
 
 
-def estimate_bundle(ranking: Ranking, chosen: Sequence[ChosenSkill]) -> float | None:
-    """Return the probability that one of the chosen skills is right: that of the library, less the
-    share of candidates that are not chosen."""
+def estimate_bundle(ranking: Ranking, held: Sequence[ChosenSkill]) -> float | None:
+    """Return the probability that one of the skills that the bundle holds is right: that of the
+    library, less the share of the other candidates."""
     if ranking.selection is not None or ranking.probability is None:
         return None
-    taken = {one.skill_id for one in chosen}
+    taken = {one.skill_id for one in held}
     odds = [(hit.key.skill_id, hit.probability or 0.0) for hit in ranking.hits[:RIVALS]]
     total = sum(probability for _, probability in odds)
-    held = sum(probability for skill_id, probability in odds if skill_id in taken)
-    first = max((one.probability or 0.0 for one in chosen), default=0.0)
-    return round(max(ranking.probability * held / total, first), 4) if total else 0.0
+    share = sum(probability for skill_id, probability in odds if skill_id in taken)
+    first = max((one.probability or 0.0 for one in held), default=0.0)
+    return round(max(ranking.probability * share / total, first), 4) if total else 0.0
 
 
 def round_probability(probability: float | None) -> float | None:
@@ -240,7 +239,7 @@ def summarise_unsent(
     """
     skills = passages = tokens = 0
     for skill, indexes in zip(selected, allocated, strict=True):
-        sent = set(indexes or ())
+        sent = add_lead_ins(skill.revision.parsed, indexes or ())
         missing = [index for index in skill.passages[: skill.enough] if index not in sent]
         skills += indexes is None and not skill.sent
         passages += len(missing)

@@ -88,17 +88,25 @@ class SkillChoice:
         return {chosen.skill_id for chosen in self.chosen}
 
 
+def is_evident(context: QueryContext, ranking: Ranking) -> bool:
+    """Return whether there is enough evidence to answer with ranked skills."""
+    if not ranking.hits:
+        return False
+    return not context.is_on("floor") or ranking.is_evident(context.services.settings.choice)
+
+
 def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
     """Choose skills from the ranking: best first, each with its declared dependencies, one of a
     group of alternatives, never two in conflict, no skill that is unlikely or far below the best.
 
     The owner of a format that the task names may score any distance below the best. If the language
-    model selected skills, only these are considered.
+    model selected skills, only these are considered. Without enough evidence, only skills in use
+    are chosen.
     """
     refused = context.session.refused
     choice = SkillChoice(left_out=[LeftOut(name, refused[name]) for name in ranking.refused])
     hits = ranking.hits
-    if not hits:
+    if not is_evident(context, ranking):
         choice.chosen += _list_in_use(context, choice, ranking)
         return choice
     top, selection = context.top, ranking.selection

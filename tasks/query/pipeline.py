@@ -11,7 +11,7 @@ from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from tasks.policies import Deadline
 from tasks.query.assemble import assemble, assemble_no_hit
-from tasks.query.choose import choose
+from tasks.query.choose import choose, is_evident
 from tasks.query.context import QueryContext, StageTimings, check_query
 from tasks.query.diffuse import diffuse, weigh_seeds
 from tasks.query.explanation.explain import explain
@@ -68,12 +68,10 @@ def answer_query(
     ranking = rank_skills(context)
     chosen = ChosenRevisions(ranking)
     selected: list[SkillPassages] = []
-    is_evident = _reaches_floor(context, ranking)
-    if is_evident or (context.obstacle and context.session.in_use):
+    # Skills in use are known to be about the task, so they can answer an obstacle without evidence.
+    if is_evident(context, ranking) or (context.obstacle and context.session.in_use):
         with timed("choose"):
-            # Skills in use are known to be about the task, so they can answer an obstacle without
-            # evidence.
-            choice = choose(context, ranking if is_evident else replace(ranking, hits=()))
+            choice = choose(context, ranking)
         with timed("select_passages"):
             chosen = show_model_roles(context, read_chosen(context, ranking, choice))
             selected = mark_sent(context.session, select_passages(context, chosen))
@@ -131,6 +129,7 @@ def rank_candidates(context: QueryContext) -> Ranking:
     vector = None
     if (
         context.is_on("dense")
+        and understanding.has_words
         and understanding.language in services.encoder.get().languages
         and context.has_time("encode")
     ):
@@ -173,13 +172,6 @@ def _diffuse(context: QueryContext, ranking: Ranking) -> Ranking:
         return diffused
     seeds = normalise_seeds(weigh_seeds(ranking, settings, in_use))
     return replace(diffused, diffusion=DiffusionStart(seeds, epoch)) if seeds else diffused
-
-
-def _reaches_floor(context: QueryContext, ranking: Ranking) -> bool:
-    """Return whether there is enough evidence to answer with skills."""
-    if not ranking.hits:
-        return False
-    return not context.is_on("floor") or ranking.is_evident(context.services.settings.choice)
 
 
 def _is_unlikely(request: QueryAsked, bundle: Bundle) -> bool:

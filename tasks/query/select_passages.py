@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -21,13 +21,16 @@ from skills.passages import (
     passage_texts,
     select_mmr,
 )
-from skills.record import RevisionKey
+from skills.record import ParsedSkill, RevisionKey
 from tasks.encode import encode_cached, supports_language
 from tasks.ingest.embed_sections import embed_revisions
 from tasks.query.choose import ChosenSkill
 from tasks.query.context import QueryContext
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.sources.readers import get_skill_location
+
+MAX_LEAD_IN_TOKENS = 40
+"""Maximum tokens of a lead-in that is sent with the passage that it introduces."""
 
 _WHOLE_TOKENS = 300
 """Maximum tokens of a skill that is sent whole: a selection would save little."""
@@ -213,6 +216,12 @@ def mmr_weights(settings: PassageSettings) -> PassageWeights:
     )
 
 
+def find_short_lead_ins(parsed: ParsedSkill, indexes: Iterable[int]) -> set[int]:
+    """Return the lead-ins of these passages that are short enough to be sent with them."""
+    lead_ins = {parsed.passages[index].lead_in for index in indexes} - {-1}
+    return {one for one in lead_ins if parsed.passages[one].tokens <= MAX_LEAD_IN_TOKENS}
+
+
 def select_skill_passages(
     revision: StoredRevision,
     query: PassageQuery,
@@ -228,7 +237,8 @@ def select_skill_passages(
     settings: `miss`, and the constants of SkillPager's rule, which chooses if there are
     `passage_vectors`; no other passages may be sent then. For a skill of at most 300 tokens, or
     with `send_whole`, all passages are the enough ones. A long task needs a part of each of several
-    skills, so fewer passages of each are enough, and the remaining ones come after them.
+    skills, so fewer passages of each are enough, and the remaining ones come after them. Short
+    lead-ins are sent with what they introduce, and are not selected alone.
     """
     parsed, terms = revision.parsed, revision.passage_terms
     page = PassageInput(
@@ -242,8 +252,10 @@ def select_skill_passages(
         chosen = set(select_mmr(query, page, mmr_weights(settings)))
         only = tuple(index for index in order if index in chosen)
         return PassagePlan(only, "vectors", len(only))
+    lead_ins = find_short_lead_ins(parsed, order)
+    order = [index for index in order if index not in lead_ins]
     share = (1.0 - settings.miss) * (1.0 - _LONG_TASK_CUT * long_task_weight)
-    enough = len(needs.select_enough(1.0 - share))
+    enough = max(len(set(needs.select_enough(1.0 - share)) - lead_ins), 1)
     paged_by = "vectors" if needs.dense else "words"
     sufficiency = max(needs.sufficiency(settings.miss), long_task_weight)
     return PassagePlan(tuple(order), paged_by, enough, sufficiency)

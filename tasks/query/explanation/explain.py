@@ -58,20 +58,23 @@ def list_verdicts(
     all."""
     settings, taken = context.services.settings.choice, chosen.choice.chosen_ids()
     is_evident = chosen.ranking.is_evident(settings) or not context.is_on("floor")
-    sent = {skill.skill_id: skill.why for skill in bundle.skills}
+    sent = {one.skill_id: "sent earlier in this session" for one in bundle.already_sent}
+    sent |= {skill.skill_id: "; ".join(skill.why) for skill in bundle.skills}
     reasons = {left.skill_id: left.reason for left in chosen.choice.left_out}
     reasons |= {left.skill_id: left.reason for left in bundle.left_out}
     verdicts = []
     for hit in chosen.ranking.hits[:limit]:
         skill_id = hit.key.skill_id
         if skill_id in sent:
-            verdict = f"in: {'; '.join(sent[skill_id])}"
+            verdict = f"in: {sent[skill_id]}"
         elif skill_id in reasons:
             verdict = f"out: {reasons[skill_id]}"
         elif bundle.status == "NO_SKILL_HIT" and not is_evident:
             verdict = "out: the library is unlikely to have a skill for the task"
         elif bundle.status == "NO_SKILL_HIT" and skill_id in taken:
             verdict = f"out: {bundle.reason}"
+        elif bundle.did_not_fit is not None and skill_id in taken:
+            verdict = "out: did not fit into the budget"
         elif hit.probability is not None and hit.probability < settings.least_further:
             verdict = "out: unlikely to be right for the task"
         elif hit.score < chosen.choice.min_score:

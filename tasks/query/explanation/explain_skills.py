@@ -43,7 +43,7 @@ def explain_skills(
     verdicts |= {one.skill_id: f"in: {'; '.join(one.why)}" for one in bundle.skills}
     verdicts |= dict(list_verdicts(context, chosen, bundle))
     return [
-        {"skill_id": one} | _explain(context, chosen, entries.get(one), verdicts.get(one))
+        {"skill_id": one} | _explain(context, chosen, one, entries.get(one), verdicts.get(one))
         for one in asked
     ]
 
@@ -51,15 +51,18 @@ def explain_skills(
 def _explain(
     context: QueryContext,
     chosen: ChosenRevisions,
+    skill_id: str,
     entry: CatalogEntry | None,
     verdict: str | None,
 ) -> dict[str, Any]:
-    if entry is None:
+    """Explain one skill. entry: None also for a published skill if the catalog does not answer."""
+    seq = entry.seq if entry else context.services.library.latest.pointers.get(skill_id)
+    if seq is None:
         return {"stage": "library", "reason": UNKNOWN}
-    if entry.state is not SkillState.PUBLISHED:
+    if entry is not None and entry.state is not SkillState.PUBLISHED:
         reason = f": {entry.reason}" if entry.reason else ""
         return {"stage": "library", "reason": _STATES[entry.state] + reason}
-    skill_id, ranking = entry.skill_id, chosen.ranking
+    ranking = chosen.ranking
     ranks = {"ranks": context.rank_recorder.ranks.get(skill_id, {})}
     if verdict is not None:
         hit = next((one for one in ranking.hits if one.key.skill_id == skill_id), None)
@@ -69,9 +72,9 @@ def _explain(
             found["probability"] = hit.probability
             found["scores"] = _describe_scores(hit.score, hit.parts)
         return found | ranks
-    if excluded := _find_filter(context.filters, entry):
+    if entry is not None and (excluded := _find_filter(context.filters, entry)):
         return {"stage": "filters", "reason": excluded}
-    key = RevisionKey(skill_id, entry.seq)
+    key = RevisionKey(skill_id, seq)
     violation = context.policy_filter.find_violations([key]).get(skill_id)
     if violation is not None:
         return {"stage": "policy", "reason": violation.reason, "setting": violation.setting}

@@ -30,25 +30,35 @@ def allocate(
 def _spend_budget(
     filler: BundleFiller, items: Sequence[BudgetItem], budget: int, fixed: int
 ) -> tuple[list[list[int] | None], Bundle]:
-    """Return the passages to send by skill, and their bundle: the fullest found within the budget,
-    or the first if even that exceeds it.
+    """Return the passages to send by skill, and their bundle: of the most room found for which the
+    bundle stays within the budget, or of the first if even that exceeds it.
 
     Passages that are sent together share their headings, so the sum of their costs is too high (by
-    a quarter over real skills): the remaining budget is allocated again, a few times.
+    a quarter over real skills): the remaining budget is allocated again, a few times, and half of
+    it where all of it was too much or would cost the place of a skill.
     """
     room = budget - fixed
     allocated = allocate_tokens(items, room)
     filled = filler.fill(allocated)
+    too_much = 0
     for _ in range(_EXTRA_ROUNDS):
-        room += max(budget - filled.tokens, 0)
-        more = allocate_tokens(items, room)
-        if more == allocated:
+        wider = (room + too_much) // 2 if too_much else room + max(budget - filled.tokens, 0)
+        if wider == room:
             break
-        fuller = filler.fill(more)
-        if fuller.tokens > budget:
-            break
-        allocated, filled = more, fuller
+        more = allocate_tokens(items, wider)
+        fuller = filled if more == allocated else filler.fill(more)
+        if fuller.tokens > budget or _loses_skill(allocated, more):
+            too_much = wider
+        else:
+            room, allocated, filled = wider, more, fuller
     return allocated, filled
+
+
+def _loses_skill(allocated: Sequence[list[int] | None], more: Sequence[list[int] | None]) -> bool:
+    """Return whether a skill is allocated passages in the first, and not in the second."""
+    return any(
+        before is not None and after is None for before, after in zip(allocated, more, strict=True)
+    )
 
 
 def fill_smallest(filler: BundleFiller, best: BudgetItem, budget: int) -> Bundle:

@@ -13,15 +13,16 @@ from skills.bundle.escaping import escape_passage
 from skills.bundle.markdown import render_header, render_passage, render_path
 from skills.bundle.model import Bundle, BundlePassage, BundleSkill, LeftOutSkill
 from skills.bundle.token_budget import BudgetItem
+from skills.headings import heading_paths_from_title
 from skills.record import ParsedSkill, Role
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import (
-    MAX_LEAD_IN_TOKENS,
+    add_lead_ins,
     build_bundle_link,
     build_bundle_skill,
     summarise_unsent,
 )
-from tasks.query.select_passages import SkillPassages
+from tasks.query.select_passages import MAX_LEAD_IN_TOKENS, SkillPassages
 
 _LEFT_OUT_LINE_TOKENS = 30
 """Estimated tokens of a skill that is only named as left out."""
@@ -63,12 +64,13 @@ def _passage_costs(parsed: ParsedSkill, indexes: Iterable[int]) -> dict[int, int
     The tags around a passage are counted once per section; rendering each passage for its cost
     would take as long as the rest of the bundle.
     """
+    paths = heading_paths_from_title(parsed)
     around: dict[int, int] = {}
     costs = {}
     for index in indexes:
         passage = parsed.passages[index]
         if passage.section not in around:
-            around[passage.section] = _markup_tokens(parsed.sections[passage.section].heading_path)
+            around[passage.section] = _markup_tokens(paths[passage.section])
         costs[index] = around[passage.section] + passage.tokens
         lead_in = parsed.passages[passage.lead_in].tokens if passage.lead_in >= 0 else 0
         if 0 < lead_in <= MAX_LEAD_IN_TOKENS:
@@ -97,6 +99,8 @@ class BundleFiller:
     """Builds bundles of the same skills with different passages, and caches their parts.
 
     form: the form whose tokens are counted in `tokens` of the bundles and of their skills.
+    names_left_out: whether the bundles name skills that are left out; their number is in
+    `did_not_fit`.
     """
 
     def __init__(
@@ -105,8 +109,11 @@ class BundleFiller:
         skills: Sequence[SkillPassages],
         links: Sequence[Link],
         form: BudgetForm = BudgetForm.MARKDOWN,
+        *,
+        names_left_out: bool = True,
     ) -> None:
         self.skills = skills
+        self.names_left_out = names_left_out
         self.form = form
         self._shell = shell
         self._links = links
@@ -118,7 +125,8 @@ class BundleFiller:
         key = place, tuple(indexes)
         if key not in self._sent:
             skill = self.skills[place]
-            if len(indexes) == len(skill.revision.parsed.passages):
+            parsed = skill.revision.parsed
+            if len(add_lead_ins(parsed, indexes)) == len(parsed.passages):
                 skill = replace(skill, paged_by="whole")
             self._sent[key] = build_bundle_skill(skill, indexes)
         return self._sent[key]
@@ -150,7 +158,7 @@ class BundleFiller:
         unfit = summarise_unsent(self.skills, allocated)
         update: dict[str, Any] = {
             "skills": (),
-            "left_out": tuple(left_out),
+            "left_out": tuple(left_out) if self.names_left_out else (),
             "links": links,
             "did_not_fit": unfit,
         }

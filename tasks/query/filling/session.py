@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from config.errors import UsageError
 from graph.records import Link
@@ -30,6 +31,7 @@ def fill_following(
     form: BudgetForm,
     *,
     brief: bool,
+    names_left_out: bool = True,
 ) -> Bundle:
     """Fill the bundle of a query with passages that its session has not sent before.
 
@@ -37,9 +39,12 @@ def fill_following(
     would send without a session, and with the remaining tokens further passages that are enough. In
     both cases every skill that would be sent without a session is sent, or was sent before.
     """
+    fill_again = partial(fill_following, shell, skills, links, form)
     unsent = plan_portions(skills) if brief else [drop_sent(skill) for skill in skills]
     offered = [place for place, one in enumerate(unsent) if one.passages or not one.sent]
-    filler = BundleFiller(shell, [unsent[place] for place in offered], links, form)
+    filler = BundleFiller(
+        shell, [unsent[place] for place in offered], links, form, names_left_out=names_left_out
+    )
     items = [make_budget_item(filler, place) for place in range(len(offered))]
     budget = shell.budget
     empty = filler.fill([None] * len(offered))
@@ -56,9 +61,11 @@ def fill_following(
         if brief and (filled.tokens > budget or _lacks(allocated, owed, filler.skills)):
             # A passage with the note about its omitted parts may take more tokens than all of a
             # short skill.
-            return fill_following(shell, skills, links, form, brief=False)
+            return fill_again(brief=False, names_left_out=names_left_out)
     if filled.skills and filled.tokens <= budget:
         return filled
+    if names_left_out and empty.did_not_fit is not None:
+        return fill_again(brief=brief, names_left_out=False)
     if shell.already_sent and empty.tokens <= budget:
         return empty
     if not items:
@@ -79,6 +86,9 @@ def _allocate_without_session(
     filler = BundleFiller(alone, offered, links, form)
     items = [make_budget_item(filler, place) for place in range(len(skills))]
     allocated: Allocation = allocate(filler, items, shell.budget)[0]
+    if not allocated:
+        filler = BundleFiller(alone, offered, links, form, names_left_out=False)
+        allocated = allocate(filler, items, shell.budget)[0]
     if not allocated and items:
         allocated = allocate_smallest(items[0], len(items))
         if filler.fill(allocated).tokens > shell.budget:

@@ -8,6 +8,7 @@ import pytest
 
 from config.settings import OPTIONAL_STAGES
 from tests.support.program.program import Skillbus
+from tests.support.samples.library import write_skill, write_topics
 
 TASK = "fire stoneware in an electric kiln"
 
@@ -109,6 +110,19 @@ def test_an_empty_task_is_a_usage_error(library: Skillbus, task: str) -> None:
     assert "the task is empty" in result.err
     result = library("query", "-", stdin=task, code=2)
     assert "the task is empty" in result.err
+
+
+def test_a_task_without_a_word_is_about_no_skill(skillbus: Skillbus, tmp_path: Path) -> None:
+    root = write_topics(tmp_path / "crafts")
+    write_skill(root, "questions", '"?"', "?\n")
+    skillbus("sync", str(root))
+    for task in ("?", "!", "... \U0001f4ca →"):
+        assert "NO_SKILL_HIT" in skillbus("query", task, code=3).out
+
+
+def test_an_id_that_is_none_is_named_with_its_option(library: Skillbus) -> None:
+    asked = library("query", TASK, "--why", "crafts:kiln-firing", "--why", "nosuch", code=2)
+    assert asked.err.startswith("skillbus: --why: 'nosuch' is no skill id")
 
 
 def test_no_task_or_two(library: Skillbus, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
 from workers.library.user_files import read_text
 
 FILTERS = tuple(QueryFilters.model_fields)
+_EXPLAINED_SKILLS = re.compile(r"\bexplain_skills(?:\.\d+)?: ")
 
 
 @click.command()
@@ -169,8 +170,9 @@ def query(
             pins=_pins(pins),
             record_use=record_use,
         )
-    except ValidationError as error:  # of an id of --why
-        raise UsageError(describe_validation_error(error)) from None
+    except ValidationError as error:
+        problem = describe_validation_error(error)
+        raise UsageError(_EXPLAINED_SKILLS.sub("--why: ", problem)) from None
     with open_backend(settings, writable=False) as backend:
         data = backend.answer_query(request, ORIGIN)
     _print(data, output_format)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from config.errors import UsageError
 from graph.records import Link, LinkType
 from search.protocol import StoredRevision
 from search.skill_analysis import analyse_skill
+from search.text.query_understanding import understand
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.markdown import render_markdown, render_skill
 from skills.bundle.model import Bundle, LeftOutSkill
@@ -21,9 +23,12 @@ from skills.parsing.parse_skill import parse_skill
 from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
-from tasks.query.assemble import fill_bundle
+from tasks.query.assemble import assemble, assemble_no_hit, fill_bundle
 from tasks.query.choose import ChosenSkill
+from tasks.query.ranking import RankedSkill, Ranking
+from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages, select_skill_passages
+from tests.support.samples.query_context import make_context
 from workers.mcp.results import count_result_tokens, fit_to_budget
 
 SETTINGS = PassageSettings(miss=0.1)
@@ -172,6 +177,8 @@ def test_more_budget_never_loses_the_answer(drafts: list[Draft], budget: int, mo
     check(fill_bundle(empty(budget + more), skills, LINKS, LEFT_OUT))
 
 
+LONG_TEXT = "steam " * 300
+PIE = Draft("pie", "Bake pie", ["steam " * 80, "## More", "oven " * 400], 3.0, 0)
 BREAD = Draft("bread", "Bake bread", ["## Steps", "- knead\n- bake"], 5.0, 2)
 LONG = Draft("long", "A long one", [f"## Part {n}\n\n{'dough ' * 60}" for n in range(12)], 4.0, 0)
 
@@ -184,6 +191,21 @@ def test_a_skill_that_does_not_fit_is_left_out() -> None:
     assert [(left.skill_id, left.reason) for left in bundle.left_out] == [
         ("home:s1", "did not fit into the budget")
     ]
+    check(bundle)
+
+
+def test_names_of_skills_that_do_not_fit_give_way_to_a_passage() -> None:
+    skills = select_all([BREAD, LONG])
+    alone = fill_bundle(empty(100_000), skills[:1], [], [])
+    named = [
+        LeftOutSkill(skill_id=f"home:far-{n}", name="far", reason="alternative to home:s0 " * 9)
+        for n in range(5)
+    ]
+    bundle = fill_bundle(empty(alone.tokens + 60), skills, [], named)
+    assert [skill.skill_id for skill in bundle.skills] == ["home:s0"]
+    assert bundle.left_out == ()
+    assert bundle.did_not_fit is not None
+    assert bundle.did_not_fit.skills == 1
     check(bundle)
 
 
@@ -227,3 +249,105 @@ def test_a_skill_without_any_body_and_no_room_is_an_error_of_the_caller() -> Non
     draft = Draft("bread", "Bake bread", ["# Title only"], 5.0, 0)
     with pytest.raises(UsageError, match="give at least"):
         fill_bundle(empty(5), select_all([draft]), [], [])
+
+
+def offer(draft: Draft, number: int, worth: float, enough: int) -> SkillPassages:
+    skill = select(draft, number)
+    chosen = replace(skill.chosen, worth=worth)
+    return replace(skill, chosen=chosen, enough=enough, sufficiency=0.6)
+
+
+def test_what_is_left_of_the_budget_holds_no_further_passage() -> None:
+    # The second skill comes with a link whose tokens are not known before.
+    link = replace(LINKS[0], evidence="named in steps " * 20)
+    skills = [offer(LONG, 0, 1.0, 1), offer(PIE, 1, 0.5, 1)]
+    bundle = fill_bundle(empty(950), skills, [link], [])
+    assert len(bundle.skills) == 2
+    assert bundle.budget - bundle.tokens < 60
+    check(bundle)
+
+
+def test_a_lead_in_that_is_sent_is_not_left_out() -> None:
+    blocks = ["## Shape", "Shape the loaf in this order:", f"1. Fold {'dough ' * 200}", LONG_TEXT]
+    skill = select(Draft("bread", "Bake bread", blocks, 5.0, 0), 0)
+    [lead_in, item, rest] = skill.revision.parsed.passages
+    assert item.lead_in == lead_in.index
+    needed = replace(skill, passages=(item.index, rest.index), enough=1)
+    whole = fill_bundle(empty(100_000), [needed], [], [])
+    assert whole.skills[0].left_out.passages == 0
+    bundle = fill_bundle(empty(whole.tokens - 50), [needed], [], [])
+    [sent] = bundle.skills
+    assert "Shape the loaf" in sent.passages[0].text
+    assert sent.left_out.passages == 1
+    assert sent.left_out.tokens == rest.tokens
+    assert sent.left_out.lines == ((rest.first_line, rest.last_line),)
+
+
+def test_a_lead_in_is_not_sent_without_what_it_introduces() -> None:
+    table = "| dough | g |\n|---|---|\n" + "| flour | 500 |\n" * 60
+    blocks = ["## Scale", "Scale the dough by this table:", table, LONG_TEXT]
+    skill = select(Draft("bread", "dough table by scale", blocks, 5.0, 0), 0)
+    lead_in = skill.revision.parsed.passages[0]
+    assert lead_in.tokens < 20
+    for budget in range(200, 1200, 100):
+        try:
+            [sent] = fill_bundle(empty(budget), [skill], [], []).skills
+        except UsageError:
+            continue
+        shown = "\n".join(passage.text for passage in sent.passages)
+        assert ("Scale the dough" in shown) == ("| flour" in shown)
+    assert sent.paged_by == "whole"
+
+
+PARTS = [f"heat({n})\nbake({n})\nwait({n})\nturn({n})" for n in range(5)]
+CODE = Draft(
+    "code", "Bake by code", ["## Script", "```python\n" + "\n\n".join(PARTS) + "\n```"], 5.0, 0
+)
+
+
+@pytest.mark.parametrize("part", [0, 2, 4])
+def test_a_part_of_a_code_block_is_sent_between_fences(part: int) -> None:
+    skill = select(CODE, 0)
+    assert len(skill.revision.parsed.passages) == len(PARTS)
+    one = replace(skill, passages=(part,), enough=1)
+    bundle = fill_bundle(empty(100_000), [one], [], [])
+    [sent] = bundle.skills[0].passages
+    assert sent.open_fence == ("```python" if part else "")
+    assert PARTS[part] in sent.text
+    assert f"```python\n{PARTS[part]}\n```\n</passage>" in render_markdown(bundle)
+    check(bundle)
+
+
+def test_a_passage_names_its_heading_in_a_skill_without_a_title() -> None:
+    skill = select(Draft("pie", "Bake pie", ["## Dough", "cold", "butter " * 300], 5.0, 0), 0)
+    bundle = fill_bundle(empty(100_000), [replace(skill, passages=(1,), enough=1)], [], [])
+    assert bundle.skills[0].passages[0].heading_path == ("pie", "Dough")
+    assert 'under="Dough"' in render_markdown(bundle)
+    check(bundle)
+
+
+class _NoLinks:
+    def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
+        return []
+
+
+def test_the_tokens_of_no_hit_are_those_of_its_markdown() -> None:
+    context = make_context(_NoLinks())
+    bundle = assemble_no_hit(context, ChosenRevisions(Ranking(understand("bake"), None, ())))
+    assert bundle.tokens == count_tokens(render_markdown(bundle)) > 0
+
+
+def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
+    skills = select_all([BREAD, LONG])
+    hits = tuple(
+        RankedSkill(one.revision.key, one.chosen.score, {}, (), probability=probability)
+        for one, probability in zip(skills, (0.2, 0.6), strict=True)
+    )
+    ranking = Ranking(understand("bake"), None, hits, probability=0.9)
+    chosen = ChosenRevisions(ranking)
+    whole = assemble(make_context(_NoLinks(), budget=100_000), chosen, skills)
+    assert [skill.skill_id for skill in whole.skills] == ["home:s0", "home:s1"]
+    assert whole.probability == 0.9
+    alone = assemble(make_context(_NoLinks(), budget=400), chosen, skills)
+    assert [skill.skill_id for skill in alone.skills] == ["home:s0"]
+    assert alone.probability == 0.225  # its share of the candidates, of the library's

@@ -66,6 +66,19 @@ def test_of_skills_in_use_that_conflict_one_is_sent_for_an_obstacle() -> None:
     assert ids(choose_skills(context, nothing)) == ["a:other", "a:first"]
 
 
+def test_without_evidence_only_skills_in_use_are_chosen_for_an_obstacle() -> None:
+    """However often the choice is made: a skill in use may turn out to be withheld."""
+    context = make_context(Links(), pointers={"a:first": 1})
+    context = replace(
+        context,
+        request=QueryAsked(session="s", obstacle="the crust burns"),
+        session=SessionState(in_use=("a:first",)),
+    )
+    hits = (hit("a:other", 5.0),)
+    unlikely = Ranking(understand("bake bread"), None, hits, probability=0.01)
+    assert ids(choose_skills(context, unlikely)) == ["a:first"]
+
+
 def test_a_conflict_that_only_the_chosen_skill_lists_is_seen() -> None:
     """The other has more links than are read."""
     links = Links(("a:first", CONFLICT, "a:second"))

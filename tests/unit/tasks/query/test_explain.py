@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from config.errors import TransientError
 from graph.records import CatalogEntry, SkillState
 from search.protocol import Filters
 from search.text.query_understanding import understand
-from skills.bundle.model import Bundle
+from skills.bundle.model import AlreadySent, Bundle, DidNotFit
 from skills.record import RevisionKey
-from tasks.query.choose import ChosenSkill, SkillChoice
+from tasks.query.choose import ChosenSkill, LeftOut, SkillChoice
 from tasks.query.explanation.explain import list_verdicts
-from tasks.query.explanation.explain_skills import _find_filter
+from tasks.query.explanation.explain_skills import UNKNOWN, _find_filter, explain_skills
+from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.ranking import RankedSkill, Ranking
 from tasks.query.read_chosen import ChosenRevisions
 from tests.support.samples.query_context import make_context
+
+
+class SilentCatalog:
+    """A catalog that does not answer."""
+
+    def get_entries(self, skill_ids: Sequence[str]) -> list[CatalogEntry]:
+        raise TransientError("no answer")
+
+
+def test_while_the_catalog_does_not_answer_a_published_skill_is_not_unknown() -> None:
+    context = make_context(
+        SilentCatalog(),
+        pointers={"lib:a": 1, "lib:b": 1},
+        circuit_breakers=CircuitBreakers(),
+        explain_skills=("lib:a", "lib:none"),
+    )
+    hits = (RankedSkill(RevisionKey("lib:b", 1), 1.0, {}, ()),)
+    ranking = Ranking(understand("weave"), None, hits, probability=0.9)
+    choice = SkillChoice(left_out=[LeftOut("lib:a", "alternative to lib:b")])
+    bundle = Bundle(query_id="q", status="SKILL_HIT", task="weave", budget=99)
+    known, unknown = explain_skills(context, ChosenRevisions(ranking, choice), bundle)
+    assert (known["stage"], known["reason"]) == ("choose", "alternative to lib:b")
+    assert (unknown["stage"], unknown["reason"]) == ("library", UNKNOWN)
+
 
 UNLIKELY = "out: the library is unlikely to have a skill for the task"
 
@@ -68,3 +95,22 @@ def test_filters_leave_out_what_the_engines_leave_out(
         "lib:a", "lib", "a", SkillState.PUBLISHED, "a", "", seq=1, licence=licence, language="en"
     )
     assert _find_filter(Filters(**filters), entry) == reason
+
+
+def test_a_chosen_skill_that_no_list_names_did_not_fit_or_was_sent_earlier() -> None:
+    names = ("lib:first", "lib:sent", "lib:large")
+    hits = tuple(RankedSkill(RevisionKey(one, 1), 1.0, {}, (), probability=0.5) for one in names)
+    ranking = Ranking(understand("weave"), None, hits, probability=0.9)
+    choice = SkillChoice([ChosenSkill(one, 1.0, ()) for one in names])
+    earlier = AlreadySent(skill_id="lib:sent", name="sent", seq=1, lines=((1, 9),))
+    bundle = Bundle(
+        query_id="q",
+        status="SKILL_HIT",
+        task="weave",
+        budget=99,
+        already_sent=(earlier,),
+        did_not_fit=DidNotFit(skills=2, passages=2, tokens=99),
+    )
+    verdicts = dict(list_verdicts(make_context(object()), ChosenRevisions(ranking, choice), bundle))
+    assert verdicts["lib:sent"] == "in: sent earlier in this session"
+    assert verdicts["lib:large"] == "out: did not fit into the budget"

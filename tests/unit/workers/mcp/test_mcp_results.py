@@ -131,6 +131,13 @@ def test_a_budget_that_holds_no_line_is_refused_and_the_named_one_does() -> None
     assert count_result_tokens(render_lines(revision, PATH, spans, least)) <= least
 
 
+def test_lines_from_the_middle_of_a_code_block_stand_between_fences() -> None:
+    revision = _revision("1. Heat:\n\n   ```sh\n   heat --to 900\n   strike\n   ```\n")
+    line = next(n for n, text in enumerate(revision.parsed.lines, 1) if text == "   strike")
+    text = render_lines(revision, PATH, [(line, line)], 2000).text
+    assert "\n   ```sh\n   strike\n```\n</passage>" in text
+
+
 def test_a_long_file_is_read_page_by_page() -> None:
     steps = (f"{n}. " + f'Strike the "hot" iron for {n} s.\\n' * 30 for n in range(1, 301))
     revision = _revision("\n\n".join(steps))
