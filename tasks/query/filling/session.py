@@ -54,7 +54,9 @@ def fill_following(
         allocated, filled = allocate(filler, items, budget)
         allocated = allocated or [None] * len(items)
     if items and (not brief or None in allocated):
-        whole = _allocate_without_session(shell, skills, links, form)
+        whole, names_alone = _allocate_without_session(shell, skills, links, form)
+        if names_left_out and not names_alone:
+            return fill_again(brief=brief, names_left_out=False)
         owed = [_list_owed(unsent[place], whole[place]) for place in offered]
         if not brief or _lacks(allocated, owed, filler.skills):
             allocated, filled = _fill_owed(filler, items, owed, budget)
@@ -78,9 +80,9 @@ def fill_following(
 
 def _allocate_without_session(
     shell: Bundle, skills: Sequence[SkillPassages], links: tuple[Link, ...], form: BudgetForm
-) -> Allocation:
-    """Return what the same query would send without a session, by skill; nothing if nothing
-    fits."""
+) -> tuple[Allocation, bool]:
+    """Return what the same query would send without a session, by skill, and whether it would name
+    the skills that are left out; no passages if nothing fits."""
     alone = shell.model_copy(update={"already_sent": (), "brief": False})
     offered = [replace(skill, sent=frozenset()) for skill in skills]
     filler = BundleFiller(alone, offered, links, form)
@@ -93,7 +95,7 @@ def _allocate_without_session(
         allocated = allocate_smallest(items[0], len(items))
         if filler.fill(allocated).tokens > shell.budget:
             allocated = [None] * len(items)
-    return allocated
+    return allocated, filler.names_left_out
 
 
 def _list_owed(unsent: SkillPassages, whole: list[int] | None) -> list[int] | None:
