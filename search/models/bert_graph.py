@@ -6,6 +6,7 @@ be kept. This module imports OpenVINO, which takes a tenth of a second: import i
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -28,6 +29,8 @@ Weights = Mapping[str, npt.NDArray[np.float32]]
 
 _CALLS_AT_ONCE = 8
 """Maximum streams, one per thread; further threads that encode at the same time wait."""
+
+_core_lock = threading.Lock()
 
 
 class BertGraph:
@@ -78,7 +81,7 @@ class BertGraph:
     def _compile(self) -> _CompiledGraph:
         streams = min(os.cpu_count() or 1, _CALLS_AT_ONCE)
         try:
-            model = ov.Core().compile_model(
+            model = _get_core().compile_model(
                 _GraphMaker(self._sizes, self._read_weights()).make(),
                 "CPU",
                 {
@@ -91,6 +94,23 @@ class BertGraph:
         except (KeyError, RuntimeError) as error:
             raise PermanentError(f"the encoder cannot be made ({error})") from error
         return _CompiledGraph(model)
+
+
+def _get_core() -> ov.Core:
+    """Return OpenVINO's runtime, one for the process, which is never released.
+
+    It gives the thread that first compiles a network another stack for signal handlers. Released in
+    another thread, or before another runtime of the same thread, it frees that stack while it is
+    in use, and the next signal ends the process without a message.
+    """
+    with _core_lock:
+        return _make_core(os.getpid())
+
+
+@functools.cache
+def _make_core(process: int) -> ov.Core:
+    del process  # the runtime's threads are not in a forked process, which makes its own
+    return ov.Core()
 
 
 class _CompiledGraph:

@@ -97,6 +97,29 @@ def test_the_default_encoder_needs_no_model_library_and_reports_to_no_one() -> N
 
 
 @pytest.mark.parametrize(
+    "release",
+    [
+        "thread = threading.Thread(target=encoders.clear)\nthread.start()\nthread.join()\n",
+        "encoders.append(make())\ndel encoders[0]\ndel encoders[0]\n",
+    ],
+    ids=["in-another-thread", "first-made-first"],
+)
+def test_signals_are_handled_after_encoders_are_released(release: str) -> None:
+    done = run(
+        "import faulthandler, os, signal, threading\n"
+        "from config.settings import EncoderSettings\n"
+        "from search.models.load_models import load_encoder\n"
+        "faulthandler.enable()  # it has a stack of its own for signals, as pytest does\n"
+        "make = lambda: load_encoder(EncoderSettings())\n"
+        "encoders = [make()]\n"
+        f"{release}"
+        "signal.signal(signal.SIGTERM, lambda *_: print('handled'))\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    assert (done.returncode, done.stdout) == (0, "handled\n"), done.stderr
+
+
+@pytest.mark.parametrize(
     "code",
     [
         "from config.settings import EncoderSettings as S\n"
