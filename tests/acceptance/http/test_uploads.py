@@ -274,6 +274,8 @@ def test_the_command_uploads_through_serve_and_alone(
 # -- whatever happens in between
 
 
+# httpcore does not close a Unix socket whose connection is refused.
+@pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")
 @pytest.mark.timeout(600)
 def test_a_kill_leaves_one_version_whole_and_what_was_acknowledged_arrives(
     fork_server: ForkServer, tmp_path: Path
