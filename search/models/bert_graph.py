@@ -21,9 +21,9 @@ from search.models.packed_weights import ModelSizes
 # OpenVINO reports each import of itself to its makers, through this package if it can be imported.
 sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # blocks imports
 
-import openvino as ov  # noqa: E402 - after the line above
-from openvino import Node  # noqa: E402 - likewise
-from openvino import opset15 as ops  # noqa: E402 - likewise
+import openvino as ov  # noqa: E402 - after its telemetry is blocked
+from openvino import Node  # noqa: E402 - after its telemetry is blocked
+from openvino import opset15 as ops  # noqa: E402 - after its telemetry is blocked
 
 Weights = Mapping[str, npt.NDArray[np.float32]]
 

@@ -1,9 +1,10 @@
-"""Waiting for vectors, where the embedding of a skill has failed for good."""
+"""Waiting for vectors, where the embedding of a skill has failed permanently."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,8 @@ def refuse(texts: Sequence[str]) -> None:
 
 
 def count(backend: EmbeddedBackend) -> tuple[int, int]:
-    with FailedEmbeddings(backend.settings, backend.graph) as failed:
+    with ExitStack() as stack:
+        failed = FailedEmbeddings(backend.settings, backend.graph, stack)
         return failed.count(EMBED_SKILLS), failed.count(EMBED_SECTIONS)
 
 
@@ -43,7 +45,8 @@ def test_waiting_ends_without_the_skills_that_cannot_be_embedded(tmp_path: Path)
         counts = backend.graph.get_counts
         wait_for(lambda: counts()["paged"] == counts()["published"] - 1, 60)
         backend.coordinator.task_error = ""  # as the reconciler does; the skill is not sent again
-        with FailedEmbeddings(backend.settings, backend.graph) as failed:
+        with ExitStack() as stack:
+            failed = FailedEmbeddings(backend.settings, backend.graph, stack)
             waiting = threading.Thread(
                 target=_poll_until_embedded,
                 args=(backend, SyncProgress(), lambda: failed.count(EMBED_SECTIONS)),

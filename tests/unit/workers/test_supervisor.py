@@ -21,7 +21,7 @@ import os, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[1])
 
 def stop(*_):
-    time.sleep(1)
+    time.sleep(float(sys.argv[2]))
     (folder / f"{os.getpid()}.ended").touch()
     sys.exit()
 
@@ -41,11 +41,17 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("handlers")
-@pytest.mark.parametrize(("stop_seconds", "ended"), [(0.1, 0), (30.0, len(WORKLOADS))])
+@pytest.mark.parametrize(
+    ("stop_seconds", "task_seconds", "ended"), [(0.1, 60.0, 0), (30.0, 0.5, len(WORKLOADS))]
+)
 def test_workers_have_their_time_to_finish_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_seconds: float, ended: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop_seconds: float,
+    task_seconds: float,
+    ended: int,
 ) -> None:
-    command = [sys.executable, "-c", _WORKER, str(tmp_path)]
+    command = [sys.executable, "-c", _WORKER, str(tmp_path), str(task_seconds)]
     monkeypatch.setattr(supervisor, "skillbus_command", lambda _: command)
     monkeypatch.setattr(supervisor, "_EXIT_SECONDS", 0.0)
 

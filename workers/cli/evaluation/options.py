@@ -87,15 +87,16 @@ def _wait_for_section_embeddings(settings: Settings) -> None:
     with (
         SyncProgress() as progress,
         open_backend(settings, writable=True) as backend,
-        FailedEmbeddings(settings, backend.graph) as failed,
+        ExitStack() as stack,
     ):
+        failed = FailedEmbeddings(settings, backend.graph, stack)
         _poll_until_embedded(backend, progress, lambda: failed.count(EMBED_SECTIONS))
 
 
 def _poll_until_embedded(
     backend: Backend, progress: SyncProgress, count_failed: Callable[[], int]
 ) -> None:
-    """Wait for all skills but those whose embedding failed for good.
+    """Wait for all skills but those whose embedding failed permanently.
 
     Raises TransientError if the work does not go on; notes once what it waits for.
     """

@@ -197,8 +197,8 @@ def run_sync(
             stalled_hint="accepted changes are kept and the next sync resumes",
         )
 
-    failed = FailedEmbeddings(backend.settings, backend.graph)
-    with SyncProgress() as progress, failed:
+    with SyncProgress() as progress, ExitStack() as stack:
+        failed = FailedEmbeddings(backend.settings, backend.graph, stack)
         report: dict[str, Any] = {"source": content.source_id, "root": content.root}
         for stage in _STAGES[: _STAGES.index(until) + 1]:
             report |= wait(stage)
@@ -225,7 +225,7 @@ def _is_complete(
     counts: Mapping[str, int], stage: str, count_failed: Callable[[TaskPolicy], int]
 ) -> bool:
     """Return whether a stage is done. count_failed: counts the skills whose embedding by a task
-    failed for good, which nothing waits for."""
+    failed permanently, which nothing waits for."""
     if stage == WORDS:
         return counts["waiting"] == 0
     embedded, others, task = (

@@ -1,11 +1,9 @@
-"""Skills whose embedding failed for good, for commands that wait until all skills are embedded."""
+"""Skills whose embedding failed permanently, for commands that wait until all are embedded."""
 
 from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from config.settings import Settings
 from graph.protocol import Catalog
@@ -16,26 +14,17 @@ _FRESH_SECONDS = 1.0
 
 
 class FailedEmbeddings:
-    """Counts the published skills without vectors whose embedding failed for good; a context
-    manager. A count is up to a second old."""
+    """Counts the published skills without vectors whose embedding failed permanently.
 
-    def __init__(self, settings: Settings, graph: Catalog) -> None:
+    stack: closes the journal, which is opened with the first count. A count is up to a second old.
+    """
+
+    def __init__(self, settings: Settings, graph: Catalog, stack: ExitStack) -> None:
         self._settings = settings
         self._graph = graph
-        self._stack = ExitStack()
+        self._stack = stack
         self._journal: Journal | None = None
         self._counts: dict[str, tuple[float, int]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._stack.close()
 
     def count(self, task: TaskPolicy) -> int:
         """Return the number of skills. task: EMBED_SKILLS or EMBED_SECTIONS."""
