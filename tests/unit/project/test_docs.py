@@ -77,6 +77,16 @@ def check_command(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_rows_of_tables_are_lines_with_the_cells_of_the_header(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    assert [one for one in text.splitlines() if "| --- |" in one and set(one) - set(" |:-")] == []
+    for table in re.findall(r"(?:^ *\|.*\n)+", text, re.MULTILINE):
+        rows = [line.strip() for line in table.splitlines()]
+        assert [row for row in rows if not row.endswith("|")] == []
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1, rows[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_relative_links_resolve(page: Path) -> None:
     for target in _LINK.findall(_FENCE.sub("", page.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", target) or target.startswith("#"):
