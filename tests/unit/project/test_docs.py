@@ -85,6 +85,13 @@ def test_relative_links_resolve(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_rows_of_tables_are_on_lines_of_their_own(page: Path) -> None:
+    prose = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    delimiters = [line for line in prose.splitlines() if "| --- |" in line]
+    assert [line for line in delimiters if set(line) - set("|- ")] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_commands_and_their_options_exist(page: Path) -> None:
     for words in commands(page):
         check_command(words)
