@@ -23,7 +23,7 @@ from tasks.shared_sqlite_file import SharedFile
 
 HISTORY_FILE = SharedFile(
     "history of the skills",
-    "move it away to start anew: earlier revisions are lost, the library is not",
+    "move it away to start anew: earlier revisions, pins and reviews are lost, the library is not",
     version=1,
 )
 _TABLES = """

@@ -22,7 +22,7 @@ from tasks.journal.sqlite import SqliteJournal
 from tasks.sources.directory import identify_folder
 from tasks.sources.git import process
 from workers.backend.factory import open_review_lister
-from workers.backend.stores import open_graph, open_index
+from workers.backend.stores import open_answers, open_graph, open_index, open_outcomes
 from workers.monitoring.parallel_probes import ParallelProbes
 
 Check = Callable[[], str]
@@ -98,13 +98,17 @@ def library_checks(settings: Settings) -> dict[str, Check]:
     """Return checks of the stores and sources of an embedded library."""
     if not (settings.home / "graph.db").exists():
         return {"library": lambda: f"{settings.home}: nothing synced yet"}
-    return {
+    checks: dict[str, Check] = {
         "catalog": lambda: _check_catalog(settings),
         "journal": lambda: _check_journal(settings),
         "index": lambda: _check_index(settings),
         "sources": lambda: _check_sources(settings),
         "reviews": lambda: check_reviews(settings),
+        "outcomes": lambda: _check_outcomes(settings),
     }
+    if settings.language_model.in_use:
+        checks["answers"] = lambda: _check_answers(settings)
+    return checks
 
 
 def check_reviews(settings: Settings) -> str:
@@ -114,6 +118,18 @@ def check_reviews(settings: Settings) -> str:
     waiting = f"waiting: {counts['withheld']} withheld, {counts['updates']} updates"
     hint = "; see `skillbus review list`" if counts["withheld"] or counts["updates"] else ""
     return waiting + hint
+
+
+def _check_outcomes(settings: Settings) -> str:
+    with ExitStack() as stack:
+        open_outcomes(settings, stack).get_epoch()
+    return "answered queries and outcomes can be read"
+
+
+def _check_answers(settings: Settings) -> str:
+    with ExitStack() as stack:
+        open_answers(settings, stack)
+    return "answers of the language model can be read"
 
 
 def _check_disk(settings: Settings) -> str:

@@ -222,7 +222,8 @@ def test_skills_are_mounted_where_they_are_read(deployment: dict[str, Any]) -> N
         for name, service in services(deployment).items()
         if any(isinstance(one, dict) for one in service.get("volumes", []))
     }
-    assert mounted == {"watcher", "worker-ingest"}
+    # The gateway serves the files of whole skills.
+    assert mounted == {"watcher", "gateway", "worker-ingest"}
 
 
 def test_tokens_and_audit_log_last_and_are_shared(deployment: dict[str, Any]) -> None:
@@ -262,7 +263,8 @@ def test_what_is_fetched_of_repositories_is_read_where_ingest_is(
         for name, service in services(deployment).items()
         if "mirrors:/srv/mirrors" in service.get("volumes", [])
     }
-    assert mounted == {"worker-fetch", "worker-ingest"}
+    # Watcher and gateway read whether a repository has a skill that is to be purged.
+    assert mounted == {"watcher", "gateway", "worker-fetch", "worker-ingest"}
     for name in mounted:
         environment = services(deployment)[name]["environment"]
         assert environment["SKILLBUS_GIT__MIRRORS"] == "/srv/mirrors"

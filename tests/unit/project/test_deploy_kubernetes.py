@@ -87,12 +87,14 @@ def test_what_is_mounted_is_defined_and_the_home_can_be_written(name: str) -> No
     assert mounts["home"]["mountPath"] == "/var/lib/skillbus"
     writable = {mount for mount in mounts if not mounts[mount].get("readOnly")}
     shares = [f"skillbus-{one}" for one in ("watcher", "gateway", "worker-ingest", "worker-link")]
-    fetches = ("skillbus-worker-ingest", "skillbus-worker-fetch")
+    # Watcher and gateway read the files of whole skills, and purge them.
+    reads = [f"skillbus-{one}" for one in ("watcher", "gateway", "worker-ingest")]
+    fetches = [*reads, "skillbus-worker-fetch"]
     shared = {"uploads"} if name in shares else set()
     fetched = {"mirrors"} if name in fetches else set()
     tokens = {"tokens"} if name in ("skillbus-watcher", "skillbus-gateway") else set()
     assert writable == {"home", "tmp"} | shared | fetched | tokens
-    assert ("skills" in mounts) == (name in ("skillbus-watcher", "skillbus-worker-ingest"))
+    assert ("skills" in mounts) == (name in reads)
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from config.errors import SkillbusError, TransientError, UsageError
+from config.language_model_settings import LanguageModelSettings
 from config.server_settings import ServerSettings
 from config.settings import Settings, WorkerSettings
 from graph.local.store import SqliteSkillGraph
@@ -132,6 +133,18 @@ def test_git_is_missed_where_there_are_git_sources(
     old.write_text("#!/bin/sh\necho git version 2.49.GIT\n")
     assert check() == "git version 2.49.GIT"
     process._versions.clear()
+
+
+@pytest.mark.parametrize("name", ["outcomes", "answers"])
+def test_a_damaged_file_with_what_queries_read_is_found(tmp_path: Path, name: str) -> None:
+    model = LanguageModelSettings(base_url="http://127.0.0.1:1/v1", model="m")
+    settings = Settings(language_model=model).model_copy(update={"home": tmp_path})
+    SqliteSkillGraph(tmp_path / "graph.db", writable=True).close()
+    check = library_checks(settings)[name]
+    assert check().endswith("can be read")
+    (tmp_path / f"{name}.db").write_bytes(b"no database" * 1000)
+    with pytest.raises(SkillbusError, match=r"cannot be opened .* move it away"):
+        check()
 
 
 def test_a_skill_that_is_published_during_the_check_is_not_missing(
