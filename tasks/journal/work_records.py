@@ -26,7 +26,7 @@ MAX_REASON_CHARACTERS = 1_000
 CountKind = Literal["task", "event", "searchable"]
 
 _RANGES_PER_DOUBLING = 4
-_LEAST_RANGE, _LARGEST_RANGE = -20, 80
+_MIN_RANGE, _MAX_RANGE = -20, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ def duration_range(seconds: float) -> int:
     """Return the number of the range of a duration; each range is 19 % wide, four double the
     duration."""
     if seconds <= 0:
-        return _LEAST_RANGE
+        return _MIN_RANGE
     found = round(math.log2(seconds) * _RANGES_PER_DOUBLING)
-    return min(max(found, _LEAST_RANGE), _LARGEST_RANGE)
+    return min(max(found, _MIN_RANGE), _MAX_RANGE)
 
 
 def find_percentile(ranges: Mapping[int, int], share: float) -> float | None:

@@ -31,7 +31,7 @@ before any other skill of less worth."""
 _SCORE_POWER = 4
 """Exponent of the score as a share of the best, where it stands in for an unknown probability."""
 
-_LEAST_SCORE = 1e-6
+_MIN_SCORE = 1e-6
 """Worth of skills that are sent last, and minimum of the best score."""
 
 _LISTED_REJECTIONS = 10
@@ -164,7 +164,7 @@ def _list_in_use(
         conflict = _find_conflict(name, rows, ranking.conflicts, taken)
         if name not in violations and conflict is None:
             taken.add(name)
-            yield ChosenSkill(name, 0.0, ("in use in this session",), worth=_LEAST_SCORE)
+            yield ChosenSkill(name, 0.0, ("in use in this session",), worth=_MIN_SCORE)
 
 
 def _read_rows(context: QueryContext, skill_ids: Sequence[str]) -> dict[str, Adjacency]:
@@ -233,7 +233,7 @@ def _list_selected(
     useful ones with a share of that score, at least `least`. Other skills are left out with the
     model's reason."""
     by_id = {hit.key.skill_id: hit for hit in hits}
-    best = max(hits[0].score, _LEAST_SCORE)
+    best = max(hits[0].score, _MIN_SCORE)
     walked = dict.fromkeys(selection.needed, 1.0)
     walked |= {name: share for name, share in selection.useful.items() if share >= least}
     rejected = [

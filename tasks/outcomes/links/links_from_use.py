@@ -24,7 +24,7 @@ from tasks.outcomes.protocol import OutcomeStore
 MAX_COMPANIONS = 10
 """Maximum links of the type used_together that one skill owns, per audience."""
 
-LEAST_COMPANION_WEIGHT = 0.1
+MIN_COMPANION_WEIGHT = 0.1
 """Minimum weight of a link of the type used_together."""
 
 CONFLICT_WEIGHT = 0.9
@@ -139,7 +139,7 @@ class LinksFromUse(LearnedLinks):
         """Return links to the skills that most often help together with this skill, by skill."""
         if skill_id not in self._companions:
             found = [self._to_companion(skill_id, other) for other in self._get_partners(skill_id)]
-            heavy = [link for link in found if link.weight >= LEAST_COMPANION_WEIGHT]
+            heavy = [link for link in found if link.weight >= MIN_COMPANION_WEIGHT]
             heavy.sort(key=lambda link: (-link.weight, link.target))
             self._companions[skill_id] = {
                 heavy[place].target: heavy[place]

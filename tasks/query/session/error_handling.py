@@ -11,7 +11,7 @@ from skills.record import Role
 from tasks.query.context import QueryContext
 from tasks.query.select_passages import SkillPassages, make_passage_query
 
-_LEAST_MATCH = 0.5
+_MIN_MATCH = 0.5
 """Minimum share of the obstacle's words in a passage on errors, relative to the skill's best."""
 
 
@@ -55,7 +55,7 @@ def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:
         return []
     page = PassageInput(parsed, terms.offsets, terms.terms, terms.counts)
     shares = score_passages(query, page, DEFAULT_WEIGHTS).passage_terms
-    least = _LEAST_MATCH * float(shares.max())
+    least = _MIN_MATCH * float(shares.max())
     matched = [
         passage.index
         for passage in parsed.passages
