@@ -44,10 +44,11 @@ class RedisDeadLetters(DeadLetterStore):
     @override
     def add_dead_letter(self, letter: DeadLetter) -> None:
         values = asdict(letter) | {"ids": json.dumps(letter.ids, ensure_ascii=False)}
+        values["buried"] = values.pop("failed_at")  # the stored name is from earlier versions
         with self._connected() as client:
             with client.pipeline(transaction=True) as pipeline:
                 pipeline.hset(_LETTER + letter.id, mapping=values)
-                pipeline.zadd(_LETTERS, {letter.id: letter.buried})
+                pipeline.zadd(_LETTERS, {letter.id: letter.failed_at})
                 pipeline.zrange(_LETTERS, 0, -1 - protocol.MAX_DEAD_LETTERS)
                 oldest = pipeline.execute()[-1]
             if oldest:
@@ -82,7 +83,7 @@ class RedisDeadLetters(DeadLetterStore):
             return bool(pipeline.execute()[0])
 
     @override
-    def forget_letters(self, skill_id: str) -> int:
+    def forget_dead_letters(self, skill_id: str) -> int:
         named = quote_skill(skill_id)
         with self._connected() as client:
             ids = client.zrange(_LETTERS, 0, -1)
@@ -103,5 +104,5 @@ def _to_dead_letter(values: dict[str, str]) -> DeadLetter:
         attempts=int(values["attempts"]),
         trace_id=values["trace_id"],
         body=values["body"],
-        buried=float(values["buried"]),
+        failed_at=float(values["buried"]),
     )
