@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from skills.bundle.rejection import RejectionReason
 from skills.token_count import count_tokens
 from tasks.language_model.frame import clean, quote, shorten
+from tasks.language_model.prompt_injection import find_prompt_injection
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
-from tasks.language_model.selection_orders import find_selection_order
 
 VERSION = 1
 MAX_ANSWER_TOKENS = 900
@@ -112,13 +112,13 @@ class SelectEntry:
     links: tuple[str, ...] = ()
 
 
-def find_order(text: str) -> str:
-    """Return the kind of order to the model in a name, description or heading, "" if none is found.
+def find_injection(text: str) -> str:
+    """Return the kind of injection in a name, description or heading, "" if none is found.
 
     The beginning of the text is checked, and the part that a prompt may show.
     """
     shown = shorten(clean(text), _MAX_DESCRIPTION_TOKENS)
-    return find_selection_order(*dict.fromkeys((text[:_READ_CHARACTERS], shown)))
+    return find_prompt_injection(*dict.fromkeys((text[:_READ_CHARACTERS], shown)))
 
 
 def select_request(task: str, entries: Sequence[SelectEntry]) -> ModelRequest:
