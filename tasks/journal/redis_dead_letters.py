@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from redis import Redis
 from typing_extensions import override
 
 from config.errors import NotFoundError
-from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import PREFIX, RedisStore
 from tasks.journal import protocol
 from tasks.journal.protocol import DeadLetter, DeadLetterStore, quote_skill
 
@@ -21,18 +17,8 @@ _LETTERS = PREFIX + "letters"
 _LETTER = PREFIX + "letter:"
 
 
-class RedisDeadLetters(DeadLetterStore):
+class RedisDeadLetters(RedisStore, DeadLetterStore):
     """Dead letters as one hash each, listed in a set sorted by time."""
-
-    def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        self._client: Any = client
-        self._settings = settings
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Yield the client; translates its errors into errors of skillbus."""
-        with translate_errors(self._settings):
-            yield self._client
 
     def _read_hashes(self, keys: Sequence[str]) -> list[dict[str, str]]:
         """Return one hash per key, empty if the key does not exist."""
