@@ -116,8 +116,8 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         considered = _complete_probabilities(hits[: 2 * top])
         shortlist = _make_shortlist(considered, choice.min_score, settings.least_further)
     else:
-        least = context.services.settings.choice.relative
-        shortlist = _list_selected(hits, selection, choice, least)
+        min_share = context.services.settings.choice.relative
+        shortlist = _list_selected(hits, selection, choice, min_share)
     scores = {hit.key.skill_id: hit.score for hit in shortlist}
     rows = _read_rows(context, list(scores))
     folded: dict[str, str] = {}
@@ -183,14 +183,16 @@ def _first_reasons(choice: SkillChoice) -> list[LeftOut]:
 
 
 def _complete_probabilities(hits: Sequence[RankedSkill]) -> list[RankedSkill]:
-    """Return hits of which those without a probability have the least one of the others: it is
+    """Return hits of which those without a probability have the lowest one of the others: it is
     estimated for the first candidates only. Without any probability they are unchanged."""
-    least = min((hit.probability for hit in hits if hit.probability is not None), default=None)
-    return [hit if hit.probability is not None else replace(hit, probability=least) for hit in hits]
+    lowest = min((hit.probability for hit in hits if hit.probability is not None), default=None)
+    return [
+        hit if hit.probability is not None else replace(hit, probability=lowest) for hit in hits
+    ]
 
 
 def _make_shortlist(
-    hits: Sequence[RankedSkill], min_score: float, least: float
+    hits: Sequence[RankedSkill], min_score: float, min_probability: float
 ) -> list[RankedSkill]:
     """Return the first hit, and later hits that are likely enough or own a named format."""
     return [
@@ -200,7 +202,10 @@ def _make_shortlist(
         and (
             place == 0
             or hit.named_format
-            or (hit.score >= min_score and (hit.probability is None or hit.probability >= least))
+            or (
+                hit.score >= min_score
+                and (hit.probability is None or hit.probability >= min_probability)
+            )
         )
     ]
 
@@ -227,15 +232,15 @@ def _weigh(chosen: Sequence[ChosenSkill]) -> list[ChosenSkill]:
 
 
 def _list_selected(
-    hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice, least: float
+    hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice, min_share: float
 ) -> list[RankedSkill]:
     """Return the needed skills with the best score, so that they get the budget first, then the
-    useful ones with a share of that score, at least `least`. Other skills are left out with the
+    useful ones with a share of that score, at least `min_share`. Other skills are left out with the
     model's reason."""
     by_id = {hit.key.skill_id: hit for hit in hits}
     best = max(hits[0].score, _MIN_SCORE)
     walked = dict.fromkeys(selection.needed, 1.0)
-    walked |= {name: share for name, share in selection.useful.items() if share >= least}
+    walked |= {name: share for name, share in selection.useful.items() if share >= min_share}
     rejected = [
         LeftOut(name, reason) for name, reason in selection.rejected.items() if name in by_id
     ]
