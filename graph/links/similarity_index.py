@@ -45,7 +45,7 @@ class SimilarityIndex:
     def __init__(self, settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE) -> None:
         self._settings = settings
         self.audiences = audiences
-        self._min_cosine = min(settings.complement_body_cosine, settings.alternative_body_cosine)
+        self._min_cosine = min(settings.semantic_body_cosine, settings.alternative_body_cosine)
         self._epoch = 0
         self._unread_lists: set[str] = set()
         self._unread_skills: set[str] = set()
@@ -212,7 +212,7 @@ class SimilarityScores:
 
         The cosine is at least the minimum of a semantic link.
         """
-        last = max(_kth_highest(self.body, limit), self.settings.complement_body_cosine)
+        last = max(_kth_highest(self.body, limit), self.settings.semantic_body_cosine)
         places = np.flatnonzero(self.body >= last).tolist()
         ranked = sorted((-float(self.body[place]), self.ids[place]) for place in places)
         return [skill_id for _, skill_id in ranked[:limit]]

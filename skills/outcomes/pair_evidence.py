@@ -24,7 +24,8 @@ _MIN_FACTOR = 0.25
 """Minimum factor on the weight of a link, however many tasks speak against it."""
 
 _MIN_CONFLICT_WEIGHT = 1.0
-"""Weight of one task reported by a verifier or person, or of two tasks reported by agents."""
+"""Minimum weight of reports of incompatibility: that of one task reported by a verifier or person,
+or of two tasks reported by agents."""
 
 _CHANCE = 0.01
 """Significance level of conflicts; with .05, the many tested pairs would give many by chance."""
@@ -83,7 +84,7 @@ class PairEvidence:
         tried = self.failed.tasks + self.together.tasks
         return _at_most(self.together.tasks, tried, rates[0] * rates[1]) < _CHANCE
 
-    def loss(self, against: float, confirming: float) -> float:
+    def rejection_factor(self, against: float, confirming: float) -> float:
         """Return the factor for a link's weight: 1 without rejections, at least _MIN_FACTOR.
 
         It is the smoothed share of confirming tasks: the mean of a Beta distribution whose prior
@@ -92,7 +93,7 @@ class PairEvidence:
         whole = confirming + _ADAPTING_PRIOR
         return max(whole / (whole + against), _MIN_FACTOR)
 
-    def gain(self) -> float:
+    def confirmed_share(self) -> float:
         """Return the share of a link's missing weight that joint help adds, in [0, 1).
 
         The missing weight is the difference from the weight of a confirmed link.
