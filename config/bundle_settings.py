@@ -68,7 +68,7 @@ class PolicySettings(SettingsGroup):
     suppressed_rules: tuple[str, ...] = Field(
         (),
         description="ids of scanner rules whose findings do not count for the level of any skill; "
-        "they stay listed. `judgement`: second opinions of a language model",
+        "they stay listed. `judgement`: judgements of a language model",
     )
     review: tuple[str, ...] = Field(
         (),

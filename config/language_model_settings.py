@@ -91,7 +91,7 @@ class LanguageModelSettings(SettingsGroup):
 
     @property
     def judge(self) -> str:
-        """Name of the model whose second opinions count, "" if the stage `judge` is off."""
+        """Name of the model whose judgements count, "" if the stage `judge` is off."""
         return self.model if self.uses("judge") else ""
 
     def uses(self, stage: ModelStage) -> bool:

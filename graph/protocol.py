@@ -201,7 +201,7 @@ class Catalog(Protocol):
     def save_judgements(
         self, model: str, judgements: Mapping[str, tuple[str, Judgement | None]]
     ) -> None:
-        """Store a model's second opinions about published skills.
+        """Store a model's judgements about published skills.
 
         judgements: skill_id -> judged content hash, and the judgement, None if it does not raise
         the level. A skill with other content is ignored. A new revision with the same content keeps

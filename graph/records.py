@@ -84,9 +84,9 @@ class CatalogEntry:
     seq, content_hash: those of the published revision (0 and "" without one). requested_seq: newest
     change for which ingest was requested. has_vectors: whether its skill vectors are stored.
     embedded: whether its sections have vectors. scanner_version: scanner that computed
-    safety_level. judgements: second opinions about the published content, one per model; they are
-    not part of safety_level. has_scripts: None if unknown. A published entry whose requested_seq is
-    above its seq waits for ingest and stays readable at seq.
+    safety_level. judgements: of language models about the published content, one per model; they
+    are not part of safety_level. has_scripts: None if unknown. A published entry whose
+    requested_seq is above its seq waits for ingest and stays readable at seq.
     """
 
     skill_id: str

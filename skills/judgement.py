@@ -1,4 +1,4 @@
-"""Judgements: second opinions of a language model about the safety of a skill.
+"""Judgements of a language model about the safety of skills.
 
 A judgement may raise the safety level and never lowers it. It counts only while the model that gave
 it is the model of the settings.
@@ -17,7 +17,7 @@ JUDGED_LEVELS = {"review": 1, "harmful": 2}
 give level 3, since a text cannot persuade them."""
 
 JUDGEMENT_RULE = "judgement"
-"""Rule id of second opinions, which come from a language model instead of the scanner."""
+"""Rule id of judgements, which come from a language model instead of the scanner."""
 
 MAX_REASON_CHARACTERS = 160
 MAX_MODELS = 4
@@ -26,7 +26,7 @@ MAX_MODELS = 4
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict that raises the level. model: its name. reason: its words, which are untrusted."""
+    """A judgement that raises the level. model: its name. reason: its untrusted words."""
 
     model: str
     level: int

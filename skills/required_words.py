@@ -166,9 +166,9 @@ def _branch(ways: list[tuple[Words | None, list[Words]]]) -> tuple[Words | None,
     return None, [best] if _is_telling(best) else []
 
 
-def _repeat(least: int, most: int, body: Any) -> tuple[Words | None, list[Words], bool]:
+def _repeat(low: int, high: int, body: Any) -> tuple[Words | None, list[Words], bool]:
     exact, choices = _walk(body)
-    if least == 0:
-        optional = most == 1 and exact is not None
+    if low == 0:
+        optional = high == 1 and exact is not None
         return (exact | {""} if exact is not None and optional else None), [], False
-    return exact, choices, most > 1
+    return exact, choices, high > 1

@@ -145,15 +145,15 @@ def collect_rule_ids(findings: Iterable[SafetyFinding]) -> tuple[str, ...]:
 
 
 def list_rule_ids() -> list[str]:
-    """Return the ids of all rules, including the rule of second opinions."""
+    """Return the ids of all rules, including that of judgements."""
     return sorted((*list_rules(), JUDGEMENT_RULE))
 
 
 def fingerprint(finding: SafetyFinding) -> str:
     """Return an id of a finding within a content, as 16 hexadecimal digits.
 
-    For a second opinion it covers the model and its words, so a waiver of one second opinion does
-    not cover another.
+    For a judgement it covers the model and its words, so a waiver of one judgement does not cover
+    another.
     """
     parts = (get_rule_id(finding), str(finding.level), finding.file, str(finding.line))
     return hashlib.sha256(

@@ -15,7 +15,7 @@ from tasks.journal.work_records import (
     MAX_REASON_CHARACTERS,
     CountKind,
     TaskRun,
-    duration_range,
+    duration_bucket,
 )
 from tasks.metrics_recorder import TaskOutcome
 from tasks.policies import TaskPolicy
@@ -76,7 +76,7 @@ def record_searchable(services: Services, requested_seqs: Sequence[int]) -> None
     with _logged():
         requests = services.coordinator.get_ingest_requests(sorted(set(requested_seqs)))
         counts: Counter[tuple[CountKind, str]] = Counter(
-            ("searchable", str(duration_range(now - requests[seq].since)))
+            ("searchable", str(duration_bucket(now - requests[seq].since)))
             for seq in requested_seqs
             if seq in requests
         )

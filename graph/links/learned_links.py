@@ -9,7 +9,7 @@ skill can imitate a learned link.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -60,6 +60,22 @@ def without_note(link: Link) -> Link:
         return link
     weight = link.weight / float(match[1])
     return replace(link, weight=weight, evidence=link.evidence[match.end() :])
+
+
+def owners_of_outdated_weights(links: Iterable[Link], learned: LearnedLinks | None) -> set[str]:
+    """Return the owners of links whose weights outcomes would now adapt differently.
+
+    learned: None if outcomes adapt no links.
+    """
+    owners = set()
+    for link in links:
+        if is_learned(link):
+            continue
+        plain = without_note(link)
+        wanted = learned.adapt(plain) if learned else plain
+        if get_note(link) != get_note(wanted):
+            owners.add(link.owner)
+    return owners
 
 
 def adapt_weight(link: Link, factor: float, reason: str) -> Link:

@@ -34,13 +34,17 @@ QuantisedVector = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint16]]
 """A sparse unit vector: its terms, ascending, and their weights in steps of 1 / WEIGHT_STEPS."""
 
 
+DECLARED_WEIGHT = 0.999
+"""Minimum weight of a dependency that counts as declared, and is added to bundles."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """Thresholds on cosines of body terms and of description terms, and weights of mentions.
 
     alternative_*: minimum cosines of an alternative. Skills with the same name need one of the two;
     other skills need both, because siblings made from one template are similar.
-    complement_*: minimum cosine of bodies and maximum cosine of descriptions for a semantic link.
+    semantic_*: minimum cosine of bodies and maximum cosine of descriptions for a semantic link.
     max_*: K, the maximum links of the type that one skill owns to each audience.
     cross_collection_factor: factor on the weight of an undeclared mention of a skill in another
     collection.
@@ -48,10 +52,10 @@ class LinkSettings:
 
     alternative_description_cosine: float = 0.8
     alternative_body_cosine: float = 0.75
-    complement_body_cosine: float = 0.1
-    complement_max_description_cosine: float = 0.6
+    semantic_body_cosine: float = 0.1
+    semantic_max_description_cosine: float = 0.6
     max_alternatives: int = 5
-    max_complements: int = 10
+    max_semantic: int = 10
     declared_weight: float = 1.0
     related_weight: float = 0.9
     file_weight: float = 0.85
@@ -61,18 +65,18 @@ class LinkSettings:
     conflict_weight: float = 1.0
 
     def __post_init__(self) -> None:
-        if min(self.max_alternatives, self.max_complements) < 1:
+        if min(self.max_alternatives, self.max_semantic) < 1:
             raise UsageError(
                 "a skill keeps at least one link of each scored type, not "
-                f"{self.max_alternatives} alternatives and {self.max_complements} complements"
+                f"{self.max_alternatives} alternatives and {self.max_semantic} semantic links"
             )
-        if self.complement_max_description_cosine > self.alternative_description_cosine:
-            raise UsageError("complements must end where alternatives begin, or below")
+        if self.semantic_max_description_cosine > self.alternative_description_cosine:
+            raise UsageError("semantic links must end where alternatives begin, or below")
         if (
             min(
                 self.alternative_description_cosine,
                 self.alternative_body_cosine,
-                self.complement_body_cosine,
+                self.semantic_body_cosine,
             )
             <= 0
         ):
@@ -80,7 +84,7 @@ class LinkSettings:
 
     def max_links(self, kind: LinkType) -> int:
         """Return the maximum links of a scored type that a skill keeps to each audience."""
-        return self.max_alternatives if kind is LinkType.ALTERNATIVE else self.max_complements
+        return self.max_alternatives if kind is LinkType.ALTERNATIVE else self.max_semantic
 
 
 DEFAULT_LINK_SETTINGS = LinkSettings()
@@ -158,8 +162,8 @@ def score_pairs(
     for place in np.flatnonzero(similar_description & similar_body & ~namesake).tolist():
         alternative[place] = may_be_same_skill(place)
     apart = (
-        (body >= settings.complement_body_cosine)
-        & (description < settings.complement_max_description_cosine)
+        (body >= settings.semantic_body_cosine)
+        & (description < settings.semantic_max_description_cosine)
         & ~namesake
     )
     return {

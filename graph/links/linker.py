@@ -19,7 +19,7 @@ from graph.links.learned_links import (
     get_note,
     get_own_evidence,
     is_learned,
-    without_note,
+    owners_of_outdated_weights,
 )
 from graph.links.link_rules import (
     DEFAULT_LINK_SETTINGS,
@@ -120,7 +120,7 @@ class Linker:
         resolve = self._resolve(marked.values())
         self._dismissed = DismissedLinks(self._graph.list_dismissed_links())
         current_links = self._graph.get_links(list(marked))
-        found = self._find_named_links(list(marked))
+        found = self._find_given_links(list(marked))
         links: dict[str, list[Link]] = {}
         moves: defaultdict[str, _Moves] = defaultdict(dict)
         for skill_id, features in marked.items():
@@ -170,7 +170,7 @@ class Linker:
                 return []
             return self._index.score(features).most_alike(limit)
 
-    def _find_named_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
+    def _find_given_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
         """Return skill -> links from verdicts and outcomes that start or end at it."""
         found: dict[str, list[Link]] = {skill_id: [] for skill_id in skill_ids}
         verdicts = self._verdict_links(skill_ids) if self._verdict_links else {}
@@ -201,17 +201,10 @@ class Linker:
 
         A link is outdated if it differs from the present result of verdicts and outcomes.
         """
-        owners = _owners_of_outdated(skill_ids, current_links, wanted)
+        owners = _owners_of_changed_links(skill_ids, current_links, wanted)
         for skill_id in skill_ids:
-            for link in current_links[skill_id]:
-                if not is_learned(link) and get_note(link) != self._get_wanted_note(link):
-                    owners.add(link.owner)
+            owners |= owners_of_outdated_weights(current_links[skill_id], self._learned_links)
         return owners.difference(skill_ids)
-
-    def _get_wanted_note(self, link: Link) -> str:
-        if self._learned_links is None:
-            return ""
-        return get_note(self._learned_links.adapt(without_note(link)))
 
     def _apply_moves(self, moves: Mapping[str, _Moves]) -> dict[str, list[Link]]:
         """Return all links that each of these skills owns after the moves in its lists."""
@@ -219,14 +212,14 @@ class Linker:
         moved: dict[str, list[Link]] = {}
         beyond: list[str] = []
         for owner, links in owned.items():
-            named, scored = _split_by_origin(links)
+            others, scored = _split_by_origin(links)
             # Weights of adapted links are not the similarity of the texts.
             is_adapted = any(get_note(link) for link in links if _is_scored(link))
             now = None
             if not is_adapted:
                 audiences = self._index.audiences
                 now = _move_in_lists(scored, moves[owner], self._settings, audiences)
-            moved[owner] = [*named, *self._adapt(as_owned_links(owner, now or ()))]
+            moved[owner] = [*others, *self._adapt(as_owned_links(owner, now or ()))]
             if now is None:
                 beyond.append(owner)
         for owner, features in (self._graph.get_link_features(beyond) if beyond else {}).items():
@@ -251,18 +244,18 @@ class Linker:
         }
 
 
-def _owners_of_outdated(
+def _owners_of_changed_links(
     skill_ids: Iterable[str],
     current_links: Mapping[str, Iterable[Link]],
-    named: Mapping[str, Iterable[Link]],
+    wanted_links: Mapping[str, Iterable[Link]],
 ) -> set[str]:
-    """Return the owners of links with these skills that differ between `named` and the store.
+    """Return the owners of links with these skills that differ from `wanted_links`.
 
-    named: skill -> wanted links from verdicts and outcomes.
+    wanted_links: skill -> links that verdicts and outcomes give.
     """
     owners: set[str] = set()
     for skill_id in skill_ids:
-        wanted = named.get(skill_id, ())
+        wanted = wanted_links.get(skill_id, ())
         known = {_place(one): one for one in current_links[skill_id]}
         owners.update(one.owner for one in wanted if _is_missing(one, known.get(_place(one))))
         stored = {one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)}
@@ -332,15 +325,15 @@ def _stored_values(one: ScoredLink) -> tuple[LinkType, float, str]:
 
 
 def _split_by_origin(links: Iterable[Link]) -> tuple[list[Link], list[ScoredLink]]:
-    """Split the links that a skill owns into scored links and all others, which come first."""
-    named: list[Link] = []
+    """Split the links that a skill owns into links that are not scored, and scored ones."""
+    others: list[Link] = []
     scored: list[ScoredLink] = []
     for link in links:
         if _is_scored(link):
             scored.append(ScoredLink(link.type, link.weight, link.target, link.evidence))
         else:
-            named.append(link)
-    return named, scored
+            others.append(link)
+    return others, scored
 
 
 def _move_in_lists(

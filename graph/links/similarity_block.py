@@ -159,13 +159,13 @@ class Block:
             self.alive[row] = False
             self.live -= 1
 
-    def find(self, asked: Member, least: float) -> tuple[Rows, Floats, Floats, Booleans]:
-        """Find other skills with a cosine of bodies of at least `least`, or with the same name.
+    def find(self, asked: Member, min_cosine: float) -> tuple[Rows, Floats, Floats, Booleans]:
+        """Find other skills whose bodies have at least `min_cosine`, or that have the same name.
 
         Returns their rows, the cosines of bodies and of descriptions, and a mask of equal names.
         """
         cosines = self._bodies.cosines(asked.body, len(self.ids))
-        is_found = cosines >= least
+        is_found = cosines >= min_cosine
         is_namesake = np.zeros(len(self.ids), dtype=bool)
         is_namesake[self._named.get(asked.name, [])] = True
         is_found |= is_namesake

@@ -45,7 +45,7 @@ class SimilarityIndex:
     def __init__(self, settings: LinkSettings, audiences: Audiences = ONE_AUDIENCE) -> None:
         self._settings = settings
         self.audiences = audiences
-        self._least = min(settings.complement_body_cosine, settings.alternative_body_cosine)
+        self._min_cosine = min(settings.semantic_body_cosine, settings.alternative_body_cosine)
         self._epoch = 0
         self._unread_lists: set[str] = set()
         self._unread_skills: set[str] = set()
@@ -104,7 +104,7 @@ class SimilarityIndex:
         none = np.zeros(0)
         parts: list[tuple[Floats, Floats, Booleans]] = [(none, none, none > 0)]
         for block in self._blocks:
-            rows, cosines, description_cosines, namesakes = block.find(asked, self._least)
+            rows, cosines, description_cosines, namesakes = block.find(asked, self._min_cosine)
             found.append((block, rows))
             parts.append((cosines, description_cosines, namesakes))
         body, description, namesake = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -197,7 +197,7 @@ class SimilarityScores:
         for kind, weights in self.weights.items():
             linked = np.flatnonzero(weights > 0)
             for places in self._split(linked):
-                last = _last_place(weights[places], self.settings.max_links(kind) + more)
+                last = _kth_highest(weights[places], self.settings.max_links(kind) + more)
                 found += self._scored(kind, places[weights[places] >= last].tolist())
         return found
 
@@ -212,7 +212,7 @@ class SimilarityScores:
 
         The cosine is at least the minimum of a semantic link.
         """
-        last = max(_last_place(self.body, limit), self.settings.complement_body_cosine)
+        last = max(_kth_highest(self.body, limit), self.settings.semantic_body_cosine)
         places = np.flatnonzero(self.body >= last).tolist()
         ranked = sorted((-float(self.body[place]), self.ids[place]) for place in places)
         return [skill_id for _, skill_id in ranked[:limit]]
@@ -254,7 +254,7 @@ class SimilarityScores:
         ]
 
 
-def _last_place(weights: Floats, most: int) -> float:
-    """Return the `most`-th highest weight, 0 if there are fewer weights."""
-    place = len(weights) - most
+def _kth_highest(weights: Floats, k: int) -> float:
+    """Return the `k`-th highest weight, 0 if there are fewer weights."""
+    place = len(weights) - k
     return float(np.partition(weights, place)[place]) if place >= 0 else 0.0

@@ -100,11 +100,11 @@ class LocalSearchIndex(SearchIndex):
             self._repair()
             self._write_packs(_MAX_UNPACKED)
 
-    def _write_packs(self, least: int) -> None:
-        """Write the packs that lack at least `least` rows."""
-        self._forward_pack.write_if_due(least)
-        self._vector_pack.write_if_due(least)
-        self._section_pack.write_if_due(least)
+    def _write_packs(self, min_rows: int) -> None:
+        """Write the packs that lack at least `min_rows` rows."""
+        self._forward_pack.write_if_due(min_rows)
+        self._vector_pack.write_if_due(min_rows)
+        self._section_pack.write_if_due(min_rows)
 
     def _repair(self) -> None:
         """Make the lexical engine hold exactly the revisions that have a row."""

@@ -87,8 +87,8 @@ class MemoryWeights:
         """Return the weights of past tasks with those of the same task raised, (n,)."""
         return np.where(cosines >= _SAME_COSINE, self.repeated, nearness)
 
-    def _sharpen(self, values: Floats, least: float, most: float) -> Floats:
-        share = np.clip((values - least) / (most - least), 0.0, 1.0)
+    def _sharpen(self, values: Floats, low: float, high: float) -> Floats:
+        share = np.clip((values - low) / (high - low), 0.0, 1.0)
         return np.asarray(share**self.sharpness, dtype=np.float64)
 
     def effect(self, counts: Counts) -> float:
@@ -232,12 +232,12 @@ def _count_labels(
     labels: Sequence[SkillLabel],
     seen: Counter[tuple[str, int | None]],
     rules: OwnerRules,
-    most: int,
+    max_tasks: int,
 ) -> Sequence[SkillLabel]:
     """Return the labels of a task that count.
 
-    seen: number of tasks that counted so far, by (owner, day), and in total by (owner, None). most:
-    maximum tasks of one owner.
+    seen: number of tasks that counted so far, by (owner, day), and in total by (owner, None).
+    max_tasks: maximum tasks of one owner.
     """
     trusted = rules.trusted
     if rules.sources is None and all(label.owner in trusted for label in labels):
@@ -247,7 +247,7 @@ def _count_labels(
     spent = {
         (owner, day)
         for owner, day in days
-        if seen[owner, day] >= rules.daily_tasks or seen[owner, None] >= most
+        if seen[owner, day] >= rules.daily_tasks or seen[owner, None] >= max_tasks
     }
     for owner, day in days - spent:
         seen[owner, day] += 1

@@ -37,7 +37,7 @@ HEADS = ("first", "further", "library")
 FEATURES = ("gap", "lead", "evidence", "coverage", "nearness", "description", "matched")
 """Features that speak for a candidate: none of their weights may be negative.
 
-gap: score less that of the best rival, as a share of the best score, or of _LEAST_SCORE if that is
+gap: score less that of the best rival, as a share of the best score, or of _MIN_SCORE if that is
 more. lead: score above that of the last rival. evidence: logarithm of BM25F over the root of the
 task's idf mass, and over sqrt(ln(1 + library size)), with which it grows as idf does. coverage:
 BM25F over that mass. nearness: the better cosine with the task in standard deviations above the
@@ -50,11 +50,11 @@ term is rare; the background knows that "again" is not.
 _TYPICAL_NEARNESS = 4.0
 """Subtracted from `nearness`, so that an unknown nearness, 0, counts as a typical one."""
 
-_LEAST_EVIDENCE = 0.05
+_MIN_EVIDENCE = 0.05
 """Minimum of `evidence` before its logarithm is taken, which is not defined for 0."""
 
-_LEAST_SCORE = 2.0
-"""Least score that gaps are a share of, over sqrt(ln(1 + library size)). Where a task has no word
+_MIN_SCORE = 2.0
+"""Minimum score that gaps are a share of, over sqrt(ln(1 + library size)). Where a task has no word
 in common with any skill, scores are small, and one may be several times another by chance. No
 right first skill of 1,840 tasks had a score below 2.1 times that root."""
 
@@ -107,7 +107,7 @@ def compute_features(seen: RankedEvidence) -> Floats:
     if not count:
         return np.empty((0, len(feature_names())))
     growth = math.sqrt(math.log1p(max(seen.skills, 2)))
-    best = max(float(seen.scores.max()), _LEAST_SCORE * growth)
+    best = max(float(seen.scores.max()), _MIN_SCORE * growth)
     order = np.argsort(-seen.scores, kind="stable")
     rival = np.full(count, seen.scores[order[0]])
     rival[order[0]] = seen.scores[order[1]] if count > 1 else 0.0
@@ -115,7 +115,7 @@ def compute_features(seen: RankedEvidence) -> Floats:
     columns = (
         (seen.scores - rival) / best,
         seen.scores - seen.scores[order[-1]] if count > 1 else seen.scores,
-        np.log(np.maximum(seen.evidence, _LEAST_EVIDENCE) / growth),
+        np.log(np.maximum(seen.evidence, _MIN_EVIDENCE) / growth),
         seen.evidence / math.sqrt(max(seen.mass, 1e-6)),
         np.where(known, seen.nearness - _TYPICAL_NEARNESS, 0.0),
         seen.descriptions,

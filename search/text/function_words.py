@@ -47,7 +47,7 @@ _WORDS_BY_LANGUAGE = {
 _WORDS = frozenset(word for words in _WORDS_BY_LANGUAGE.values() for word in words.split())
 _TERMS = frozenset(term for word in _WORDS for term in tokenize(word))
 _LETTERS = re.compile(rf"[^\W\d_]+(?:[{MARKS}][^\W\d_]*)*")
-_LEAST_WORDS = 2
+_MIN_WORDS = 2
 """Minimum number of function words for a text to be in another language."""
 
 
@@ -65,4 +65,4 @@ def drop_function_words(terms: Sequence[str], text: str) -> list[str]:
 def _is_foreign(text: str) -> bool:
     words = [word.lower() for word in _LETTERS.findall(text)]
     count = sum(word in _WORDS for word in words)
-    return count >= _LEAST_WORDS and count > sum(word in STOP_WORDS for word in words)
+    return count >= _MIN_WORDS and count > sum(word in STOP_WORDS for word in words)

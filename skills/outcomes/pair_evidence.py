@@ -20,11 +20,12 @@ _PRIOR_TASKS = 1.0
 _ADAPTING_PRIOR = 2.0
 """Prior: tasks that are assumed to confirm a link, before any report."""
 
-_LEAST_FACTOR = 0.25
+_MIN_FACTOR = 0.25
 """Minimum factor on the weight of a link, however many tasks speak against it."""
 
-_LEAST_CONFLICT_WEIGHT = 1.0
-"""Weight of one task reported by a verifier or person, or of two tasks reported by agents."""
+_MIN_CONFLICT_WEIGHT = 1.0
+"""Minimum weight of reports of incompatibility: that of one task reported by a verifier or person,
+or of two tasks reported by agents."""
 
 _CHANCE = 0.01
 """Significance level of conflicts; with .05, the many tested pairs would give many by chance."""
@@ -66,7 +67,7 @@ class PairEvidence:
     def is_incompatible(self) -> bool:
         """Whether reports of incompatibility weigh enough, and more than those of joint help."""
         weight = self.incompatible.weight
-        return weight >= _LEAST_CONFLICT_WEIGHT and weight > self.together.weight
+        return weight >= _MIN_CONFLICT_WEIGHT and weight > self.together.weight
 
     @property
     def fails_together(self) -> bool:
@@ -83,16 +84,16 @@ class PairEvidence:
         tried = self.failed.tasks + self.together.tasks
         return _at_most(self.together.tasks, tried, rates[0] * rates[1]) < _CHANCE
 
-    def loss(self, against: float, confirming: float) -> float:
-        """Return the factor for a link's weight: 1 without rejections, at least _LEAST_FACTOR.
+    def rejection_factor(self, against: float, confirming: float) -> float:
+        """Return the factor for a link's weight: 1 without rejections, at least _MIN_FACTOR.
 
         It is the smoothed share of confirming tasks: the mean of a Beta distribution whose prior
         has _ADAPTING_PRIOR confirming tasks.
         """
         whole = confirming + _ADAPTING_PRIOR
-        return max(whole / (whole + against), _LEAST_FACTOR)
+        return max(whole / (whole + against), _MIN_FACTOR)
 
-    def gain(self) -> float:
+    def confirmed_share(self) -> float:
         """Return the share of a link's missing weight that joint help adds, in [0, 1).
 
         The missing weight is the difference from the weight of a confirmed link.

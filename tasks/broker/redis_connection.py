@@ -130,6 +130,20 @@ def translate_errors_at(address: str, secret: str) -> Iterator[None]:
         raise PermanentError(f"{where}: {error}", public_message=_PUBLIC_REFUSED) from error
 
 
+class RedisStore:
+    """Base class of stores in Redis: a client, and the translation of its errors."""
+
+    def __init__(self, client: Redis, settings: ServerSettings) -> None:
+        self._client: Any = client
+        self._settings = settings
+
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
+        """Yield the client; translates its errors into errors of skillbus."""
+        with translate_errors(self._settings):
+            yield self._client
+
+
 def _translate_response_error(where: str, error: ResponseError, secret: str) -> Exception:
     text = str(error)
     if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):

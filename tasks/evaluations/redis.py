@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from redis import Redis
@@ -11,7 +9,7 @@ from typing_extensions import override
 
 from config.errors import NotFoundError
 from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, rewrite_log, translate_errors
+from tasks.broker.redis_connection import PREFIX, RedisStore, rewrite_log
 from tasks.evaluations.model import (
     Evaluation,
     EvaluationSummary,
@@ -40,19 +38,12 @@ return 1
 """Script that replaces the prompts of a run unless they were changed or removed meanwhile."""
 
 
-class RedisEvaluationStore(EvaluationStore):
+class RedisEvaluationStore(RedisStore, EvaluationStore):
     """An `EvaluationStore` in Redis. client: must return bytes."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        self._client: Any = client
-        self._settings = settings
+        super().__init__(client, settings)
         self._replace = client.register_script(_REPLACE)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Yield the client; translates its errors into errors of skillbus."""
-        with translate_errors(self._settings):
-            yield self._client
 
     @override
     def add(self, evaluation: Evaluation) -> None:

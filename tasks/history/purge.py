@@ -96,7 +96,7 @@ def _purge(
     report = {"skill_id": skill_id, **_delete_revisions(stores, skill_id)}
     stores.reviews.forget([skill_id])
     report["jobs"] = journal.forget_skill(skill_id)
-    report["dead_letters"] = journal.forget_letters(skill_id)
+    report["dead_letters"] = journal.forget_dead_letters(skill_id)
     report["evaluated_prompts"] = forget_skill(stores.evaluations, skill_id)
     stores.drop_statistics()
     if source is not None and source.kind == "git":

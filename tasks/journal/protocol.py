@@ -65,7 +65,7 @@ class DeadLetter:
     """A task that failed permanently, or a message that could not be read.
 
     task, ids: the task to send again; both empty for an unreadable message, whose text is `body`.
-    attempts: how often the task was started. buried: seconds since the epoch.
+    attempts: how often the task was started. failed_at: seconds since the epoch.
     """
 
     id: str
@@ -75,7 +75,7 @@ class DeadLetter:
     attempts: int
     trace_id: str
     body: str
-    buried: float
+    failed_at: float
 
 
 class EndedJobs(NamedTuple):
@@ -222,7 +222,7 @@ class DeadLetterStore(Protocol):
         """Delete a dead letter; False if it does not exist."""
         ...
 
-    def forget_letters(self, skill_id: str) -> int:
+    def forget_dead_letters(self, skill_id: str) -> int:
         """Delete the dead letters that name a skill; returns how many."""
         ...
 

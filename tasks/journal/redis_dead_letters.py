@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
-from redis import Redis
 from typing_extensions import override
 
 from config.errors import NotFoundError
-from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import PREFIX, RedisStore
 from tasks.journal import protocol
 from tasks.journal.protocol import DeadLetter, DeadLetterStore, quote_skill
 
@@ -21,18 +17,8 @@ _LETTERS = PREFIX + "letters"
 _LETTER = PREFIX + "letter:"
 
 
-class RedisDeadLetters(DeadLetterStore):
+class RedisDeadLetters(RedisStore, DeadLetterStore):
     """Dead letters as one hash each, listed in a set sorted by time."""
-
-    def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        self._client: Any = client
-        self._settings = settings
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Yield the client; translates its errors into errors of skillbus."""
-        with translate_errors(self._settings):
-            yield self._client
 
     def _read_hashes(self, keys: Sequence[str]) -> list[dict[str, str]]:
         """Return one hash per key, empty if the key does not exist."""
@@ -44,10 +30,11 @@ class RedisDeadLetters(DeadLetterStore):
     @override
     def add_dead_letter(self, letter: DeadLetter) -> None:
         values = asdict(letter) | {"ids": json.dumps(letter.ids, ensure_ascii=False)}
+        values["buried"] = values.pop("failed_at")  # the stored name is from earlier versions
         with self._connected() as client:
             with client.pipeline(transaction=True) as pipeline:
                 pipeline.hset(_LETTER + letter.id, mapping=values)
-                pipeline.zadd(_LETTERS, {letter.id: letter.buried})
+                pipeline.zadd(_LETTERS, {letter.id: letter.failed_at})
                 pipeline.zrange(_LETTERS, 0, -1 - protocol.MAX_DEAD_LETTERS)
                 oldest = pipeline.execute()[-1]
             if oldest:
@@ -82,7 +69,7 @@ class RedisDeadLetters(DeadLetterStore):
             return bool(pipeline.execute()[0])
 
     @override
-    def forget_letters(self, skill_id: str) -> int:
+    def forget_dead_letters(self, skill_id: str) -> int:
         named = quote_skill(skill_id)
         with self._connected() as client:
             ids = client.zrange(_LETTERS, 0, -1)
@@ -103,5 +90,5 @@ def _to_dead_letter(values: dict[str, str]) -> DeadLetter:
         attempts=int(values["attempts"]),
         trace_id=values["trace_id"],
         body=values["body"],
-        buried=float(values["buried"]),
+        failed_at=float(values["buried"]),
     )

@@ -32,7 +32,7 @@ class SqliteDeadLetters(DeadLetterStore):
                     letter.attempts,
                     letter.trace_id,
                     letter.body,
-                    letter.buried,
+                    letter.failed_at,
                 ),
             )
             connection.execute(
@@ -69,7 +69,7 @@ class SqliteDeadLetters(DeadLetterStore):
             return deleted.rowcount == 1
 
     @override
-    def forget_letters(self, skill_id: str) -> int:
+    def forget_dead_letters(self, skill_id: str) -> int:
         named = quote_skill(skill_id)
         with self._database.transaction(durable=True) as connection:
             return connection.execute(

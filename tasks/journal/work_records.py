@@ -25,8 +25,8 @@ MAX_REASON_CHARACTERS = 1_000
 
 CountKind = Literal["task", "event", "searchable"]
 
-_RANGES_PER_DOUBLING = 4
-_LEAST_RANGE, _LARGEST_RANGE = -20, 80
+_BUCKETS_PER_DOUBLING = 4
+_FIRST_BUCKET, _LAST_BUCKET = -20, 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class WorkMinute:
     """Counts of the work that ended in a minute.
 
     at: start of the minute, seconds since the epoch. tasks: number of ended tasks by name. failed:
-    number of failed tasks. events: number of events that were carried out. searchable: range of
-    `duration_range` -> number of skills that were published this long after their event.
+    number of failed tasks. events: number of events that were carried out. searchable: number of
+    a `duration_bucket` -> number of skills that were published this long after their event.
     """
 
     at: int
@@ -84,24 +84,24 @@ class WorkRecords(Protocol):
         ...
 
 
-def duration_range(seconds: float) -> int:
-    """Return the number of the range of a duration; each range is 19 % wide, four double the
-    duration."""
+def duration_bucket(seconds: float) -> int:
+    """Return the number of the histogram bucket of a duration; each bucket is 19 % wide, four
+    buckets double the duration."""
     if seconds <= 0:
-        return _LEAST_RANGE
-    found = round(math.log2(seconds) * _RANGES_PER_DOUBLING)
-    return min(max(found, _LEAST_RANGE), _LARGEST_RANGE)
+        return _FIRST_BUCKET
+    found = round(math.log2(seconds) * _BUCKETS_PER_DOUBLING)
+    return min(max(found, _FIRST_BUCKET), _LAST_BUCKET)
 
 
-def find_percentile(ranges: Mapping[int, int], share: float) -> float | None:
-    """Return the duration in seconds below which a share of the counted durations lie, to within 9
-    %; None without durations."""
-    wanted = share * sum(ranges.values())
+def find_percentile(buckets: Mapping[int, int], share: float) -> float | None:
+    """Return the duration in seconds below which a share of the counted durations lie, to within
+    9 %; None without durations. buckets: number of durations by `duration_bucket`."""
+    wanted = share * sum(buckets.values())
     passed = 0
-    for one in sorted(ranges):
-        passed += ranges[one]
+    for number in sorted(buckets):
+        passed += buckets[number]
         if passed >= wanted:
-            return float(2.0 ** (one / _RANGES_PER_DOUBLING))
+            return float(2.0 ** (number / _BUCKETS_PER_DOUBLING))
     return None
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from redis import Redis
@@ -17,7 +16,7 @@ from typing_extensions import override
 
 from config.language_model_settings import ModelStage
 from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, rewrite_log, translate_errors
+from tasks.broker.redis_connection import PREFIX, RedisStore, rewrite_log
 from tasks.language_model.answer_store import (
     AnswerStore,
     RefinementKind,
@@ -79,22 +78,15 @@ return 1
 """
 
 
-class RedisAnswerStore(AnswerStore):
+class RedisAnswerStore(RedisStore, AnswerStore):
     """An `AnswerStore` in Redis, which must persist its data (append-only file) and never evict
     it."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        self._client: Any = client
-        self._settings = settings
+        super().__init__(client, settings)
         self._claim = client.register_script(_CLAIM_ANSWER)
         self._release = client.register_script(_RELEASE)
         self._reserve = client.register_script(_RESERVE)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Yield the client; translates its errors into errors of skillbus."""
-        with translate_errors(self._settings):
-            yield self._client
 
     @override
     def get_answer(self, key: str) -> StoredAnswer | None:

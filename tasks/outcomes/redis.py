@@ -11,7 +11,6 @@ import json
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +22,7 @@ from config.server_settings import ServerSettings
 from skills.batches import batches
 from skills.outcomes.codec import dump_answer, dump_outcome, load_answer, load_outcome
 from skills.outcomes.model import AnsweredQuery, Outcome
-from tasks.broker.redis_connection import translate_errors
+from tasks.broker.redis_connection import RedisStore
 from tasks.outcomes.protocol import (
     KEPT_TOMBSTONE_SECONDS,
     MAX_CHANGES,
@@ -61,26 +60,19 @@ _SCALE = struct.Struct("<d")
 _BATCH = 500
 
 
-class RedisOutcomeStore(OutcomeStore):
+class RedisOutcomeStore(RedisStore, OutcomeStore):
     """An `OutcomeStore` in Redis, which must persist its data (append-only file) and never evict
     it."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
         """client: a client with binary values."""
-        self._client: Any = client
-        self._settings = settings
+        super().__init__(client, settings)
         self._add_answer = client.register_script(ADD_ANSWER)
         self._add_outcomes = client.register_script(ADD_OUTCOMES)
         self._forget_query = client.register_script(FORGET)
         self._save_vector = client.register_script(SAVE_VECTOR)
         self._days = RedisDays(client, settings)
         self._record_until = client.register_script(RECORD_UNTIL)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Yield the client; translates its errors into errors of skillbus."""
-        with translate_errors(self._settings):
-            yield self._client
 
     # -- answered queries
     @override

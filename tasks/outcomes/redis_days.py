@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 from redis import Redis
 
 from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import translate_errors
+from tasks.broker.redis_connection import RedisStore
 from tasks.outcomes.redis_scripts import (
     ANSWERED_ON,
     MARK_PRUNED,
@@ -25,21 +21,14 @@ from tasks.outcomes.redis_scripts import (
 _BATCH = 500
 
 
-class RedisDays:
+class RedisDays(RedisStore):
     """The days of a store. client: a client with binary values."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        self._client: Any = client
-        self._settings = settings
+        super().__init__(client, settings)
         self._save_day = client.register_script(SAVE_DAY)
         self._mark_pruned = client.register_script(MARK_PRUNED)
         self._merge_days = client.register_script(MERGE_DAYS)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Yield the client; translates its errors into errors of skillbus."""
-        with translate_errors(self._settings):
-            yield self._client
 
     def list_queries(self, kind: str, day: int) -> list[str]:
         """Return the queries of a day by id; kind: ANSWERED_ON or REPORTED_ON."""

@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
+from graph.links.link_rules import DECLARED_WEIGHT
 from graph.records import Adjacency, LinkType
 from search.protocol import FILTER_NAMES, Filters
 from skills.record import RevisionKey
 from skills.skill_policy import PolicyViolation, get_source_id
 from tasks.query.context import QueryContext
 from tasks.query.ranking import RankedSkill, Ranking, Selection
-
-_DECLARED_WEIGHT = 0.999
-"""Weight of a dependency that a skill declares; dependencies of lower weight are only mentioned."""
 
 _COPY_WEIGHT = 0.75
 """Minimum weight of two alternatives that are copies of one skill; alternatives of lower weight may
@@ -31,8 +29,8 @@ before any other skill of less worth."""
 _SCORE_POWER = 4
 """Exponent of the score as a share of the best, where it stands in for an unknown probability."""
 
-_LEAST_SCORE = 1e-6
-"""Worth of skills that are sent last, and minimum of the best score."""
+_MIN_BEST_SCORE = 1e-6
+"""Minimum of the best score, of which the scores of selected skills are shares."""
 
 _LISTED_REJECTIONS = 10
 _MAX_IN_USE = 5
@@ -47,7 +45,8 @@ class ChosenSkill:
     needed_by: the skill that declares it a dependency, "" if it was chosen for its rank.
     probability: that the skill is right for the task, for a dependency that the skill that needs it
     is right; None if it was not estimated or the language model selected the skills. worth:
-    expected worth of a token of the skill, by which the budget is spent; 1 for the best.
+    expected worth of a token of the skill, by which the budget is spent; 1 for the best, 0 for
+    skills that are sent last.
     """
 
     skill_id: str
@@ -116,8 +115,8 @@ def choose(context: QueryContext, ranking: Ranking) -> SkillChoice:
         considered = _complete_probabilities(hits[: 2 * top])
         shortlist = _make_shortlist(considered, choice.min_score, settings.least_further)
     else:
-        least = context.services.settings.choice.relative
-        shortlist = _list_selected(hits, selection, choice, least)
+        min_share = context.services.settings.choice.relative
+        shortlist = _list_selected(hits, selection, choice, min_share)
     scores = {hit.key.skill_id: hit.score for hit in shortlist}
     rows = _read_rows(context, list(scores))
     folded: dict[str, str] = {}
@@ -164,7 +163,7 @@ def _list_in_use(
         conflict = _find_conflict(name, rows, ranking.conflicts, taken)
         if name not in violations and conflict is None:
             taken.add(name)
-            yield ChosenSkill(name, 0.0, ("in use in this session",), worth=_LEAST_SCORE)
+            yield ChosenSkill(name, 0.0, ("in use in this session",), worth=0.0)
 
 
 def _read_rows(context: QueryContext, skill_ids: Sequence[str]) -> dict[str, Adjacency]:
@@ -183,25 +182,25 @@ def _first_reasons(choice: SkillChoice) -> list[LeftOut]:
 
 
 def _complete_probabilities(hits: Sequence[RankedSkill]) -> list[RankedSkill]:
-    """Return hits of which those without a probability have the least one of the others: it is
-    estimated for the first candidates only. Without any probability they are unchanged."""
-    least = min((hit.probability for hit in hits if hit.probability is not None), default=None)
-    return [hit if hit.probability is not None else replace(hit, probability=least) for hit in hits]
+    """Return the hits, with the lowest estimated probability for hits without one: it is estimated
+    for the first candidates only. Without any estimate they are unchanged."""
+    lowest = min((hit.probability for hit in hits if hit.probability is not None), default=None)
+    return [replace(hit, probability=lowest) if hit.probability is None else hit for hit in hits]
 
 
 def _make_shortlist(
-    hits: Sequence[RankedSkill], min_score: float, least: float
+    hits: Sequence[RankedSkill], min_score: float, min_probability: float
 ) -> list[RankedSkill]:
     """Return the first hit, and later hits that are likely enough or own a named format."""
+
+    def is_likely(hit: RankedSkill) -> bool:
+        is_probable = hit.probability is None or hit.probability >= min_probability
+        return hit.score >= min_score and is_probable
+
     return [
         hit
         for place, hit in enumerate(hits)
-        if hit.score > 0
-        and (
-            place == 0
-            or hit.named_format
-            or (hit.score >= min_score and (hit.probability is None or hit.probability >= least))
-        )
+        if hit.score > 0 and (place == 0 or hit.named_format or is_likely(hit))
     ]
 
 
@@ -227,15 +226,15 @@ def _weigh(chosen: Sequence[ChosenSkill]) -> list[ChosenSkill]:
 
 
 def _list_selected(
-    hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice, least: float
+    hits: Sequence[RankedSkill], selection: Selection, choice: SkillChoice, min_share: float
 ) -> list[RankedSkill]:
     """Return the needed skills with the best score, so that they get the budget first, then the
-    useful ones with a share of that score, at least `least`. Other skills are left out with the
+    useful ones with a share of that score, at least `min_share`. Other skills are left out with the
     model's reason."""
     by_id = {hit.key.skill_id: hit for hit in hits}
-    best = max(hits[0].score, _LEAST_SCORE)
+    best = max(hits[0].score, _MIN_BEST_SCORE)
     walked = dict.fromkeys(selection.needed, 1.0)
-    walked |= {name: share for name, share in selection.useful.items() if share >= least}
+    walked |= {name: share for name, share in selection.useful.items() if share >= min_share}
     rejected = [
         LeftOut(name, reason) for name, reason in selection.rejected.items() if name in by_id
     ]
@@ -386,5 +385,5 @@ def _declared_dependencies(row: Adjacency | None) -> list[str]:
         for neighbour in (row.neighbours if row else ())
         if neighbour.type is LinkType.DEPENDENCY
         and neighbour.forward
-        and neighbour.weight >= _DECLARED_WEIGHT
+        and neighbour.weight >= DECLARED_WEIGHT
     ]

@@ -44,7 +44,7 @@ _FORMAT_CANDIDATES = 20
 """Number of candidates for a file format that has its own skills: the task may mention it just
 once."""
 
-_LEAST_HITS = 400
+_MIN_HITS = 400
 """Minimum number of candidates that stay in the ranking. Apart from rerankers no stage reads more
 than 200."""
 
@@ -223,7 +223,7 @@ def score(
 def _count_hits(settings: Settings) -> int:
     """Return the number of candidates that a later stage may read. A large library has more than a
     thousand candidates, and each that is kept takes time in every stage."""
-    return max(_LEAST_HITS, settings.reranker.candidates, settings.reranker.late_candidates)
+    return max(_MIN_HITS, settings.reranker.candidates, settings.reranker.late_candidates)
 
 
 def _read_cosines(

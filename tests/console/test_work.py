@@ -13,7 +13,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from deploy.stack.ports import free_port
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.journal.sqlite import SqliteJournal
-from tasks.journal.work_records import TaskRun, duration_range
+from tasks.journal.work_records import TaskRun, duration_bucket
 from tasks.policies import INGEST, LINK
 from tests.console.conftest import Served, Trouble, find_overflow, log_in
 from tests.support.program.program import ForkServer, Skillbus
@@ -143,7 +143,7 @@ def test_the_time_to_searchable_is_that_of_the_chosen_hours(
     journal = SqliteJournal(served.skillbus.home / "journal.db")
     with closing(journal), monkeypatch.context() as patched:
         patched.setattr(time, "time", lambda: earlier)
-        journal.count_work({("searchable", str(duration_range(3_600.0))): 100_000})
+        journal.count_work({("searchable", str(duration_bucket(3_600.0))): 100_000})
     p50 = [
         served.request("admin", "GET", "/v1/work", params={"hours": hours}).json()["p50"]
         for hours in (1, 6)

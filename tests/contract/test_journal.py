@@ -91,7 +91,7 @@ def letter(number: int = 0, **values: object) -> DeadLetter:
         "attempts": 3,
         "trace_id": "trace",
         "body": "",
-        "buried": now,
+        "failed_at": now,
     }
     return DeadLetter(**(given | values))
 
@@ -426,13 +426,13 @@ def test_a_dead_letter_without_a_task_keeps_its_body(journal: Journal) -> None:
 
 def test_jobs_and_dead_letters_survive_reopening(place: Place) -> None:
     first = open_at(place)
-    event, buried = changed(), letter()
+    event, dead_letter = changed(), letter()
     first.add_job(event, "event")
-    first.add_dead_letter(buried)
+    first.add_dead_letter(dead_letter)
     first.close()
     second = open_at(place)
     assert second.list_open_jobs("event") == [event.id]
-    assert second.list_dead_letters() == [buried]
+    assert second.list_dead_letters() == [dead_letter]
     second.close()
 
 
@@ -550,7 +550,7 @@ def test_a_forgotten_skill_is_named_by_no_letter(journal: Journal) -> None:
         letter(2, ids=(), body='{"x":"team:a"}'),
     ):
         journal.add_dead_letter(one)
-    assert journal.forget_letters("team:a") == 2
+    assert journal.forget_dead_letters("team:a") == 2
     assert journal.list_dead_letters() == [kept]
 
 

@@ -134,7 +134,7 @@ class TestRollUp:
         assert [usage.groups["ann", "ann"].totals["queries"] for usage in window.days] == [2, 2]
         assert window.behind == ()
         # The newest day comes first; the other one is too large, and shown as it was rolled up.
-        window = read_usage(store, DAY, DAY + 1, most=3)
+        window = read_usage(store, DAY, DAY + 1, max_queries=3)
         assert [usage.groups["ann", "ann"].totals["queries"] for usage in window.days] == [1, 2]
         assert window.behind == (DAY,)
         assert read_usage(store, DAY + 2, DAY + 9).days == ()

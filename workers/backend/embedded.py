@@ -87,7 +87,7 @@ class EmbeddedBackend(StoreBackend):
 
     encoder: used instead of the encoder that the settings name. embeds: which vectors this process
     computes; the rest is left to a later process. refine: which skills this process refines.
-    measures: records how tasks run. Raises UsageError if another process holds the lock, or if
+    metrics: records how tasks run. Raises UsageError if another process holds the lock, or if
     there is no library to read.
     """
 
@@ -99,10 +99,10 @@ class EmbeddedBackend(StoreBackend):
         encoder: Encoder | None = None,
         embeds: EmbedMode = "sections",
         refine: RefineMode = "always",
-        measures: MetricsRecorder | None = None,
+        metrics: MetricsRecorder | None = None,
     ) -> None:
         self.settings = settings
-        self._measures = measures
+        self._metrics = metrics
         self._embeds = embeds
         self._refine = refine
         self._encoder = encoder
@@ -146,7 +146,7 @@ class EmbeddedBackend(StoreBackend):
             lambda name, ids: send_task(self.app, name, ids),
             writable=self.writable,
             encoder=self._encoder,
-            measures=self._measures,
+            metrics=self._metrics,
         )
         services.sends_refine = self._refine == "always"
         if self.writable:

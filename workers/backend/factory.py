@@ -42,13 +42,13 @@ def open_store_backend(
     writable: bool,
     embeds: EmbedMode = "sections",
     refine: RefineMode = "always",
-    measures: MetricsRecorder | None = None,
+    metrics: MetricsRecorder | None = None,
 ) -> StoreBackend:
     """Open a backend with its own stores, whether or not `serve` runs.
 
     writable: whether events may be submitted. For an embedded deployment only: `embeds` says which
     vectors this process computes, the rest being left to a later process; `refine` which skills a
-    language model refines in it; `measures` records how tasks run.
+    language model refines in it; `metrics` records how tasks run.
     """
     if settings.distributed:
         from workers.backend.distributed import DistributedBackend
@@ -61,7 +61,7 @@ def open_store_backend(
         writable=writable,
         embeds=embeds,
         refine=refine,
-        measures=measures,
+        metrics=metrics,
     )
 
 

@@ -265,13 +265,13 @@ def open_services(
     writable: bool,
     coordinator: Coordinator | None = None,
     encoder: Encoder | None = None,
-    measures: MetricsRecorder | None = None,
+    metrics: MetricsRecorder | None = None,
 ) -> Services:
     """Open the services of tasks, in a process that runs tasks; closed with the stack.
 
-    encoder: used instead of the encoder that the settings name. measures: records how tasks run.
+    encoder: used instead of the encoder that the settings name. metrics: records how tasks run.
     """
-    measures = measures or NullMetrics()
+    metrics = metrics or NullMetrics()
     load_indicators(settings.policy.indicators)
     check_rule_ids(settings.policy.suppressed_rules, "policy.suppressed_rules")
     journal = open_journal(settings, stack, writable=writable)
@@ -287,7 +287,7 @@ def open_services(
     circuit_breakers = CircuitBreakers() if settings.distributed else None
     facts = RevisionFactCache()
     origins = completion_origins(settings.language_model)
-    loaded = Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), measures))
+    loaded = Lazy(lambda: encoder or _with_metrics(load_encoder(settings.encoder), metrics))
     return Services(
         settings=settings,
         journal=journal,
@@ -313,13 +313,13 @@ def open_services(
         reviews=open_review_cache(settings, review_store),
         past_tasks=PastTasks(outcomes, loaded.get, settings.learning),
         usage_counter=UsageCounter(graph),
-        language_model=_lazy_language_model(settings, stack, answers, measures),
+        language_model=_lazy_language_model(settings, stack, answers, metrics),
         answers=answers,
         skill_pairs=skill_pairs,
         writable=writable,
         send_task=send_task,
         coordinator=coordinator or LocalCoordinator(),
-        metrics=measures,
+        metrics=metrics,
     )
 
 
@@ -351,9 +351,9 @@ def _find_saved_library(
     return SavedLibraryFile(home / "index" / "statistics", identity)
 
 
-def _with_metrics(encoder: Encoder, measures: MetricsRecorder) -> Encoder:
+def _with_metrics(encoder: Encoder, metrics: MetricsRecorder) -> Encoder:
     if isinstance(encoder, BatchEncoder):
-        encoder.on_encoded = measures.record_encoding
+        encoder.on_encoded = metrics.record_encoding
     return encoder
 
 
@@ -367,7 +367,7 @@ def _lazy_language_model(
     settings: Settings,
     stack: contextlib.ExitStack,
     answers: AnswerStore | None,
-    measures: MetricsRecorder,
+    metrics: MetricsRecorder,
 ) -> Lazy[LanguageModel] | None:
     """Return the language model, which is opened on first use and closed before its answers are."""
     if answers is None:
@@ -381,7 +381,7 @@ def _lazy_language_model(
             OpenAILanguageModel(settings.language_model),
             answers,
             settings.language_model,
-            measures,
+            metrics,
         )
         stack.callback(model.close)
         return model

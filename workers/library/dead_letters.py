@@ -47,7 +47,7 @@ def dead_letter_data(letter: DeadLetter) -> dict[str, Any]:
     is_known = resolve_task_name(letter.task) in POLICIES
     return asdict(letter) | {
         "ids": list(letter.ids),
-        "failed_at": letter.buried,  # `buried` is its former name; remove that after 0.2
+        "buried": letter.failed_at,  # the former name of `failed_at`; remove it after 0.2
         "retryable": is_known,
     }
 

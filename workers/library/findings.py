@@ -76,7 +76,7 @@ def to_sarif(findings: Iterable[FoundFinding], version: str) -> dict[str, Any]:
     """Return findings as a SARIF log with one run. version: of skillbus.
 
     The root of each source is a base of URIs. A fingerprint stays the same while rule, file and
-    quoted text do, even if the line moves. Findings without a rule (second opinions, older
+    quoted text do, even if the line moves. Findings without a rule (judgements, older
     scanners) have their kind as rule.
     """
     rules = {rule.id: rule for rule in list_rules().values()}

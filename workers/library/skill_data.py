@@ -97,7 +97,7 @@ def passage_link_data(link: PassageLink) -> dict[str, Any]:
 
 
 def finding_data(finding: SafetyFinding, exemption: Exemption | None = None) -> dict[str, Any]:
-    """Return a finding with its rule, which is `judgement` for a second opinion, and "" for
+    """Return a finding with its rule, which is `judgement` for that of a language model, and "" for
     findings of older scanners. exemption: why it does not count, None if it does."""
     rule, rule_id = find_rule(finding), get_rule_id(finding)
     waiver = exemption.waiver if exemption else None

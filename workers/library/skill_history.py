@@ -46,7 +46,7 @@ def _dead_letter_entries(backend: StoreBackend, entry: CatalogEntry) -> Iterator
     for letter in backend.journal.list_dead_letters(_MAX_DEAD_LETTERS):
         if entry.skill_id in letter.ids:
             yield _history_entry(
-                "dead letter", letter.buried, reason=letter.reason, event=letter.trace_id
+                "dead letter", letter.failed_at, reason=letter.reason, event=letter.trace_id
             )
 
 

@@ -196,7 +196,7 @@ class SkillReader:
     def iterate_with_findings(
         self, source_id: str | None = None, skill_id: str = "", rule: str = ""
     ) -> Iterator[tuple[CatalogEntry, StoredRevision, CountedFindings]]:
-        """Yield the published skills with findings of the present scanner or a second opinion, in
+        """Yield the published skills with findings of the present scanner or a judgement, in
         the order of their ids, including withheld skills.
 
         source_id, skill_id: limit it to a source or a skill. rule: skills that are known to have no
@@ -332,7 +332,7 @@ class SkillReader:
 def select_marked(
     graph: Catalog, source_id: str | None, rule: str | None, above_level: int = 0
 ) -> EntryFilter:
-    """Return the filter of published skills of a higher scanner level, or with a second opinion.
+    """Return the filter of published skills of a higher scanner level, or with a judgement.
 
     rule: skills without a finding of this rule are left out if the catalog knows all skills that
     have one.

@@ -90,15 +90,15 @@ def render_lines(
     return render(count)
 
 
-def _too_long(line: int, least: int, path: str, budget: int) -> str:
-    if least > MAX_BUDGET:
+def _too_long(line: int, needed: int, path: str, budget: int) -> str:
+    if needed > MAX_BUDGET:
         return (
-            f"line {line} is too long for any result: it takes {least} tokens with its source; "
+            f"line {line} is too long for any result: it takes {needed} tokens with its source; "
             f"read it in {path}, or ask for other lines"
         )
     return (
         f"a budget of {budget} tokens is less than line {line} needs with its source; "
-        f"give at least {least}"
+        f"give at least {needed}"
     )
 
 

@@ -158,13 +158,13 @@ class PrometheusRecorder(MetricsRecorder):
 
 
 class ProcessMetrics:
-    """Metrics of a single process. measures: records them."""
+    """Metrics of a single process. recorder: records them."""
 
     def __init__(self, fetch_status: Callable[[], Status] | None = None) -> None:
         from prometheus_client.registry import CollectorRegistry
 
         self._registry = CollectorRegistry()
-        self.measures = PrometheusRecorder(self._registry)
+        self.recorder = PrometheusRecorder(self._registry)
         if fetch_status is not None:
             self.add_gauges(fetch_status)
 
@@ -193,7 +193,7 @@ class MultiprocessMetrics:
 
         make_value: Any = values.MultiProcessValue  # unannotated
         values.ValueClass = make_value()
-        self.measures = PrometheusRecorder(None)
+        self.recorder = PrometheusRecorder(None)
 
     def mark_child_ready(self) -> None:
         """Record that this child has loaded its models and stores."""

@@ -106,14 +106,14 @@ class WorkerMetricsServer:
 class WorkerMetrics:
     """Metrics and metrics server of a worker; does nothing if `workers.metrics_port` is 0.
 
-    Created in the parent before it forks; `measures` records in parent and children.
+    Created in the parent before it forks; `recorder` records in parent and children.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._metrics = MultiprocessMetrics() if settings.workers.metrics_port else None
         self._server: WorkerMetricsServer | None = None
-        self.measures: MetricsRecorder = self._metrics.measures if self._metrics else NullMetrics()
+        self.recorder: MetricsRecorder = self._metrics.recorder if self._metrics else NullMetrics()
 
     def bind(self, app: Any) -> None:
         """Bind the port; raises UsageError. app: a Celery application on the broker."""

@@ -41,7 +41,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
 
     journal: ClassVar[Callable[[], DeadLetterStore]]
     max_message_bytes: ClassVar[int]
-    measures: ClassVar[MetricsRecorder] = NullMetrics()
+    metrics: ClassVar[MetricsRecorder] = NullMetrics()
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]  # celery carries no annotations
         """Celery's steps without the queues for delayed messages, which skillbus does not use."""
@@ -103,7 +103,7 @@ class DeadLetterConsumer(Consumer):  # type: ignore[misc]  # celery carries no a
                 return
             time.sleep(_JOURNAL_RETRY_SECONDS)
         log.warning("message dead-lettered", letter_id=dead_letter.id, reason=reason)
-        type(self).measures.record_dead_letter("")
+        type(self).metrics.record_dead_letter("")
         message.ack()
 
 

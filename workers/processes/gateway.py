@@ -42,7 +42,7 @@ def run_gateway(
         port = stack.enter_context(bind_socket(address))
         stop_requested = stack.enter_context(stop_on_signals())
         process_metrics = ProcessMetrics()
-        stack.enter_context(tracing(settings.tracing, process_metrics.measures))
+        stack.enter_context(tracing(settings.tracing, process_metrics.recorder))
         record_policy_changes(settings)
         backend = stack.enter_context(open_store_backend(settings, writable=True))
         process_metrics.add_gauges(backend.get_status)

@@ -54,14 +54,14 @@ def run_serve(
         port = stack.enter_context(bind_socket(address)) if address else None
         stop_requested = stack.enter_context(stop_on_signals())
         process_metrics = ProcessMetrics()
-        stack.enter_context(tracing(settings.tracing, process_metrics.measures))
+        stack.enter_context(tracing(settings.tracing, process_metrics.recorder))
         record_policy_changes(settings)
-        opened = open_store_backend(settings, writable=True, measures=process_metrics.measures)
+        opened = open_store_backend(settings, writable=True, metrics=process_metrics.recorder)
         backend = stack.enter_context(opened)
         process_metrics.add_gauges(backend.get_status)
         stack.enter_context(Watcher(backend))
         if settings.submissions.broker:
-            stack.enter_context(SubmissionService(backend, process_metrics.measures))
+            stack.enter_context(SubmissionService(backend, process_metrics.recorder))
         # Started now, so that the first query does not wait for the model and the library.
         warming = backend.start_warm_up()
         # A thread in native code aborts the process if the interpreter ends meanwhile.

@@ -84,7 +84,7 @@ def run_worker(
     heartbeat = Heartbeat(settings, app, name, workload.queues, exit_with_parent=supervised)
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.max_message_bytes = settings.workers.message_bytes
-    DeadLetterConsumer.measures = worker_metrics.measures
+    DeadLetterConsumer.metrics = worker_metrics.recorder
     _connect_signals(child, heartbeat, lambda: notify(_ready_text(workload)))
     _ignore_celery_warnings()
     worker = app.Worker(
@@ -184,7 +184,7 @@ class _ChildProcess:
     def on_child_start(self, **_: object) -> None:
         """Lower the priority of bulk work, and warm up in a thread: Celery waits only seconds."""
         self._worker_metrics.after_fork()
-        self._stop_tracing = start_tracing(self._settings.tracing, self._worker_metrics.measures)
+        self._stop_tracing = start_tracing(self._settings.tracing, self._worker_metrics.recorder)
         if self._workload.bulk:
             os.nice(self._settings.workers.niceness)
         threading.Thread(target=self._warm_up, name="skillbus-warm-up", daemon=True).start()
@@ -240,7 +240,7 @@ class _ChildProcess:
             lambda task, ids: send_task_if_room(app, task, ids),
             writable=True,
             coordinator=coordinator,
-            measures=self._worker_metrics.measures,
+            metrics=self._worker_metrics.recorder,
         )
         advance_sequence(services)
         start_child_heartbeat(coordinator)

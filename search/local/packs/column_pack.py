@@ -132,9 +132,9 @@ class PackWriter:
         self._pack = pack
         self._checked: PackRecord | None = None
 
-    def write_if_due(self, least: int) -> None:
-        """Append the rows that the pack lacks, if there are at least `least`; rewrite the pack if
-        it is unusable or many of its rows were deleted.
+    def write_if_due(self, min_rows: int) -> None:
+        """Append the rows that the pack lacks, if there are at least `min_rows`; rewrite the pack
+        if it is unusable or many of its rows were deleted.
 
         Deleted rows are counted only at the first call and when rows are due, since counting time
         grows with the number of rows. Raises TransientError if the disk is full.
@@ -142,13 +142,13 @@ class PackWriter:
         with self._store.read_connection() as connection:
             record = read_record(connection, self._pack)
             checked = record is not None and record == self._checked
-            due = self._count_tail(connection, record.last if record else 0, least) >= least
+            due = self._count_tail(connection, record.last if record else 0, min_rows) >= min_rows
             if checked and not due:
                 return
             self._checked = record
             if record is None or not self._is_usable(connection, record):
                 record = PackRecord(f"{self._pack.name}-{secrets.token_hex(8)}", 0, 0)
-                due = self._count_tail(connection, 0, least) >= least
+                due = self._count_tail(connection, 0, min_rows) >= min_rows
         if due:
             self._commit(self._append(record))
 
@@ -166,11 +166,11 @@ class PackWriter:
             connection.execute("DELETE FROM packs WHERE name = ?", (self._pack.name,))
         self._delete_others(record)
 
-    def _count_tail(self, connection: sqlite3.Connection, last: int, most: int) -> int:
-        """Return the number of rows that a pack lacks, at most `most`."""
+    def _count_tail(self, connection: sqlite3.Connection, last: int, max_rows: int) -> int:
+        """Return the number of rows that a pack lacks, at most `max_rows`."""
         table, number = self._pack.table, self._pack.number
         rows = f"SELECT 1 FROM {table} WHERE {number} > ? LIMIT ?"  # noqa: S608 - constants
-        (count,) = connection.execute(f"SELECT COUNT(*) FROM ({rows})", (last, most)).fetchone()  # noqa: S608 - constants
+        (count,) = connection.execute(f"SELECT COUNT(*) FROM ({rows})", (last, max_rows)).fetchone()  # noqa: S608 - constants
         return int(count)
 
     def _is_usable(self, connection: sqlite3.Connection, record: PackRecord) -> bool:

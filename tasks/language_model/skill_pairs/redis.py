@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
 
 from redis import Redis
 from typing_extensions import override
 
 from config.server_settings import ServerSettings
 from skills.bundle.rejection import RejectionReason
-from tasks.broker.redis_connection import PREFIX, rewrite_log, translate_errors
+from tasks.broker.redis_connection import PREFIX, RedisStore, rewrite_log
 from tasks.language_model.answer_store import RefinementKind
 from tasks.language_model.skill_pairs import protocol
 from tasks.language_model.skill_pairs.protocol import (
@@ -105,23 +103,16 @@ return #others
 links. ARGV: the content."""
 
 
-class RedisSkillPairs(SkillPairStore):
+class RedisSkillPairs(RedisStore, SkillPairStore):
     """A `SkillPairStore` in Redis, which must persist its data (append-only file) and never evict
     it."""
 
     def __init__(self, client: Redis, settings: ServerSettings) -> None:
-        self._client: Any = client
-        self._settings = settings
+        super().__init__(client, settings)
         self._record = client.register_script(_RECORD)
         self._claim = client.register_script(_CLAIM)
         self._save = client.register_script(_SAVE)
         self._forget = client.register_script(_FORGET)
-
-    @contextmanager
-    def _connected(self) -> Iterator[Any]:
-        """Yield the client; translates its errors into errors of skillbus."""
-        with translate_errors(self._settings):
-            yield self._client
 
     @override
     def claim_pairs(self, kind: RefinementKind, asker: str, pairs: Sequence[AskedPair]) -> None:

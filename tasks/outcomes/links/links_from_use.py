@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from config.learning_settings import LearningSettings
 from graph.links.audiences import ONE_AUDIENCE, Audiences
 from graph.links.learned_links import LEARNED_EVIDENCE, LearnedLinks, adapt_weight
+from graph.links.link_rules import DECLARED_WEIGHT
 from graph.protocol import Catalog
 from graph.records import Link, LinkType
 from skills.outcomes.counting import CountingRules, Tally
@@ -24,20 +25,17 @@ from tasks.outcomes.protocol import OutcomeStore
 MAX_COMPANIONS = 10
 """Maximum links of the type used_together that one skill owns, per audience."""
 
-LEAST_COMPANION_WEIGHT = 0.1
+MIN_COMPANION_WEIGHT = 0.1
 """Minimum weight of a link of the type used_together."""
 
 CONFLICT_WEIGHT = 0.9
 """Weight of a learned conflict, below that of a declared one."""
 
 _CONFIRMED_DEPENDENCY_WEIGHT = 0.99
-"""Weight that a dependency approaches when outcomes confirm it. From 0.999 on it would count as
-declared, and be added to bundles."""
+"""Weight that a dependency approaches when outcomes confirm it, below DECLARED_WEIGHT."""
 
-_DECLARED_WEIGHT = 0.999
 _KEPT_FACTOR = 0.5
-"""A link of at least the first weight counts as declared; it stays unchanged unless outcomes would
-multiply its weight by less than the second number."""
+"""Minimum factor by outcomes with which a declared dependency stays unchanged."""
 
 _VERSION = 1
 _WEIGHT_DECIMALS = 6
@@ -139,7 +137,7 @@ class LinksFromUse(LearnedLinks):
         """Return links to the skills that most often help together with this skill, by skill."""
         if skill_id not in self._companions:
             found = [self._to_companion(skill_id, other) for other in self._get_partners(skill_id)]
-            heavy = [link for link in found if link.weight >= LEAST_COMPANION_WEIGHT]
+            heavy = [link for link in found if link.weight >= MIN_COMPANION_WEIGHT]
             heavy.sort(key=lambda link: (-link.weight, link.target))
             self._companions[skill_id] = {
                 heavy[place].target: heavy[place]
@@ -211,14 +209,14 @@ class LinksFromUse(LearnedLinks):
             words = ("named as doing the same", "helped together")
         elif link.type is not LinkType.DEPENDENCY:
             against = _add(pair.other_rejected, pair.one_rejected)
-        factor = pair.loss(against.weight, confirming.weight)
+        factor = pair.rejection_factor(against.weight, confirming.weight)
         if link.type is LinkType.DEPENDENCY:
             # Rounded, so that a weight that was adapted and divided again gives the same factor.
             weight = round(link.weight, _WEIGHT_DECIMALS)
-            if weight >= _DECLARED_WEIGHT and factor >= _KEPT_FACTOR:
+            if weight >= DECLARED_WEIGHT and factor >= _KEPT_FACTOR:
                 return link
             lacking = max(_CONFIRMED_DEPENDENCY_WEIGHT - weight, 0.0)
-            factor *= 1.0 + lacking * pair.gain() / weight
+            factor *= 1.0 + lacking * pair.confirmed_share() / weight
         parts = [
             f"{word} in {_describe(tally)}"
             for word, tally in zip(words, (confirming, against), strict=True)

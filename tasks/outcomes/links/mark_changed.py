@@ -11,9 +11,8 @@ from collections.abc import Iterable, Sequence
 import structlog
 
 from graph.links.dismissed_links import DismissedLinks
-from graph.links.learned_links import LearnedLinks, get_note, is_learned, without_note
+from graph.links.learned_links import LearnedLinks, is_learned, owners_of_outdated_weights
 from graph.protocol import SkillGraph
-from graph.records import Link
 from skills.batches import batches
 from tasks.services import Services
 
@@ -95,11 +94,5 @@ def find_outdated(
         owners.update(
             link.owner for link in known ^ set(dismissed.drop_from(wanted.get(skill_id, ())))
         )
-        for link in stored[skill_id]:
-            if not is_learned(link) and get_note(link) != _get_wanted_note(learned, link):
-                owners.add(link.owner)
+        owners |= owners_of_outdated_weights(stored[skill_id], learned)
     return owners
-
-
-def _get_wanted_note(learned: LearnedLinks | None, link: Link) -> str:
-    return get_note(learned.adapt(without_note(link))) if learned else ""

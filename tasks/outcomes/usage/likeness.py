@@ -14,8 +14,8 @@ from search.text.tokens import term_ids, tokenize
 MAX_TASKS = 1_000
 """Maximum tasks that are grouped at once: the time grows with their square (1,000: 0.2 s)."""
 
-_LEAST_WORDS = 0.3
-_LEAST_MEAN = 0.35
+_MIN_WORD_COSINE = 0.3
+_MIN_MEAN_COSINE = 0.35
 """Minimum cosine of two similar tasks: of their words, or the mean of that and the cosine of their
 vectors. On prompts labelled with their skill, .58 and .61 of the pairs in a group are for the same
 skill."""
@@ -39,11 +39,11 @@ def group_tasks(
     if not tasks:
         return []
     cosines = _word_cosines(tasks)
-    alike = cosines >= _LEAST_WORDS
+    alike = cosines >= _MIN_WORD_COSINE
     if vectors is not None:
         known = vectors.any(axis=1)
         means = (cosines + vectors.astype(np.float64) @ vectors.T) / 2
-        alike = np.where(np.outer(known, known), means >= _LEAST_MEAN, alike)
+        alike = np.where(np.outer(known, known), means >= _MIN_MEAN_COSINE, alike)
     np.fill_diagonal(alike, True)
     free = np.ones(len(tasks), dtype=np.bool_)
     groups = []

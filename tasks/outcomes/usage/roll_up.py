@@ -88,13 +88,13 @@ def count_day(outcomes: OutcomeStore, day: int, pause: Callable[[], None]) -> Us
     return collector.finish()
 
 
-def count_small_day(outcomes: OutcomeStore, day: int, most: int) -> tuple[Usage | None, int]:
-    """Return the usage of a day, None if it has more than `most` queries; and the number of its
+def count_small_day(outcomes: OutcomeStore, day: int, max_queries: int) -> tuple[Usage | None, int]:
+    """Return the usage of a day, None if it has more than `max_queries`; and the number of its
     queries."""
     collector, queries = UsageCollector(day), 0
     for page in _read_pages(outcomes, day):
         queries += len(page)
-        if queries > most:
+        if queries > max_queries:
             return None, queries
         for answer, reported in page:
             collector.add(answer, reported)

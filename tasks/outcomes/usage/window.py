@@ -28,19 +28,19 @@ class UsageWindow:
 
 
 def read_usage(
-    outcomes: OutcomeStore, first: int, last: int, most: int = MAX_LIVE_QUERIES
+    outcomes: OutcomeStore, first: int, last: int, max_queries: int = MAX_LIVE_QUERIES
 ) -> UsageWindow:
     """Return the usage of the days from `first` to `last`.
 
     Days that changed since their roll-up are counted from their rows, newest first, as long as they
-    have at most `most` queries together, so that new queries are included at once.
+    have at most `max_queries` queries together, so that new queries are included at once.
     """
     changed = [day for day in outcomes.list_changed_days() if first <= day <= last]
     found: dict[int, Usage] = {}
     behind = []
     for day in sorted(changed, reverse=True):
-        usage, queries = count_small_day(outcomes, day, most)
-        most -= queries
+        usage, queries = count_small_day(outcomes, day, max_queries)
+        max_queries -= queries
         if usage is None:
             behind.append(day)
         else:

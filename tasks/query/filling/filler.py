@@ -27,7 +27,7 @@ from tasks.query.select_passages import MAX_LEAD_IN_TOKENS, SkillPassages
 _LEFT_OUT_LINE_TOKENS = 30
 """Estimated tokens of a skill that is only named as left out."""
 
-_LEAST_WORTH = 1e-6
+_MIN_WORTH = 1e-6
 """Minimum worth of a skill, since `BudgetItem` needs one above 0."""
 
 _NOTHING_NEW = "what the task needs was sent earlier in this session"
@@ -42,7 +42,7 @@ def make_budget_item(filler: BundleFiller, place: int) -> BudgetItem:
     costs = _passage_costs(skill.revision.parsed, skill.passages)
     return BudgetItem(
         count_tokens(render_header(99, filler.skill(place, ()))) + _LEFT_OUT_LINE_TOKENS,
-        max(skill.chosen.worth, _LEAST_WORTH),
+        max(skill.chosen.worth, _MIN_WORTH),
         [(index, costs[index]) for index in skill.passages],
         skill.enough,
         skill.sufficiency,

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from skills.bundle.rejection import RejectionReason
 from skills.token_count import count_tokens
 from tasks.language_model.frame import clean, quote, shorten
+from tasks.language_model.prompt_injection import find_prompt_injection
 from tasks.language_model.protocol import InvalidAnswerError, ModelRequest
-from tasks.language_model.selection_orders import find_selection_order
 
 VERSION = 1
 MAX_ANSWER_TOKENS = 900
@@ -27,8 +27,8 @@ _TASK_TOKENS = 800
 _NAME_TOKENS = 16
 _SECTION_TOKENS = 12
 _LINKS_TOKENS = 12
-_LEAST_DESCRIPTION_TOKENS = 12
-_MOST_DESCRIPTION_TOKENS = 120
+_MIN_DESCRIPTION_TOKENS = 12
+_MAX_DESCRIPTION_TOKENS = 120
 _READ_CHARACTERS = 4_000
 
 INSTRUCTIONS = """\
@@ -112,13 +112,13 @@ class SelectEntry:
     links: tuple[str, ...] = ()
 
 
-def find_order(text: str) -> str:
-    """Return the kind of order to the model in a name, description or heading, "" if none is found.
+def find_injection(text: str) -> str:
+    """Return the kind of injection in a name, description or heading, "" if none is found.
 
     The beginning of the text is checked, and the part that a prompt may show.
     """
-    shown = shorten(clean(text), _MOST_DESCRIPTION_TOKENS)
-    return find_selection_order(*dict.fromkeys((text[:_READ_CHARACTERS], shown)))
+    shown = shorten(clean(text), _MAX_DESCRIPTION_TOKENS)
+    return find_prompt_injection(*dict.fromkeys((text[:_READ_CHARACTERS], shown)))
 
 
 def select_request(task: str, entries: Sequence[SelectEntry]) -> ModelRequest:
@@ -152,7 +152,7 @@ def quote_links(links: str) -> str:
 def _description_limit(descriptions: Sequence[str], room: int) -> int:
     """Return the maximum tokens per description with which all descriptions take at most `room`."""
     counts = [count_tokens(text) + 3 for text in descriptions]  # two quotes and a colon
-    low, high = _LEAST_DESCRIPTION_TOKENS, _MOST_DESCRIPTION_TOKENS
+    low, high = _MIN_DESCRIPTION_TOKENS, _MAX_DESCRIPTION_TOKENS
     while low < high:
         middle = (low + high + 1) // 2
         if sum(min(count, middle + 3) for count in counts) <= room:

@@ -25,7 +25,7 @@ from tasks.query.language_model.select_prompt import (
     SelectAnswer,
     SelectEntry,
     check_answer,
-    find_order,
+    find_injection,
     select_request,
 )
 from tasks.query.ranking import RankedSkill, Ranking, Selection
@@ -67,7 +67,7 @@ def select_skills(context: QueryContext, ranking: Ranking) -> Ranking:
     began = time.monotonic()
     try:
         revisions = context.services.index.get_revisions([hit.key for hit in hits])
-        hidden = _find_orders(hits, revisions)
+        hidden = _find_injections(hits, revisions)
         shown = [hit for hit in hits if hit.key.skill_id not in hidden]
         numbered = _number(context.text, shown)
         entries = _describe(context, ranking.understanding, numbered, revisions)
@@ -111,19 +111,19 @@ def _number(task: str, hits: Sequence[RankedSkill]) -> list[RankedSkill]:
     return sorted(hits, key=shuffled)
 
 
-def _find_orders(
+def _find_injections(
     hits: Sequence[RankedSkill], revisions: Mapping[RevisionKey, StoredRevision]
 ) -> dict[str, str]:
     """Return the candidates whose name or description gives orders to the model, with the kind of
-    order."""
+    injection."""
     found: dict[str, str] = {}
     for hit in hits:
         revision = revisions.get(hit.key)
         record = revision.parsed.record if revision else None
         texts = (record.name, record.description) if record else (hit.key.skill_id,)
-        order = next(filter(None, map(find_order, texts)), "")
-        if order:
-            found[hit.key.skill_id] = order
+        injection = next(filter(None, map(find_injection, texts)), "")
+        if injection:
+            found[hit.key.skill_id] = injection
     return found
 
 
@@ -146,7 +146,7 @@ def _describe(
             continue
         record = revision.parsed.record
         section = _find_best_section(task, revision)
-        section = "" if section and find_order(section) else section
+        section = "" if section and find_injection(section) else section
         entries.append(SelectEntry(record.name, record.description, section, links))
     return entries
 

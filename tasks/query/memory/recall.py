@@ -110,10 +110,10 @@ def _swap(
     upper: RankedSkill, lower: RankedSkill, remembered: Mapping[str, SkillEvidence]
 ) -> tuple[RankedSkill, RankedSkill]:
     """Return both skills in the other order; the first gets the higher of their scores."""
-    most, least = max(upper.score, lower.score), min(upper.score, lower.score)
+    first, second = max(upper.score, lower.score), min(upper.score, lower.score)
     return (
-        _with_nudge(lower, most, remembered.get(lower.key.skill_id), is_up=True),
-        _with_nudge(upper, least, remembered.get(upper.key.skill_id), is_up=False),
+        _with_nudge(lower, first, remembered.get(lower.key.skill_id), is_up=True),
+        _with_nudge(upper, second, remembered.get(upper.key.skill_id), is_up=False),
     )
 
 

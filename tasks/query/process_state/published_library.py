@@ -161,9 +161,9 @@ class PublishedLibrary:
             self._follow()
             state = self._state
             pointers = state.snapshot.pointers
-            least = max(_MIN_UNSAVED, _MIN_UNSAVED_SHARE * len(pointers))
+            min_unsaved = max(_MIN_UNSAVED, _MIN_UNSAVED_SHARE * len(pointers))
             # Saved statistics that lack revisions would never be completed.
-            if state.unsaved >= least and not state.absent:
+            if state.unsaved >= min_unsaved and not state.absent:
                 self._saved.save(SavedLibrary(state.epoch, pointers, state.snapshot.statistics))
                 state.unsaved = 0
 

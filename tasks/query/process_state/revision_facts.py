@@ -15,8 +15,8 @@ from skills.scanner import SCANNER_VERSION
 class RevisionFact(NamedTuple):
     """Safety level and licence of a skill's revision, and the scanner version behind the level.
 
-    judgements: second opinions. is_of_catalog: whether the facts are from the catalog, which alone
-    has the judgements.
+    judgements: of language models. is_of_catalog: whether the facts are from the catalog, which
+    alone has the judgements.
     """
 
     seq: int

@@ -11,7 +11,7 @@ from skills.record import Role
 from tasks.query.context import QueryContext
 from tasks.query.select_passages import SkillPassages, make_passage_query
 
-_LEAST_MATCH = 0.5
+_MIN_MATCH = 0.5
 """Minimum share of the obstacle's words in a passage on errors, relative to the skill's best."""
 
 
@@ -55,12 +55,12 @@ def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:
         return []
     page = PassageInput(parsed, terms.offsets, terms.terms, terms.counts)
     shares = score_passages(query, page, DEFAULT_WEIGHTS).passage_terms
-    least = _LEAST_MATCH * float(shares.max())
+    min_share = _MIN_MATCH * float(shares.max())
     matched = [
         passage.index
         for passage in parsed.passages
         if passage.role is Role.ERROR_HANDLING
         and shares[passage.index] > 0
-        and shares[passage.index] >= least
+        and shares[passage.index] >= min_share
     ]
     return sorted(matched, key=lambda index: -float(shares[index]))

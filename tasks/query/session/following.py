@@ -71,9 +71,9 @@ def plan_portions(skills: Sequence[SkillPassages]) -> list[SkillPassages]:
     return [_plan_portion(skill, _LIKELY * best) for skill in skills]
 
 
-def _plan_portion(skill: SkillPassages, least: float) -> SkillPassages:
+def _plan_portion(skill: SkillPassages, min_probability: float) -> SkillPassages:
     probability = skill.chosen.probability
-    likely = skill.first or probability is None or probability >= least
+    likely = skill.first or probability is None or probability >= min_probability
     if not skill.sent:
         wanted = skill.passages[: skill.enough if likely else 1]
         return replace(skill, passages=wanted, enough=len(wanted), brief=True)

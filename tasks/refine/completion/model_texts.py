@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from search.text.tokens import tokenize
 from skills.scanner import scan_lines
 from tasks.language_model.frame import clean
-from tasks.language_model.selection_orders import find_selection_order
+from tasks.language_model.prompt_injection import find_prompt_injection
 
 SUSPICIOUS_LEVEL = 2
 """Minimum level of a finding of the scanner for which a text is dropped."""
@@ -31,7 +31,7 @@ def clean_text(text: str, max_characters: int) -> str:
         return ""
     if any(finding.level >= SUSPICIOUS_LEVEL for finding in scan_lines((plain,), 1)):
         return ""
-    if find_selection_order(plain):
+    if find_prompt_injection(plain):
         return ""
     return plain
 

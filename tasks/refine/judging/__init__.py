@@ -1,1 +1,1 @@
-"""Second opinion of the scanner: the stage `judge`."""
+"""Judgements of the safety of skills by a language model: the stage `judge`."""

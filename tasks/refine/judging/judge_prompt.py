@@ -1,4 +1,4 @@
-"""Prompt of the second opinion: a definition of harm, and the numbered lines of one skill."""
+"""Prompt of the judge stage: a definition of harm, and the numbered lines of one skill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from skills.token_count import count_tokens
 from tasks.language_model.frame import quote
 
 JUDGE_VERSION = 1
-"""Version of the prompt: raise it with every change here or in `order_lines`."""
+"""Version of the prompt: raise it with every change here or in `line_weights`."""
 
 Verdict = Literal["clean", "review", "harmful"]
 HarmKind = Literal[
@@ -146,10 +146,10 @@ class _Piece:
 
 
 def build_judge_prompt(parsed: ParsedSkill, weights: Mapping[int, int]) -> JudgePrompt:
-    """Return the data of the prompt about a skill: the lines that fit, first those in which an
-    order is likely, then prose, then code.
+    """Return the data of the prompt about a skill: the lines that fit, first the heaviest,
+    then prose, then code.
 
-    weights: of `tasks.refine.judging.order_lines.weigh_lines`.
+    weights: of `tasks.refine.judging.line_weights.weigh_lines`.
     """
     pieces = list(_split(parsed, weights))
     kept = _fit(pieces)

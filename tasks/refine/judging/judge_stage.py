@@ -1,4 +1,4 @@
-"""The second opinion of the scanner: a language model judges a skill and may raise its level.
+"""The judge stage: a language model judges the safety of a skill and may raise its level.
 
 The rules of the scanner find known forms, but few subtle attacks in plain words. The model reads
 the lines of a skill and says what an agent that follows them would do against its user. Its verdict
@@ -23,7 +23,7 @@ from tasks.refine.judging.judge_prompt import (
     JudgePrompt,
     build_judge_prompt,
 )
-from tasks.refine.judging.order_lines import needs_second_opinion, weigh_lines
+from tasks.refine.judging.line_weights import needs_judgement, weigh_lines
 from tasks.refine.stage import RefineContext, RefineStage
 
 _MAX_ANSWER_TOKENS = 300
@@ -31,7 +31,7 @@ _KEPT_LINES = 5
 
 
 class JudgeStage(RefineStage):
-    """Asks about skills with scripts, findings or standing orders.
+    """Asks about skills that `needs_judgement` selects.
 
     A refinement has `asked`; if it is true, also `verdict`, `kind`, `lines` and `reason`, or
     `invalid`, the reason for no verdict.
@@ -107,6 +107,6 @@ def to_judgement(model: str, refinement: dict[str, Any]) -> Judgement | None:
 def _prompt(revision: StoredRevision) -> JudgePrompt | None:
     parsed = revision.parsed
     weights = weigh_lines(parsed.lines, parsed.body_line)
-    if not needs_second_opinion(parsed, weights):
+    if not needs_judgement(parsed, weights):
         return None
     return build_judge_prompt(parsed, weights)

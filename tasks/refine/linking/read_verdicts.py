@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from graph.records import LinkType
-from tasks.language_model.selection_orders import find_selection_order
+from tasks.language_model.prompt_injection import find_prompt_injection
 from tasks.language_model.skill_pairs.protocol import AskedPair, PairVerdict
 from tasks.refine.linking.lines import SkillText
 from tasks.refine.linking.prompt import CandidateRelation, LinkPrompt, LinksAnswer
@@ -34,7 +34,7 @@ def read_verdicts(
     verdicts, faults = [], Counter[str]()
     for number, other in enumerate(prompt.candidates, 1):
         relation = said.get(number)
-        fault = prompt.find_fault(relation) or _find_order(prompt, relation) if relation else ""
+        fault = prompt.find_fault(relation) or _find_injection(prompt, relation) if relation else ""
         if fault:
             faults[fault] += 1
             relation = None
@@ -42,14 +42,14 @@ def read_verdicts(
     return verdicts, dict(sorted(faults.items()))
 
 
-def _find_order(prompt: LinkPrompt, relation: CandidateRelation) -> str:
+def _find_injection(prompt: LinkPrompt, relation: CandidateRelation) -> str:
     """Return why a conflict is void, "" if it is valid. A conflict would keep a rival out of
     bundles, and a text that gives orders to its reader may have asked for it."""
     if relation.relation != "conflict":
         return ""
     shown = (prompt.skill_lines, prompt.candidate_lines[relation.candidate - 1])
     texts = [line for lines in shown for line in lines.values()]
-    return "a text gives orders to the model" if find_selection_order(*texts) else ""
+    return "a text gives orders to the model" if find_prompt_injection(*texts) else ""
 
 
 def _to_verdict(

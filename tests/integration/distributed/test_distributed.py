@@ -255,7 +255,9 @@ def begun(backend: DistributedBackend, task: str) -> bool:
     return any(note["task"] == task for note in backend.coordinator.get_running_tasks().values())
 
 
-def test_what_a_worker_does_not_survive_is_buried(all_running: Distributed, crafts: Path) -> None:
+def test_what_a_worker_does_not_survive_becomes_a_dead_letter(
+    all_running: Distributed, crafts: Path
+) -> None:
     write_skill(crafts, "tide-tables", "Read the moon instead")
     with all_running.backend() as backend:
         planned(all_running, backend, crafts, "tide-tables")

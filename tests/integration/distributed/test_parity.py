@@ -37,8 +37,8 @@ ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "skills"
 SHARED = ROOT.parent / "shared" / "data"
 LIBRARIES = ("examples", "gt")
-LEAST_OVERLAP = 0.9
-MOST_TASKS = 10
+MIN_OVERLAP = 0.9
+MAX_TASKS = 10
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def test_both_deployments_answer_alike(deployments: Deployments) -> None:
     here = ranked(deployments.embedded, tasks)
     there = ranked(deployments.distributed, tasks)
     shares = [len(set(ids[:10]) & set(there[task][:10])) / 10 for task, ids in here.items()]
-    assert sum(shares) / len(shares) >= LEAST_OVERLAP
+    assert sum(shares) / len(shares) >= MIN_OVERLAP
     needed = {task["task_id"]: task["gt_skill_ids"] for task in tasks}
     embedded, distributed = routing_metrics(needed, here), routing_metrics(needed, there)
     for name in ("Hit@1", "MRR@10", "FC@10", "R@10"):
@@ -167,7 +167,7 @@ def test_what_an_agent_finds_fits_the_budget_in_either_form(
 ) -> None:
     """`find_skills` of MCP: as text, and as JSON with it; less than 200 its schema refuses."""
     services, held = deployments.embedded, 0
-    for task in deployments.tasks[:MOST_TASKS]:
+    for task in deployments.tasks[:MAX_TASKS]:
         asked = QueryAsked(
             task=task["instruction"], budget=budget, budget_form=BudgetForm.TOOL_RESULT
         )

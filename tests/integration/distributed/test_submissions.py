@@ -191,7 +191,7 @@ REFUSED = {
 }
 
 
-def test_what_is_no_submission_is_buried_and_its_sender_notified(
+def test_what_is_no_submission_becomes_a_dead_letter_and_its_sender_is_notified(
     home: Home, tmp_path: Path
 ) -> None:
     name = reply_name(tmp_path)
@@ -225,7 +225,9 @@ FORMS = {
 }
 
 
-def test_a_message_of_another_form_is_buried(run_servers: RunServers, tmp_path: Path) -> None:
+def test_a_message_of_another_form_becomes_a_dead_letter(
+    run_servers: RunServers, tmp_path: Path
+) -> None:
     outside = OnRabbit(run_servers)
     outside.clear()
     name = reply_name(tmp_path)
@@ -245,7 +247,9 @@ def test_a_message_of_another_form_is_buried(run_servers: RunServers, tmp_path: 
     outside.clear()
 
 
-def test_an_entry_without_an_event_is_buried(run_servers: RunServers, tmp_path: Path) -> None:
+def test_an_entry_without_an_event_becomes_a_dead_letter(
+    run_servers: RunServers, tmp_path: Path
+) -> None:
     outside = OnRedis(run_servers)
     outside.clear()
     with Home(outside, tmp_path)() as backend, consuming(backend):

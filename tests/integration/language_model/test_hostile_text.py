@@ -232,7 +232,7 @@ def test_a_policy_that_sends_everything_changes_nothing_of_it(library: Library) 
 def test_the_model_of_these_tests_obeys_where_it_is_shown_an_order(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(select_skills, "find_order", lambda text: "")
+    monkeypatch.setattr(select_skills, "find_injection", lambda text: "")
     planted = [one for one in library.planted if not one.name.endswith("-text")]
     with library.policy(highest_level=3):
         gains = library.find_gains(planted)
@@ -256,7 +256,7 @@ def test_what_was_not_shown_is_named_and_keeps_its_place(library: Library) -> No
 
 def test_no_text_leaves_its_frame(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where all are shown at once: lines and numbers are ours, names are quoted whole."""
-    monkeypatch.setattr(select_skills, "find_order", lambda text: "")
+    monkeypatch.setattr(select_skills, "find_injection", lambda text: "")
     read: Callable[[Asked], Any] = library.model
     prompts: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What the second opinion is worth, on recorded answers of a capable model: subtle attacks that the
+"""What judgements are worth, on recorded answers of a capable model: subtle attacks that the
 rules miss, and real skills.
 
 The prompts are those that skillbus builds now, so a prompt that changed finds no answer.
@@ -17,7 +17,7 @@ from skills.judgement import JUDGED_LEVELS
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.refine.judging.judge_prompt import JudgeAnswer, build_judge_prompt
 from tasks.refine.judging.judge_stage import check_answer, make_request
-from tasks.refine.judging.order_lines import needs_second_opinion, weigh_lines
+from tasks.refine.judging.line_weights import needs_judgement, weigh_lines
 from tests.support.program.recorded import RecordedAnswers
 from tests.support.samples.judge_cases import (
     ROOT,
@@ -44,7 +44,7 @@ def judged() -> list[tuple[JudgeCase, int]]:
         for case in read_judge_cases():
             weights = weigh_lines(case.parsed.lines, case.parsed.body_line)
             level = 0
-            if needs_second_opinion(case.parsed, weights):
+            if needs_judgement(case.parsed, weights):
                 prompt = build_judge_prompt(case.parsed, weights)
                 check = partial(check_answer, prompt=prompt)
                 answer = model.complete(make_request(prompt), JudgeAnswer, check).answer

@@ -33,7 +33,7 @@ from search.models.packed_weights import MAX_TOKENS
 from search.protocol import Vector
 
 _SECONDS = 60.0
-_MOST_PARAMETERS = 10_000
+_MAX_PARAMETERS = 10_000
 
 
 class RememberingEncoder(BatchEncoder):
@@ -106,8 +106,8 @@ class RememberingEncoder(BatchEncoder):
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
         with self._open() as file:
-            for first in range(0, len(keys), _MOST_PARAMETERS):
-                part = keys[first : first + _MOST_PARAMETERS]
+            for first in range(0, len(keys), _MAX_PARAMETERS):
+                part = keys[first : first + _MAX_PARAMETERS]
                 marks = ",".join("?" * len(part))
                 found |= file.execute(
                     f"SELECT text, vector FROM vectors WHERE text IN ({marks})", part

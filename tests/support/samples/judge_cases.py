@@ -1,4 +1,4 @@
-"""The cases of the second opinion: harmful texts of the test sets, and real skills that are clean.
+"""The cases of the judge stage: harmful texts of the test sets, and real skills that are clean.
 
 The real skills are in the shared collections; the repository only names them.
 """

@@ -29,7 +29,7 @@ from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
 from skills.record import RevisionKey
 from tests.support.samples.similarity_link import cosine, similarity_link
 
-SMALL = LinkSettings(max_alternatives=2, max_complements=2, complement_body_cosine=0.3)
+SMALL = LinkSettings(max_alternatives=2, max_semantic=2, semantic_body_cosine=0.3)
 
 NewGraph = Callable[[Path], SqliteSkillGraph]
 
@@ -147,7 +147,7 @@ def test_scored_links_are_the_best_k_with_ties_by_id() -> None:
             "z": {1: 3, 2: 2},
         }.items()
     } | {"lib:m": owner}
-    kept = owned(owner, pool, ResolvedNames({}), LinkSettings(max_complements=3))
+    kept = owned(owner, pool, ResolvedNames({}), LinkSettings(max_semantic=3))
     assert pairs(kept, LinkType.SEMANTIC) == [
         ("lib:m", "lib:b"),
         ("lib:m", "lib:c"),
@@ -227,11 +227,11 @@ def test_only_declared_names_reach_another_source() -> None:
 
 def test_settings_are_checked() -> None:
     with pytest.raises(UsageError, match="at least one link"):
-        LinkSettings(max_complements=0)
+        LinkSettings(max_semantic=0)
     with pytest.raises(UsageError, match="where alternatives begin"):
-        LinkSettings(complement_max_description_cosine=0.9)
+        LinkSettings(semantic_max_description_cosine=0.9)
     with pytest.raises(UsageError, match="every skill"):
-        LinkSettings(complement_body_cosine=0.0)
+        LinkSettings(semantic_body_cosine=0.0)
 
 
 # -- the driver
@@ -450,9 +450,9 @@ def test_the_index_leaves_no_skill_out(
 ) -> None:
     chosen = LinkSettings(
         max_alternatives=most,
-        max_complements=most,
-        complement_body_cosine=0.5,
-        complement_max_description_cosine=0.8,
+        max_semantic=most,
+        semantic_body_cosine=0.5,
+        semantic_max_description_cosine=0.8,
     )
     with TemporaryDirectory() as folder:
         graph = new_graph(Path(folder) / "pool.db")

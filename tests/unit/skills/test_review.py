@@ -116,7 +116,7 @@ def test_many_findings_of_a_suppressed_rule_hide_no_other() -> None:
     assert count_findings((*many, IGNORE), 3, [], suppressed).level == 3
 
 
-def test_a_second_opinion_is_waived_by_its_words() -> None:
+def test_a_judgement_is_waived_by_its_words() -> None:
     finding, record = JUDGED.to_finding(), record_of()
     assert get_rule_id(finding) == JUDGEMENT_RULE
     waived = policy(waiver(finding), judge="judge-model")

@@ -1,4 +1,4 @@
-"""Counts of work: durations by range, and what a minute holds."""
+"""Counts of work: durations by bucket, and what a minute holds."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import math
 
 import pytest
 
-from tasks.journal.work_records import build_minute, duration_range, find_percentile
+from tasks.journal.work_records import build_minute, duration_bucket, find_percentile
 
 
 @pytest.mark.parametrize("seconds", [0.05, 0.3, 1.0, 2.7, 60.0, 4_000.0])
 def test_a_percentile_is_near_the_durations_that_were_counted(seconds: float) -> None:
-    found = find_percentile({duration_range(seconds): 10}, 0.5)
+    found = find_percentile({duration_bucket(seconds): 10}, 0.5)
     assert found is not None
     assert abs(math.log2(found / seconds)) <= 1 / 8
 
 
 def test_percentiles_are_of_all_durations() -> None:
-    ranges = {duration_range(1.0): 90, duration_range(64.0): 10}
+    ranges = {duration_bucket(1.0): 90, duration_bucket(64.0): 10}
     assert find_percentile(ranges, 0.5) == 1.0
     assert find_percentile(ranges, 0.9) == 1.0
     assert find_percentile(ranges, 0.95) == 64.0
@@ -26,7 +26,7 @@ def test_percentiles_are_of_all_durations() -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, -3.0, 1e-9, 1e12])
 def test_durations_out_of_range_are_counted_at_its_ends(seconds: float) -> None:
-    assert duration_range(seconds) in (-20, 80)
+    assert duration_bucket(seconds) in (-20, 80)
 
 
 def test_a_minute_has_its_counts_by_what_they_count() -> None:

@@ -35,7 +35,7 @@ _POLL_SECONDS = 0.2
 _LOOK_SHARE = 10.0
 """Pause between two polls of the library, as a multiple of the duration of the last poll."""
 
-_LEAST_STALL_SECONDS = 120.0
+_MIN_STALL_SECONDS = 120.0
 _PAUSED_SECONDS = 60.0
 """Time after which an endpoint that does not answer, or limits the rate, is an error."""
 
@@ -237,7 +237,7 @@ class _StallWatch:
     def __init__(self, timeout_seconds: float) -> None:
         from tasks.language_model.protocol import MAX_ANSWERS  # slow to import
 
-        self._stall_seconds = max(_LEAST_STALL_SECONDS, MAX_ANSWERS * timeout_seconds)
+        self._stall_seconds = max(_MIN_STALL_SECONDS, MAX_ANSWERS * timeout_seconds)
         self._sign: tuple[int, ...] = ()
         self._moved_at = time.monotonic()
         self._is_noted = False

@@ -213,4 +213,4 @@ def _report(
 
 
 def _format_time(letter: DeadLetter) -> str:
-    return datetime.fromtimestamp(letter.buried, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return datetime.fromtimestamp(letter.failed_at, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

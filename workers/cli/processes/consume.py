@@ -55,9 +55,9 @@ def consume(ctx: click.Context) -> None:
         signal.signal(number, lambda *_: stop_requested.set())
     process_metrics = ProcessMetrics()
     with (
-        tracing(settings.tracing, process_metrics.measures),
-        open_store_backend(settings, writable=True, measures=process_metrics.measures) as backend,
-        SubmissionService(backend, process_metrics.measures) as submissions,
+        tracing(settings.tracing, process_metrics.recorder),
+        open_store_backend(settings, writable=True, metrics=process_metrics.recorder) as backend,
+        SubmissionService(backend, process_metrics.recorder) as submissions,
         _metrics_server(settings, process_metrics, submissions),
     ):
         process_metrics.add_gauges(backend.get_status)

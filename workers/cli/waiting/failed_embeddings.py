@@ -36,7 +36,7 @@ class FailedEmbeddings:
 
     def _read(self, task: TaskPolicy) -> int:
         letters = self._open_journal().list_dead_letters(MAX_DEAD_LETTERS)
-        failed = {one.ids[0]: one.buried for one in letters if one.task == task.name and one.ids}
+        failed = {one.ids[0]: one.failed_at for one in letters if one.task == task.name and one.ids}
         if not failed:
             return 0
         graph = self._graph

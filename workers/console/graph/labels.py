@@ -17,7 +17,7 @@ GAP = 7.0
 """Space between a circle and its label."""
 
 _WIDE, _NARROW, _CAPITAL, _BROAD, _OTHER = 12.6, 4.9, 9.2, 11.8, 7.8
-_LEAST_WIDTH = 70.0
+_MIN_WIDTH = 70.0
 """Minimum room for a shortened label; with less room, a name that does not fit gets no label."""
 
 _ELLIPSIS = "…"
@@ -86,7 +86,7 @@ def place_labels(
         width = measure(names[number])
         for label, room in _list_places(circles[number], boxes, edge, is_middle=number == middle):
             labels.setdefault(number, label)
-            if room >= min(width, _LEAST_WIDTH):
+            if room >= min(width, _MIN_WIDTH):
                 rooms[number] = min(room, width)
                 labels[number] = label._replace(is_shown=True)
                 boxes.append(_get_box(label, rooms[number]))

@@ -26,7 +26,7 @@ _START_RADIUS = 80
 _MARGIN = 34
 _BEND = 26.0
 _RADIUS, _RADIUS_OF_START = 6.0, 11.0
-_LEAST_RADIUS, _RADIUS_OF_ALL_MASS = 3.0, 34.0
+_MIN_RADIUS, _RADIUS_OF_ALL_MASS = 3.0, 34.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _size_circles(skill: Mapping[str, Any]) -> tuple[float, ...]:
     if "mass" not in skill:
         return (_RADIUS_OF_START if skill["distance"] == 0 else _RADIUS,)
     return tuple(
-        round(_LEAST_RADIUS + _RADIUS_OF_ALL_MASS * math.sqrt(mass), 1) for mass in skill["mass"]
+        round(_MIN_RADIUS + _RADIUS_OF_ALL_MASS * math.sqrt(mass), 1) for mass in skill["mass"]
     )
 
 

@@ -32,7 +32,7 @@ ALGORITHMS = frozenset({*_RSA, *(one for names in _CURVES.values() for one in na
 """Accepted algorithms (RFC 7518, RFC 8037). All are asymmetric: with a symmetric algorithm, a
 token could be signed with the public key."""
 
-_LEAST_RSA_BITS = 2048
+_MIN_RSA_BITS = 2048
 _MAX_KEYS = 100
 _MAX_BYTES = 1 << 20
 _RETRY_SECONDS = 30.0
@@ -77,7 +77,7 @@ def _parse_key(row: object) -> VerificationKey | None:
         key = PyJWK(public, algorithm=min(algorithms)).key
     except (PyJWTError, ValueError, TypeError, KeyError):
         return None
-    if isinstance(key, RSAPublicKey) and key.key_size < _LEAST_RSA_BITS:
+    if isinstance(key, RSAPublicKey) and key.key_size < _MIN_RSA_BITS:
         return None
     return VerificationKey(key_id, key, algorithms)
 

@@ -135,6 +135,6 @@ def test_weights_are_bounded_and_monotone(helped: int, extra: int, rejected: int
     assert weight(helped, extra, rejected + 1) <= value
     assert weight(helped, extra + 1, rejected) <= value
     pair = PairEvidence(together=Tally(helped))
-    assert 0.25 <= pair.loss(rejected, helped) <= 1.0
-    assert pair.loss(rejected + 1, helped) <= pair.loss(rejected, helped)
-    assert 0 <= pair.gain() < 1
+    assert 0.25 <= pair.rejection_factor(rejected, helped) <= 1.0
+    assert pair.rejection_factor(rejected + 1, helped) <= pair.rejection_factor(rejected, helped)
+    assert 0 <= pair.confirmed_share() < 1

@@ -80,7 +80,7 @@ class Setting:
         chosen = self.server.settings(**settings)
         client = OpenAILanguageModel(chosen)
         metered = MeteredLanguageModel(
-            client, answers or self.answers, chosen, self.metrics.measures, lambda: self.now
+            client, answers or self.answers, chosen, self.metrics.recorder, lambda: self.now
         )
         self._opened.append(metered)
         return metered

@@ -1,4 +1,4 @@
-"""The second opinion: what it asks, which answers it takes, and that it only raises levels."""
+"""The judge stage: what it asks, which answers it takes, and that it only raises levels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.refine.judging.judge_prompt import (
     build_judge_prompt,
 )
 from tasks.refine.judging.judge_stage import check_answer, to_judgement
-from tasks.refine.judging.order_lines import SHORT_TOKENS, needs_second_opinion, weigh_lines
+from tasks.refine.judging.line_weights import SHORT_TOKENS, needs_judgement, weigh_lines
 from tests.support.samples.hostile_skills import HOSTILE_SKILLS, HostileSkill
 
 JUDGEMENT = Judgement("some-model", 2, "deception", 12, "rounds totals in its favour")
@@ -116,7 +116,7 @@ def test_what_else_a_clean_answer_says_does_not_count() -> None:
 
 def test_who_is_asked_about() -> None:
     def asks(parsed: ParsedSkill) -> bool:
-        return needs_second_opinion(parsed, weigh_lines(parsed.lines, parsed.body_line))
+        return needs_judgement(parsed, weigh_lines(parsed.lines, parsed.body_line))
 
     plain = "Flour and water make a dough that is warm and soft.\n\n" * 150
     assert skill(plain).record.tokens > SHORT_TOKENS

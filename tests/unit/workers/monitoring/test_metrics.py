@@ -70,20 +70,20 @@ def samples(figures: ProcessMetrics) -> dict[str, list[Any]]:
 def figures() -> ProcessMetrics:
     """Figures after one of everything."""
     made = ProcessMetrics(lambda: REPORT)
-    measures = made.measures
-    measures.record_task("skillbus.plan", "done", 0.2)
-    measures.record_retry("skillbus.plan")
-    measures.record_stage("skillbus.query", "retrieve", 0.01)
-    measures.record_query("hit", degraded=True)
-    measures.record_answers("query", 2)
-    measures.record_outcome("helped", "verifier")
-    measures.record_dead_letter("")
-    measures.record_encoding(3, 40, 0.1)
-    measures.record_submission("refused")
-    measures.record_spans("dropped", 3)
-    measures.record_model_calls("select", 2, 500, 40, 1.5)
-    measures.record_stored_answer("select")
-    measures.record_model_failure("roles", "invalid")
+    recorder = made.recorder
+    recorder.record_task("skillbus.plan", "done", 0.2)
+    recorder.record_retry("skillbus.plan")
+    recorder.record_stage("skillbus.query", "retrieve", 0.01)
+    recorder.record_query("hit", degraded=True)
+    recorder.record_answers("query", 2)
+    recorder.record_outcome("helped", "verifier")
+    recorder.record_dead_letter("")
+    recorder.record_encoding(3, 40, 0.1)
+    recorder.record_submission("refused")
+    recorder.record_spans("dropped", 3)
+    recorder.record_model_calls("select", 2, 500, 40, 1.5)
+    recorder.record_stored_answer("select")
+    recorder.record_model_failure("roles", "invalid")
     return made
 
 

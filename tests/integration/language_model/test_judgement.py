@@ -1,4 +1,4 @@
-"""The second opinion over HTTP: it counts wherever the policy is asked, and no skill's order to the
+"""A judgement over HTTP: it counts wherever the policy is asked, and no skill's order to the
 model changes a level or a rank."""
 
 from __future__ import annotations

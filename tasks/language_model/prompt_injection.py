@@ -1,6 +1,5 @@
-"""Detection of orders to a model that chooses among skills, in the name, description or heading of
-a skill: to prefer the skill, to reject others, to call it safe, to say what else the model was
-given.
+"""Detection of prompt injection against a model that chooses among skills or judges them: texts of
+a skill that order it to prefer the skill, to reject others, to call it safe, or to show its input.
 
 Such an order is not a finding of the scanner: it says nothing about the behaviour of the skill once
 it is loaded.
@@ -119,8 +118,8 @@ def _compiled() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 
 @lru_cache(maxsize=_CACHED_TEXTS)
-def find_selection_order(*texts: str) -> str:
-    """Return the kind of order in the texts of a skill, "" if none is found.
+def find_prompt_injection(*texts: str) -> str:
+    """Return the kind of injection in the texts of a skill, "" if none is found.
 
     Hidden characters count too, and the gravest scanner findings in words to the reader.
     """

@@ -1,7 +1,7 @@
-"""Detection of the lines of a skill that probably hold an order beyond its task.
+"""Weights of the lines of a skill by signs of instructions beyond its task.
 
-They are for a second opinion, which reads a bounded part of a skill. They are not findings: honest
-skills have such lines too, and subtle attacks in plain words may have none.
+A judgement reads a bounded part of a skill, the heaviest lines first. The signs are not findings:
+honest skills have them too, and subtle attacks in plain words may have none.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def weigh_lines(lines: Sequence[str], body_line: int) -> dict[int, int]:
-    """Return the likelihood of an order in each line, by line number: 3 for each sign of an order
-    beyond the task, 1 for each word that orders often have; lines without either are left out.
+    """Return the weight of each line, by line number: 3 for each sign of an instruction beyond the
+    task, 1 for each word that instructions often have; lines without either are left out.
 
     The words of a paragraph count for the lines in which they are.
     """
@@ -86,9 +86,9 @@ def weigh_lines(lines: Sequence[str], body_line: int) -> dict[int, int]:
     return weights
 
 
-def needs_second_opinion(parsed: ParsedSkill, weights: dict[int, int]) -> bool:
+def needs_judgement(parsed: ParsedSkill, weights: dict[int, int]) -> bool:
     """Return whether a skill may harm beyond what the rules of the scanner see: it has scripts,
-    findings or words of orders, or is so short that an order needs none of these words.
+    findings or words of instructions, or is so short that an attack needs none of these words.
 
     weights: from `weigh_lines`. True in doubt.
     """
