@@ -26,12 +26,6 @@ log = structlog.get_logger()
 
 GetServices = Callable[[], Services]
 
-_PUBLISH_RETRY_POLICY = {
-    "max_retries": 2,
-    "interval_start": 0.05,
-    "interval_step": 0.2,
-    "interval_max": 0.5,
-}
 _RESULT_SECONDS = 3600
 _WORKER_LOST_WAIT_SECONDS = 1.0
 """Seconds to wait for a result that a child sent just before it died."""
@@ -85,7 +79,7 @@ def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str
         "task_acks_late": True,
         "task_reject_on_worker_lost": True,
         "task_ignore_result": True,
-        "task_publish_retry_policy": _PUBLISH_RETRY_POLICY,
+        "task_publish_retry": False,  # `tasks.send` does it
         "worker_prefetch_multiplier": 1,
         "worker_lost_wait": _WORKER_LOST_WAIT_SECONDS,
         "worker_hijack_root_logger": False,
@@ -94,6 +88,7 @@ def _celery_settings(queues: Sequence[str], transport: BrokerConfig) -> dict[str
         # RabbitMQ redelivers unacknowledged messages at once, Redis only after a long timeout.
         "worker_cancel_long_running_tasks_on_connection_loss": not transport.transport_class,
         "broker_transport_options": dict(transport.options),
+        "broker_pool_acquire_timeout": timeout,
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "redis_socket_timeout": timeout,

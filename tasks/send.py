@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from kombu.exceptions import KombuError
@@ -19,7 +19,14 @@ from tasks.policies import POLICIES, resolve_task_name
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+_Errors = tuple[type[BaseException], ...]
+
 _UNREACHABLE = "the broker does not answer"
+_BROKER_ERRORS: _Errors = (BrokerAwayError, KombuError, OSError)
+_PROMPT_SECONDS = 1.0
+"""Time within which a call over a lost connection fails; a broker that does not answer takes
+longer."""
 
 
 def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = False) -> Any:
@@ -33,17 +40,21 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
     headers = trace_headers(get_contextvars().get(TRACE_HEADER), current_context(), time.time())
     # To keep a result, Celery subscribes to the result backend before it sends the task.
     backend_errors = getattr(app.backend, "connection_errors", ()) if keep_result else ()
-    try:
-        return app.send_task(
-            policy.name,
-            (list(ids),),
-            queue=policy.queue,
-            headers=headers or None,
-            retry=True,
-            ignore_result=not keep_result,
-        )
-    except (BrokerAwayError, KombuError, OSError, *backend_errors) as error:
-        raise TransientError(f"{_UNREACHABLE}: {error}", public_message=_UNREACHABLE) from error
+    with _translate_errors(), app.producer_or_acquire() as producer:
+        connection = producer.connection
+
+        def send() -> Any:
+            producer.revive(connection)
+            return app.send_task(
+                policy.name,
+                (list(ids),),
+                queue=policy.queue,
+                headers=headers or None,
+                producer=producer,
+                ignore_result=not keep_result,
+            )
+
+        return _call(connection, send, backend_errors)
 
 
 def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:
@@ -69,25 +80,58 @@ def queue_depth(app: Any, queue: str) -> int:
     Raises TransientError when the broker does not answer, MisconfiguredError when it refuses the
     login.
     """
-    with app.connection_or_acquire() as connection:
-        try:
-            connection.connect()  # the pool also hands out connections that the broker has closed
-            with _channel(connection) as channel:
+    with _translate_errors(), app.connection_or_acquire() as connection:
+
+        def count() -> int:
+            with _open_channel(connection) as channel:
                 try:
                     return int(channel.queue_declare(queue, passive=True).message_count)
                 except connection.channel_errors:
                     return 0
-        except connection.channel_errors as error:
-            raise MisconfiguredError(
-                f"the broker refuses the login ({error}): check servers.broker and the file "
-                "of servers.broker_password_file"
-            ) from None
-        except (BrokerAwayError, KombuError, OSError, *connection.connection_errors) as error:
-            raise TransientError(f"{_UNREACHABLE}: {error}", public_message=_UNREACHABLE) from error
+
+        return _call(connection, count)
+
+
+def _call(connection: Any, call: Callable[[], T], other_errors: _Errors = ()) -> T:
+    """Call over a connection of the pool; if that fails promptly, again over a new connection.
+
+    The pool also hands out connections that the broker has closed. A broker that does not answer is
+    waited for only once.
+    """
+    errors = (*_BROKER_ERRORS, *connection.connection_errors, *other_errors)
+    is_again, start = False, time.monotonic()
+    with _translate_errors(errors):
+        while True:
+            try:
+                _connect(connection)
+                return call()
+            except errors:
+                connection.collect()
+                if is_again or time.monotonic() - start > _PROMPT_SECONDS:
+                    raise
+            is_again = True
 
 
 @contextmanager
-def _channel(connection: Any) -> Iterator[Any]:
+def _translate_errors(errors: _Errors = _BROKER_ERRORS) -> Iterator[None]:
+    try:
+        yield
+    except errors as error:
+        raise TransientError(f"{_UNREACHABLE}: {error}", public_message=_UNREACHABLE) from error
+
+
+def _connect(connection: Any) -> None:
+    try:
+        connection.ensure_connection(max_retries=0)
+    except connection.channel_errors as error:
+        raise MisconfiguredError(
+            f"the broker refuses the login ({error}): check servers.broker and the file "
+            "of servers.broker_password_file"
+        ) from None
+
+
+@contextmanager
+def _open_channel(connection: Any) -> Iterator[Any]:
     """Yield a channel for one request.
 
     AMQP closes a channel that names an unknown queue. On Redis the default channel is used, because
@@ -96,5 +140,6 @@ def _channel(connection: Any) -> Iterator[Any]:
     if connection.transport.driver_type != "amqp":
         yield connection.default_channel
         return
-    with connection.channel() as channel:
-        yield channel
+    channel = connection.channel()
+    yield channel
+    channel.close()  # not after an error: it waits for an answer, and `_call` drops the connection

@@ -4,7 +4,6 @@ from skills.scanner.rule import Rule, find_rule, get_quote, list_rules
 from skills.scanner.scan import (
     MAX_EXCERPT_CHARACTERS,
     MAX_FINDINGS,
-    MAX_PER_RULE,
     SCANNER_VERSION,
     make_finding,
     rescan,
@@ -15,7 +14,6 @@ from skills.scanner.scan import (
 __all__ = [
     "MAX_EXCERPT_CHARACTERS",
     "MAX_FINDINGS",
-    "MAX_PER_RULE",
     "SCANNER_VERSION",
     "Rule",
     "find_rule",

@@ -29,13 +29,14 @@ from skills.scanner.rules.packages import INSTALLS, find_packages, is_package_li
 from skills.scanner.text_rule import TextRule
 from skills.scanner.words import Concept, Places, WordFinder
 
-SCANNER_VERSION = 11
+SCANNER_VERSION = 12
 """Increased whenever rules or levels of findings may change; skills scanned by an older version are
 scanned again."""
 MAX_FINDINGS = 200
-"""Maximum findings kept per skill; the highest levels are kept."""
-MAX_PER_RULE = 20
-"""Maximum findings of one rule per file; the highest levels are kept."""
+"""Maximum findings kept of a SKILL.md, and of all other files; the highest levels are kept.
+
+There is no lower limit for a rule: a waiver of a rule must not cover findings that are not listed.
+"""
 MAX_EXCERPT_CHARACTERS = 80
 """Maximum characters of the matched text that a reason quotes."""
 
@@ -189,17 +190,17 @@ def _weigh_words(text: NormalisedText, rule: TextRule, start: int, end: int) -> 
 
 
 def _keep_gravest(found: Iterable[_Found], highest: int) -> list[_Found]:
-    """Return at most MAX_PER_RULE findings; many quoted matches must not displace a plain one.
+    """Return at most MAX_FINDINGS findings; many quoted matches must not displace a plain one.
 
-    highest: level that no finding exceeds; the search ends after MAX_PER_RULE findings of it.
+    highest: level that no finding exceeds; the search ends after MAX_FINDINGS findings of it.
     """
     kept: dict[int, list[_Found]] = {3: [], 2: [], 1: []}
     for one in found:
-        if len(kept[one.level]) < MAX_PER_RULE:
+        if len(kept[one.level]) < MAX_FINDINGS:
             kept[one.level].append(one)
         elif one.level == highest:
             break
-    return list(islice((one for level in kept.values() for one in level), MAX_PER_RULE))
+    return list(islice((one for level in kept.values() for one in level), MAX_FINDINGS))
 
 
 def _find_places(text: NormalisedText) -> Places:
@@ -251,6 +252,6 @@ def _find_encoded(text: NormalisedText) -> Iterator[_Found]:
         languages = sorted(may_have_flows(places.words))
         flows = find_flows([Code(language, decoded, 1) for language in languages])
         found += [_Found(rule, 3, line, "") for line, rule in flows]
-        for one in found[:MAX_PER_RULE]:
+        for one in found:
             reason = f"{list_rules()[one.rule].reason}, {one.quote}"
             yield _Found("encoded-order", 3, text.line_at(start), reason)

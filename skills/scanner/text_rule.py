@@ -53,7 +53,7 @@ class TextRule:
                     start, end = min(start for start, _ in met), max(end for _, end in met)
                     if start >= last:
                         yield start, end
-                    last = max(last, end)
+                        last = end
 
 
 @cache

@@ -6,7 +6,7 @@ The job's id is derived from the key, and the journal accepts every id once.
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from fastapi import Header
 from pydantic import ValidationError
@@ -36,14 +36,21 @@ IdempotencyKey = Annotated[
 ]
 
 
+class RecordedJob(NamedTuple):
+    """A job in the journal. is_new: False if an earlier request with the key recorded it."""
+
+    id: str
+    is_new: bool
+
+
 def record_job(
     backend: StoreBackend,
     caller: Caller,
     data: EventData,
     key: str | None,
     seconds: float | None = None,
-) -> str:
-    """Record an event or a query of a caller, and return its id.
+) -> RecordedJob:
+    """Record an event or a query of a caller.
 
     seconds: time within which a query is to be answered [default: `workers.query_seconds`].
     Raises HTTPException (422) for a key that was used with another request, and for invalid text
@@ -55,9 +62,10 @@ def record_job(
         raise HTTPException(422, describe_validation_error(error)) from None
     if key is not None:
         event = event.model_copy(update={"id": derive_job_id(caller, key)})
-    if not backend.accept_if_new(event, seconds):
+    is_new = backend.accept_if_new(event, seconds)
+    if not is_new:
         _check_same_request(backend, event)
-    return job_id(event)
+    return RecordedJob(job_id(event), is_new)
 
 
 def derive_job_id(caller: Caller, key: str) -> str:

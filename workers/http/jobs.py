@@ -25,7 +25,7 @@ def accept_event(
     backend: StoreBackend, caller: Caller, data: EventData, key: str | None, response: Response
 ) -> Accepted:
     """Record an event with `record_job`, and set `Location` to the URL of its state."""
-    event_id = record_job(backend, caller, data, key)
+    event_id = record_job(backend, caller, data, key).id
     response.headers["Location"] = f"/v1/events/{event_id}"
     return Accepted(id=event_id)
 

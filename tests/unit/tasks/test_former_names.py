@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from tasks.broker.broker_config import memory_broker_config
+from tasks.celery_app import create_app
 from tasks.policies import EMBED_SECTIONS, POLICIES, resolve_task_name
 from tasks.send import send_task
+from tasks.services import Services
 from workers.processes.broker_consumer import _validate_headers
 from workers.processes.workloads import add_former_queues, parse_workload, resolve_queue_name
 
 FORMER = "skillbus.page"
+
+
+def no_services() -> Services:
+    raise AssertionError("nothing runs here")
 
 
 def test_present_names_stay() -> None:
@@ -28,10 +34,12 @@ def test_a_message_with_the_former_name_runs_the_task() -> None:
 
 
 def test_a_task_with_the_former_name_is_sent_under_the_present_one() -> None:
-    sent: list[tuple[str, Any]] = []
-    app = SimpleNamespace(send_task=lambda name, _, queue, **__: sent.append((name, queue)))
+    app = create_app(no_services, (EMBED_SECTIONS.queue,), memory_broker_config())
     send_task(app, FORMER, ["a"])
-    assert sent == [(EMBED_SECTIONS.name, EMBED_SECTIONS.queue)]
+    with app.connection_for_read() as connection:
+        message = connection.SimpleQueue(EMBED_SECTIONS.queue).get(block=False)
+        message.ack()
+    assert message.headers["task"] == EMBED_SECTIONS.name
 
 
 @pytest.mark.parametrize("name", ["page", "embed_sections"])

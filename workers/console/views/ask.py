@@ -114,7 +114,7 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
         query = _read_query(form, before)
         if _is_look(query, before):
             query = query.model_copy(update={"record_use": False})
-        query_id = await query_service.accept(query, caller)
+        query_id = (await query_service.accept(query, caller)).id
         url = build_url(f"{PATH}/{query_id}", {"compare": compare})
         return redirect(f"{url}#why" if get_text(form, "why") else url)
 

@@ -111,8 +111,8 @@ def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService
         skill_id = get_text(form, "skill_id")
         note_object(request, skill_id)
         check_scope(caller, TokenScope.WRITE)
-        event_id = record_job(backend, caller, prepare_removal(backend, caller, skill_id), None)
-        return redirect(f"{PREFIX}/work/events/{event_id}")
+        event = record_job(backend, caller, prepare_removal(backend, caller, skill_id), None)
+        return redirect(f"{PREFIX}/work/events/{event.id}")
 
     @router.post("/actions/pins/add")
     def pin_skill(request: Request, caller: CurrentCaller, form: SentForm) -> Response:

@@ -35,7 +35,7 @@ def source_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         source_id = get_text(form, "source_id")
         note_object(request, source_id)
         check_scope(caller, TokenScope.WRITE)
-        event_id = record_job(backend, caller, prepare_refresh(backend, caller, source_id), None)
-        return redirect(f"{PREFIX}/work/events/{event_id}")
+        event = record_job(backend, caller, prepare_refresh(backend, caller, source_id), None)
+        return redirect(f"{PREFIX}/work/events/{event.id}")
 
     return router

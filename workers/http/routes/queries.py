@@ -29,7 +29,7 @@ from tasks.journal.protocol import Job
 from tasks.query.context import check_query
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.idempotency import IdempotencyKey, record_job
+from workers.http.idempotency import IdempotencyKey, RecordedJob, record_job
 from workers.http.job_waiter import JobWaiter
 from workers.http.jobs import Accepted, get_visible_job
 
@@ -145,12 +145,12 @@ def query_routes(backend: StoreBackend, query_service: QueryService) -> APIRoute
         """Accept a query; `Location` is the URL of its state."""
         received = time.monotonic()
         within = None if answer_within_ms is None else answer_within_ms / 1000
-        query_id = await query_service.accept(query, caller, key, within)
+        job = await query_service.accept(query, caller, key, within)
         as_markdown = _accepts_markdown(request)
         if within is None:
-            return await query_service.respond_accepted(query_id, caller, prefer or (), as_markdown)
+            return await query_service.respond_accepted(job.id, caller, prefer or (), as_markdown)
         seconds = within - (time.monotonic() - received)
-        return await query_service.respond_in_time(query_id, caller, seconds, as_markdown)
+        return await query_service.respond_in_time(job, caller, seconds, as_markdown)
 
     @router.get("/v1/queries")
     def list_queries(caller: CurrentCaller) -> AskedQueries:
@@ -213,8 +213,8 @@ class QueryService:
         caller: Caller,
         key: str | None = None,
         seconds: float | None = None,
-    ) -> str:
-        """Record a query and return its id; raises UsageError for an invalid query.
+    ) -> RecordedJob:
+        """Record a query; raises UsageError for an invalid query.
 
         seconds: time within which the query is to be answered, if the caller limits it.
         """
@@ -260,17 +260,20 @@ class QueryService:
         return JSONResponse({"id": query_id}, 202, headers=headers)
 
     async def respond_in_time(
-        self, query_id: str, caller: Caller, seconds: float, as_markdown: bool
+        self, query: RecordedJob, caller: Caller, seconds: float, as_markdown: bool
     ) -> Response:
         """Respond with the final state; cancel the query if it has not ended in time.
 
-        Otherwise its session would count an answer as sent that the caller does not wait for.
+        Otherwise its session would count an answer as sent that the caller does not wait for. A
+        query that an earlier request recorded goes on, since that request may wait for it.
         """
-        headers = {"Location": f"/v1/queries/{query_id}"}
+        headers = {"Location": f"/v1/queries/{query.id}"}
         seconds = min(max(seconds, 0.0), self._backend.settings.gateway.wait_seconds)
-        if not await self._job_waiter.wait_until_ended(query_id, seconds):
-            await run_in_threadpool(self._backend.journal.cancel_job, query_id)
-        job = await run_in_threadpool(self.get_job, query_id, caller)
+        if not await self._job_waiter.wait_until_ended(query.id, seconds):
+            if not query.is_new:
+                return JSONResponse({"id": query.id}, 202, headers=headers)
+            await run_in_threadpool(self._backend.journal.cancel_job, query.id)
+        job = await run_in_threadpool(self.get_job, query.id, caller)
         return _respond_state(job, [], headers, as_markdown=as_markdown)
 
     def _parse_wait_seconds(self, prefer: Sequence[str]) -> int | None:
