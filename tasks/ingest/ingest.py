@@ -159,7 +159,7 @@ def _replace_held(
         replaced[key, entry] = folder
         kept = pinned.get(entry.skill_id)
         if kept is not None and kept.content_hash != folder.content_hash:
-            hold_back(services, entry, folder, settings)
+            hold_back(services, (key, entry), folder, settings, kept)
             replaced[key, entry] = _stand_in(kept)
     return replaced
 

@@ -46,17 +46,24 @@ def rescan_kept(one: KeptRevision) -> KeptRevision:
 
 
 def hold_back(
-    services: Services, entry: CatalogEntry, folder: SkillFolder, settings: PreparationSettings
+    services: Services,
+    place: tuple[RevisionKey, CatalogEntry],
+    folder: SkillFolder,
+    settings: PreparationSettings,
+    kept: KeptRevision | None,
 ) -> KeptRevision | UnreadableSkill:
     """Keep the content that the source of a skill has, without publishing it; returns what is kept.
 
-    Content that is held already is not kept twice and keeps its seq, by which people decide about
-    it.
+    kept: the revision that is published instead, if any. Content that is held already is not kept
+    twice and keeps its seq, by which people decide about it, unless `kept` gets a higher one.
     """
+    key, entry = place
+    is_new = kept is not None and kept.content_hash != entry.content_hash
+    above = key.seq if is_new else entry.seq
     history = services.history
     newest = next(iter(history.list_revisions(entry.skill_id)), None) if history else None
     is_known = newest is not None and newest.content_hash == folder.content_hash
-    if newest is not None and is_known and newest.key.seq > entry.seq:
+    if newest is not None and is_known and newest.key.seq > above:
         return newest
     prepared = prepare_skill(PreparationRequest(entry.path, folder), settings)
     if isinstance(prepared, UnreadableSkill):
@@ -67,5 +74,5 @@ def hold_back(
     if history is None:
         return held
     # Another ingest may have held the same content since `newest` was read.
-    seq = history.hold(held, above=entry.seq)
+    seq = history.hold(held, above=above)
     return replace(held, key=RevisionKey(entry.skill_id, seq))

@@ -72,14 +72,14 @@ def hold_for_review(
         if _may_publish(entry, folder, reviews):
             _end_waiting(services, entry.skill_id, reviews)
             continue
-        held = hold_back(services, entry, folder, settings)
+        kept = _find_kept(services, entry, reviews)
+        held = hold_back(services, place, folder, settings, kept)
         if isinstance(held, KeptRevision):
             _end_waiting(services, entry.skill_id, reviews, but=held.content_hash)
             waiting = ReviewRecord(
                 *(entry.skill_id, held.content_hash, ReviewKind.WAITING), seq=held.key.seq
             )
             store.save([waiting], only_new=True)
-        kept = _find_kept(services, entry, reviews)
         if kept is not None:
             found.kept[entry.skill_id] = kept
         elif isinstance(held, KeptRevision):

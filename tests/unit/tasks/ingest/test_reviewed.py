@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from config.errors import TransientError, UsageError
 from graph.records import SkillState
+from skills.record import RevisionKey
 from skills.review import ReviewKind, ReviewRecord
 from tasks.ingest.held.reviewed import request_decided
 from tasks.ingest.ingest import ingest
@@ -48,6 +49,7 @@ def decide(
 
 @settings(max_examples=25)
 @given(_STEPS)
+@example([("ingest", 1), ("edit", 1), ("ingest", 1), ("approve", 1)])
 def test_only_what_was_approved_is_published(steps: list[tuple[str, int]]) -> None:
     with open_skill(**REVIEW) as library:
         verdicts: dict[str, ReviewDecision] = {}
@@ -113,15 +115,20 @@ def test_an_approved_revision_is_published_though_its_source_went_on() -> None:
     with open_skill(**REVIEW) as library:
         first = approve_the_first_of_two(library)
         assert library.published_text() == "Text number 1."
-        assert library.reader.list_revisions(SKILL)[0].state == "published"
-        library.ingest(1)
+        held, published = library.reader.list_revisions(SKILL)
+        assert (held.state, published.state) == ("held", "published")
         (record,) = waiting(library)
+        assert (record.seq, record.content_hash) == (held.seq, held.kept.content_hash)
         assert record.content_hash != first.kept.content_hash
+        assert request_decided(library.services) == 0
 
 
-def test_an_update_is_numbered_anew_once_another_is_published_above_it() -> None:
+def test_an_update_is_numbered_anew_once_the_published_content_has_a_higher_seq() -> None:
     with open_skill(**REVIEW) as library:
         approve_the_first_of_two(library)
+        (entry,) = library.services.graph.get_entries([SKILL])
+        library.services.index.delete([RevisionKey(SKILL, entry.seq)])
+        library.ingest(1)  # writes the lost document again
         assert request_decided(library.services) == 1
         library.ingest(1)
         (record,) = waiting(library)
