@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from config.errors import TransientError
 from graph.entry_filter import EntryCount
 from graph.records import Link, SkillState
+from search.protocol import Filters, FilterSearch
 from skills.bundle.budget_form import BudgetForm, with_markdown_tokens
 from skills.bundle.markdown import summarise_withheld
 from skills.bundle.model import Bundle, LeftOutSkill
@@ -97,7 +99,7 @@ def assemble_no_hit(
 
 def _explain_filtered(context: QueryContext) -> str:
     """Return the reason why no skill passes the filters; names values that no skill has, since they
-    may be misspelt. The catalog does not hold the tools of skills, and it may not answer."""
+    may be misspelt. The catalog may not answer, and does not hold the tools of skills."""
     filters = context.request.filters
     wanted = {"source": filters.source, "licence": filters.licence, "language": filters.language}
     counts = context.services.graph.count_entries()
@@ -108,6 +110,7 @@ def _explain_filtered(context: QueryContext) -> str:
         for value in values
         if not any(value in row[name] for row in rows)
     ]
+    unknown += [f"tool {value!r}" for value in _find_unknown_tools(context)]
     if rows and unknown:
         return f"no skill matches the filters: none has {' or '.join(unknown)}"
     if rows and not any(
@@ -118,6 +121,17 @@ def _explain_filtered(context: QueryContext) -> str:
     if filters.tool or not rows:
         return "no skill that matches the filters, if there is one, shares anything with the task"
     return "no skill that matches the filters shares anything with the task"
+
+
+def _find_unknown_tools(context: QueryContext) -> list[str]:
+    """Return the tools of the filters that no revision in the index has."""
+    tools = context.request.filters.tool
+    searches = [FilterSearch(1, Filters(tool=(value,))) for value in tools]
+    try:
+        found = context.services.index.search_many(searches) if searches else []
+    except TransientError:
+        return []
+    return [value for value, hits in zip(tools, found, strict=True) if not hits]
 
 
 def _list_filter_values(count: EntryCount) -> dict[str, frozenset[str]]:

@@ -74,7 +74,8 @@ def test_a_hit_and_no_hit_differ(library: Skillbus) -> None:
         (["licence=WTFPL", "source=crafts"], "no skill matches the filters: none has licence"),
         (["licence=MIT", "language=zh"], "none has language 'zh'"),
         (["licence=MIT", "source=crafts"], "no skill that matches the filters shares anything"),
-        (["tool=nosuch"], "no skill that matches the filters, if there is one, shares anything"),
+        (["tool=nosuch"], "no skill matches the filters: none has tool 'nosuch'"),
+        (["language=xx", "tool=nosuch"], "none has language 'xx' or tool 'nosuch'"),
     ],
 )
 def test_filters_that_no_skill_passes_are_the_reason(
