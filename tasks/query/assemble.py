@@ -28,6 +28,9 @@ from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.following import list_already_sent
 
+_MAX_NAMED, _MAX_CHARACTERS = 5, 80
+"""Maximum filter values that a reason names, and characters of each."""
+
 
 def assemble(
     context: QueryContext, chosen: ChosenRevisions, selected: Sequence[SkillPassages]
@@ -105,14 +108,16 @@ def _explain_filtered(context: QueryContext) -> str:
     counts = context.services.graph.count_entries()
     rows = [_list_filter_values(one) for one in counts if one.state is SkillState.PUBLISHED]
     unknown = [
-        f"{name} {value!r}"
+        f"{name} {value[:_MAX_CHARACTERS]!r}"
         for name, values in wanted.items()
         for value in values
         if not any(value in row[name] for row in rows)
     ]
-    unknown += [f"tool {value!r}" for value in _find_unknown_tools(context)]
+    unknown += [f"tool {value[:_MAX_CHARACTERS]!r}" for value in _find_unknown_tools(context)]
     if rows and unknown:
-        return f"no skill matches the filters: none has {' or '.join(unknown)}"
+        others = [f"{len(unknown) - _MAX_NAMED} others"] if len(unknown) > _MAX_NAMED else []
+        named = " or ".join([*unknown[:_MAX_NAMED], *others])
+        return f"no skill matches the filters: none has {named}"
     if rows and not any(
         all(not values or row[name].intersection(values) for name, values in wanted.items())
         for row in rows

@@ -86,6 +86,17 @@ def test_filters_that_no_skill_passes_are_the_reason(
     assert reason in asked.out
 
 
+def test_the_reason_stays_short_with_many_filter_values(library: Skillbus) -> None:
+    values = [f"tool={number}{'x' * 200}" for number in range(100)]
+    options = [part for one in values for part in ("--filter", one)]
+    data = library(
+        "query", "zzyzx", "--without", "dense", *options, "--format", "json", code=3
+    ).data
+    assert "none has tool '0xxx" in data["reason"]
+    assert data["reason"].endswith(" or 95 others")
+    assert data["tokens"] < 300
+
+
 def test_budget_and_top_are_kept(library: Skillbus) -> None:
     data = library("query", TASK, "--top", "1", "--format", "json").data
     assert len(data["skills"]) == 1
