@@ -32,10 +32,11 @@ class HasScripts(StrEnum):
 class EntryFilter:
     """Filter of `Catalog.list_entries`: entries must match all fields; None matches any value.
 
-    name: compared without regard to case and separators. safety_level: minimum scanner level.
-    above_level: only published skills with a higher scanner level or with a judgement; can be
-    combined only with source_id and rule. rule: of these skills, only those for which the catalog
-    has a finding of this rule (see `Catalog.get_rules_version`), or a judgement.
+    name: compared without regard to case and separators; matches none if it has only separators.
+    safety_level: minimum scanner level. above_level: only published skills with a higher scanner
+    level or with a judgement; can be combined only with source_id and rule. rule: of these skills,
+    only those for which the catalog has a finding of this rule (see `Catalog.get_rules_version`),
+    or a judgement.
     """
 
     source_id: str | None = None

@@ -175,7 +175,15 @@ class SectionSearch:
     filters: Filters
 
 
-Search = LexicalSearch | VectorSearch | SectionSearch
+@dataclass(frozen=True, slots=True)
+class FilterSearch:
+    """A search for any `limit` revisions that pass the filters, for `search_many`."""
+
+    limit: int
+    filters: Filters
+
+
+Search = LexicalSearch | VectorSearch | SectionSearch | FilterSearch
 
 
 class SearchIndex(Protocol):

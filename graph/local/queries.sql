@@ -114,7 +114,7 @@ ORDER BY skill_id LIMIT :limit;
 
 -- name: list_entries_by_name
 FROM skills INDEXED BY skills_by_name
-WHERE name_key = :name_key AND +skill_id > :after AND +skill_id < :end
+WHERE name_key = :name_key AND name_key != '' AND +skill_id > :after AND +skill_id < :end
     AND (:state IS NULL OR state = :state)
     $$conditions
 ORDER BY +skill_id LIMIT :limit;

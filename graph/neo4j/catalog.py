@@ -18,6 +18,7 @@ from graph.neo4j.publish import Withdrawal
 from graph.neo4j.rows import (
     ENTRY_CONDITIONS,
     entries_from_rows,
+    index_key,
     is_complete,
     source_from_row,
 )
@@ -34,6 +35,7 @@ from graph.records import (
     SourceAccess,
     complete_counts,
 )
+from graph.skill_names import normalise_name
 from skills.batches import batches
 from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions
@@ -160,7 +162,10 @@ class Neo4jCatalog(StatementRunner, Catalog):
         self._check_schema()
         chosen = [ENTRY_CONDITIONS[name] for name in selection.conditions]
         listing = add_conditions(self._statements[selection.statement], chosen)
-        rows = self._server.read(listing, **selection.to_parameters(after, limit))
+        parameters = selection.to_parameters(after, limit)
+        if selection.name is not None:
+            parameters["name_key"] = index_key(normalise_name(selection.name))
+        rows = self._server.read(listing, **parameters)
         return entries_from_rows(rows[0][0])
 
     @override

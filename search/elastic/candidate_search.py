@@ -24,6 +24,7 @@ from search.protocol import (
     PREFIX_FIELDS,
     TEXT_FIELDS,
     Filters,
+    FilterSearch,
     Hit,
     LexicalSearch,
     Search,
@@ -163,6 +164,8 @@ def search_body(one: Search, size: int | None = None) -> dict[str, Any] | None:
         found = _lexical_query(one)
     elif isinstance(one, SectionSearch):
         found = _section_query(one, limit)
+    elif isinstance(one, FilterSearch):
+        found = {"query": {"bool": {"filter": _filter_clauses(one.filters)}}}
     else:
         found = _knn_query(one, limit)
     return None if found is None else {**found, "size": limit, **_KEYS_ONLY}
@@ -245,7 +248,7 @@ def _filter_clauses(filters: Filters) -> list[dict[str, Any]]:
 def parse_hits(one: Search, answer: Mapping[str, Any]) -> list[Hit]:
     """Return the hits of an answer; scores of a vector search are cosines, above 0."""
     hits = answer.get("hits", {}).get("hits", ())
-    if isinstance(one, LexicalSearch):
+    if isinstance(one, LexicalSearch | FilterSearch):
         return [Hit(decode_key(hit["fields"]), float(hit["_score"])) for hit in hits]
     near = ((hit, _cosine(hit)) for hit in hits)
     return [Hit(decode_key(hit["fields"]), cosine) for hit, cosine in near if cosine > 0.0]

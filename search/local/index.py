@@ -37,6 +37,7 @@ from search.local.vector_matrix import VectorMatrix
 from search.protocol import (
     TEXT_FIELDS,
     Filters,
+    FilterSearch,
     ForwardRecord,
     Hit,
     Search,
@@ -225,6 +226,8 @@ class LocalSearchIndex(SearchIndex):
                 Hit(*found)
                 for found in self._sections.find_nearest(one.vector, one.limit, one.filters)
             ]
+        if isinstance(one, FilterSearch):
+            return self._to_hits(self._engine.search_filters(one.limit, one.filters))
         if one.completed:
             return self._to_hits(self._completed.search(one.terms, one.limit, one.filters))
         found = self._engine.search(one.terms, one.limit, one.filters, one.prefix)

@@ -93,6 +93,11 @@ class MainDeltaEngine:
         found = {**dict(self._main.search(terms, limit, filters, prefix)), **dict(recent)}
         return sorted(found.items(), key=lambda hit: -hit[1])[:limit]
 
+    def search_filters(self, limit: int, filters: Filters) -> list[tuple[int, float]]:
+        """Return (number, score) of any documents that pass the filters."""
+        found = [hit for engine in self._engines() for hit in engine.search_filters(limit, filters)]
+        return list(dict(found).items())[:limit]
+
     def numbers(self) -> set[int]:
         """Return the number of every document."""
         return set().union(*(engine.numbers() for engine in self._engines()))

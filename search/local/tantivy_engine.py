@@ -199,11 +199,14 @@ class TantivyEngine:
             self._reload_if_changed()
             searcher = self._index.searcher()
             query = self._query(searcher, terms, filters, prefix, collection)
-            if query is None or limit < 1:
-                return []
-            found = searcher.search(query, limit, count=False).hits
-            numbers = searcher.fast_field_values("number", [address for _, address in found])
-        return [(int(n), float(score)) for n, (score, _) in zip(numbers, found, strict=True)]
+            return [] if query is None else _search(searcher, query, limit)
+
+    def search_filters(self, limit: int, filters: Filters) -> list[tuple[int, float]]:
+        """Return (number, score) of any documents that pass the filters."""
+        with self._translate_errors():
+            self._reload_if_changed()
+            query = self._narrow(self._tantivy.Query.all_query(), filters)
+            return _search(self._index.searcher(), query, limit)
 
     def numbers(self) -> set[int]:
         """Return the number of every document."""
@@ -261,11 +264,7 @@ class TantivyEngine:
         prefix: str,
         collection: Collection | None,
     ) -> Any:
-        query_type, must, should = (
-            self._tantivy.Query,
-            self._tantivy.Occur.Must,
-            self._tantivy.Occur.Should,
-        )
+        query_type, should = self._tantivy.Query, self._tantivy.Occur.Should
         own = Collection(self._documents, searcher.doc_freq)
         clauses = []
         for term, weight in (collection or own).select_terms(terms, self._boosts).items():
@@ -282,7 +281,11 @@ class TantivyEngine:
             clauses.append((should, query_type.boost_query(match, self._boosts[name])))
         if not clauses:
             return None
-        query = query_type.boolean_query(clauses)
+        return self._narrow(query_type.boolean_query(clauses), filters)
+
+    def _narrow(self, query: Any, filters: Filters) -> Any:
+        """Return the query for the documents that also pass the filters."""
+        query_type, must = self._tantivy.Query, self._tantivy.Occur.Must
         for name in FILTER_NAMES:
             values = getattr(filters, name)
             if values:
@@ -330,6 +333,14 @@ class TantivyEngine:
                 f"the lexical index at {self._folder} is damaged ({message}); delete that "
                 "folder: `skillbus sync` or `skillbus serve` then builds it again"
             ) from error
+
+
+def _search(searcher: Any, query: Any, limit: int) -> list[tuple[int, float]]:
+    if limit < 1:
+        return []
+    found = searcher.search(query, limit, count=False).hits
+    numbers = searcher.fast_field_values("number", [address for _, address in found])
+    return [(int(n), float(score)) for n, (score, _) in zip(numbers, found, strict=True)]
 
 
 def _schema(tantivy: Any, fields: Iterable[str], *, stored: bool) -> Any:

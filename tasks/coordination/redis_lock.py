@@ -83,4 +83,6 @@ def _is_dead(token: str, process: str) -> bool:
         os.kill(int(pid), 0)
     except ProcessLookupError:
         return True
+    except PermissionError:  # another user's process has the id; the lease expires
+        return False
     return False

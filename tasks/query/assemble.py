@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from config.errors import TransientError
 from graph.entry_filter import EntryCount
 from graph.records import Link, SkillState
+from search.protocol import Filters, FilterSearch
 from skills.bundle.budget_form import BudgetForm, with_markdown_tokens
 from skills.bundle.markdown import summarise_withheld
 from skills.bundle.model import Bundle, LeftOutSkill
@@ -25,6 +27,9 @@ from tasks.query.filling.session import fill_following
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages
 from tasks.query.session.following import list_already_sent
+
+_MAX_NAMED, _MAX_CHARACTERS = 5, 80
+"""Maximum filter values that a reason names, and characters of each."""
 
 
 def assemble(
@@ -97,19 +102,22 @@ def assemble_no_hit(
 
 def _explain_filtered(context: QueryContext) -> str:
     """Return the reason why no skill passes the filters; names values that no skill has, since they
-    may be misspelt. The catalog does not hold the tools of skills, and it may not answer."""
+    may be misspelt. The catalog may not answer, and does not hold the tools of skills."""
     filters = context.request.filters
     wanted = {"source": filters.source, "licence": filters.licence, "language": filters.language}
     counts = context.services.graph.count_entries()
     rows = [_list_filter_values(one) for one in counts if one.state is SkillState.PUBLISHED]
     unknown = [
-        f"{name} {value!r}"
+        f"{name} {value[:_MAX_CHARACTERS]!r}"
         for name, values in wanted.items()
         for value in values
         if not any(value in row[name] for row in rows)
     ]
+    unknown += [f"tool {value[:_MAX_CHARACTERS]!r}" for value in _find_unknown_tools(context)]
     if rows and unknown:
-        return f"no skill matches the filters: none has {' or '.join(unknown)}"
+        others = [f"{len(unknown) - _MAX_NAMED} others"] if len(unknown) > _MAX_NAMED else []
+        named = " or ".join([*unknown[:_MAX_NAMED], *others])
+        return f"no skill matches the filters: none has {named}"
     if rows and not any(
         all(not values or row[name].intersection(values) for name, values in wanted.items())
         for row in rows
@@ -118,6 +126,17 @@ def _explain_filtered(context: QueryContext) -> str:
     if filters.tool or not rows:
         return "no skill that matches the filters, if there is one, shares anything with the task"
     return "no skill that matches the filters shares anything with the task"
+
+
+def _find_unknown_tools(context: QueryContext) -> list[str]:
+    """Return the tools of the filters that no revision in the index has."""
+    tools = context.request.filters.tool
+    searches = [FilterSearch(1, Filters(tool=(value,))) for value in tools]
+    try:
+        found = context.services.index.search_many(searches) if searches else []
+    except TransientError:
+        return []
+    return [value for value, hits in zip(tools, found, strict=True) if not hits]
 
 
 def _list_filter_values(count: EntryCount) -> dict[str, frozenset[str]]:

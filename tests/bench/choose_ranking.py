@@ -31,6 +31,7 @@ from graph.records import Adjacency
 from search.packed_records import PackedRecords
 from search.protocol import (
     Filters,
+    FilterSearch,
     Hit,
     LexicalSearch,
     Search,
@@ -160,6 +161,8 @@ class WideIndex:
             return self.search_lexical(one.terms, one.limit, one.filters)
         if isinstance(one, SectionSearch):
             return self.search_sections(one)
+        if isinstance(one, FilterSearch):
+            return self._index.search_many([one])[0]
         return self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
 
     def _cut(self, key: tuple[Any, ...], limit: int) -> list[Hit]:

@@ -22,6 +22,7 @@ from search.local import main_delta_engine
 from search.local.index import LocalSearchIndex
 from search.protocol import (
     Filters,
+    FilterSearch,
     Hit,
     LexicalSearch,
     SearchIndex,
@@ -234,6 +235,22 @@ class TestSearching:
         for filters in (Filters(source=("home",)), Filters(licence=("MIT",))):
             near = index.search_vectors(vector, 0, 9, filters)
             assert {hit.key.skill_id for hit in near} <= {"home:loom"}
+
+    def test_revisions_that_pass_filters_are_found_without_words(self, index: SearchIndex) -> None:
+        assert index.search_many([FilterSearch(9, ANY)]) == [[]]
+        mit, other = document("loom", tool="Bash"), document("kiln", tool="Bash", source="away")
+        index.add([mit, other, document("oven", tool="Read")])
+        wanted = [
+            (9, Filters(tool=("Bash",))),
+            (9, Filters(tool=("Bash",), source=("away",))),
+            (1, Filters(tool=("Bash",))),
+            (0, ANY),
+            (9, Filters(tool=("bash",))),
+        ]
+        found = index.search_many([FilterSearch(*one) for one in wanted])
+        assert {hit.key for hit in found[0]} == {mit.key, other.key}
+        assert [hit.key for hit in found[1]] == [other.key]
+        assert [len(hits) for hits in found[2:]] == [1, 0, 0]
 
     def test_a_filter_does_not_change_scores(self, index: SearchIndex) -> None:
         index.add([document("loom"), document("kiln")])

@@ -476,6 +476,11 @@ class SkillGraphContract:
         assert walked(graph, EntryFilter(name="X"), 2) == ["a-b:x", "a:x", "b:x"]
         assert walked(graph, EntryFilter("b", SkillState.PUBLISHED, "x"), 2) == ["b:x"]
         assert walked(graph, EntryFilter(name="x", state=SkillState.FAILED), 2) == []
+        long = "é" * 5_000
+        graph.publish([publication("long", 1, name=long), publication("marks", 2, name="--")])
+        assert walked(graph, EntryFilter(name=long.upper()), 2) == ["lib:long"]
+        assert walked(graph, EntryFilter(name=""), 2) == walked(graph, EntryFilter(name="_"), 2)
+        assert walked(graph, EntryFilter(name=""), 2) == []
         assert walked(graph, EntryFilter(source_id="absent"), 2) == []
         assert graph.list_entries(EntryFilter("a"), "a:x", 9) == graph.get_entries(["a:x/y"])
         assert graph.list_entries(EntryFilter("a"), "b:zzz", 9) == []

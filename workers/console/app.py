@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
 import structlog
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from config.errors import SkillbusError
 from skills.events import describe_problems
 from workers.backend.store_backend import StoreBackend
 from workers.console.page_access import render_error
-from workers.console.pages import Pages
+from workers.console.pages import PREFIX, Pages
 from workers.console.views.ask import ask_views
 from workers.console.views.graph import graph_views
 from workers.console.views.library import library_views
@@ -28,7 +30,7 @@ from workers.console.views.sources import source_views
 from workers.console.views.use import use_views
 from workers.console.views.work import work_views
 from workers.http.access import AccessRules
-from workers.http.problems import describe_error, get_http_status
+from workers.http.problems import allow_header, describe_error, get_http_status
 from workers.http.route_services import RouteServices
 
 log = structlog.get_logger()
@@ -51,24 +53,37 @@ def create_console(
     console.add_exception_handler(RequestValidationError, _handle_validation_error)
     console.add_exception_handler(HTTPException, _handle_http_exception)
     console.add_exception_handler(Exception, _handle_unexpected_error)
-    console.include_router(login_views(access, pages, backend.journal))
-    console.include_router(ask_views(backend, pages, services.queries))
-    console.include_router(outcome_views(backend))
-    console.include_router(quality_views(backend, pages, services.quality))
-    console.include_router(library_views(backend, pages))
-    console.include_router(skill_views(backend, pages, services.usage))
-    console.include_router(graph_views(backend, pages))
-    console.include_router(review_views(backend, pages))
-    console.include_router(source_views(backend, pages))
-    console.include_router(work_views(backend, pages))
-    console.include_router(use_views(pages, services.usage))
-    console.include_router(settings_views(pages, services.settings, services.tokens))
+    routers = [
+        login_views(access, pages, backend.journal),
+        ask_views(backend, pages, services.queries),
+        outcome_views(backend),
+        quality_views(backend, pages, services.quality),
+        library_views(backend, pages),
+        skill_views(backend, pages, services.usage),
+        graph_views(backend, pages),
+        review_views(backend, pages),
+        source_views(backend, pages),
+        work_views(backend, pages),
+        use_views(pages, services.usage),
+        settings_views(pages, services.settings, services.tokens),
+        _static_files(pages),
+    ]
+    for router in routers:
+        console.include_router(router)
+    console.state.routes = [
+        route for router in routers for route in router.routes if isinstance(route, APIRoute)
+    ]
+    return console
 
-    @console.get("/static/{digest}/{name}")
+
+def _static_files(pages: Pages) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/static/{digest}/{name}")
     def get_static_file(digest: str, name: str, request: Request) -> Response:
         return pages.static_files.respond(digest, name, request.headers.get("accept-encoding", ""))
 
-    return console
+    return router
 
 
 async def _handle_skillbus_error(request: Request, error: Any) -> Response:
@@ -83,7 +98,11 @@ async def _handle_http_exception(request: Request, error: Any) -> Response:
     detail = str(error.detail)
     if detail in (HTTPStatus.NOT_FOUND.phrase, HTTPStatus.METHOD_NOT_ALLOWED.phrase):
         detail = "there is no such page; its address may be incomplete"
-    return _render(request, error.status_code, detail)
+    headers = error.headers
+    if error.status_code == 405:
+        path = request.scope["path"].removeprefix(PREFIX)
+        headers = allow_header(request.app.state.routes, path) or headers
+    return _render(request, error.status_code, detail, headers)
 
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> Response:
@@ -91,5 +110,7 @@ async def _handle_unexpected_error(request: Request, error: Exception) -> Respon
     return _render(request, 500, "this is a bug in skillbus; its log says more")
 
 
-def _render(request: Request, status: int, detail: str) -> Response:
-    return render_error(request.app.state.pages, request, status, detail)
+def _render(
+    request: Request, status: int, detail: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    return render_error(request.app.state.pages, request, status, detail, headers)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
@@ -131,26 +132,27 @@ async def _handle_validation_error(request: Request, error: Any) -> JSONResponse
 
 async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
     headers = error.headers
-    if error.status_code == 405 and (methods := _allowed_methods(request)):
-        headers = {"Allow": ", ".join(sorted(methods))}
+    if error.status_code == 405:
+        headers = allow_header(request.app.state.routes, request.scope["path"]) or headers
     return problem_response(request.scope, error.status_code, str(error.detail), headers)
 
 
-def _allowed_methods(request: Request) -> set[str]:
-    """Return the methods of all routes of a path; each route has only its own.
+def allow_header(routes: Iterable[APIRoute], path: str) -> dict[str, str]:
+    """Return the header with the methods of all routes of a path; each route has only its own.
 
     They are those of the routes with the same path as the first matching route. Later matches may
     have more general paths, such as that of a skill, whose id may hold slashes.
     """
-    path = request.scope["path"]
-    matching = [route for route in request.app.state.routes if route.path_regex.match(path)]
+    matching = [route for route in routes if route.path_regex.match(path)]
     methods = {
         method
         for route in matching
         if route.path_format == matching[0].path_format
-        for method in route.methods
+        for method in route.methods or ()
     }
-    return methods | {"HEAD"} if "GET" in methods else methods
+    if "GET" in methods:
+        methods.add("HEAD")
+    return {"Allow": ", ".join(sorted(methods))} if methods else {}
 
 
 async def _handle_unexpected_error(request: Request, error: Exception) -> JSONResponse:

@@ -74,7 +74,8 @@ def test_a_hit_and_no_hit_differ(library: Skillbus) -> None:
         (["licence=WTFPL", "source=crafts"], "no skill matches the filters: none has licence"),
         (["licence=MIT", "language=zh"], "none has language 'zh'"),
         (["licence=MIT", "source=crafts"], "no skill that matches the filters shares anything"),
-        (["tool=nosuch"], "no skill that matches the filters, if there is one, shares anything"),
+        (["tool=nosuch"], "no skill matches the filters: none has tool 'nosuch'"),
+        (["language=xx", "tool=nosuch"], "none has language 'xx' or tool 'nosuch'"),
     ],
 )
 def test_filters_that_no_skill_passes_are_the_reason(
@@ -83,6 +84,17 @@ def test_filters_that_no_skill_passes_are_the_reason(
     options = [part for one in filters for part in ("--filter", one)]
     asked = library("query", "zzyzx qwrtp", "--without", "dense", *options, code=3)
     assert reason in asked.out
+
+
+def test_the_reason_stays_short_with_many_filter_values(library: Skillbus) -> None:
+    values = [f"tool={number}{'x' * 200}" for number in range(100)]
+    options = [part for one in values for part in ("--filter", one)]
+    data = library(
+        "query", "zzyzx", "--without", "dense", *options, "--format", "json", code=3
+    ).data
+    assert "none has tool '0xxx" in data["reason"]
+    assert data["reason"].endswith(" or 95 others")
+    assert data["tokens"] < 300
 
 
 def test_budget_and_top_are_kept(library: Skillbus) -> None:

@@ -53,7 +53,16 @@ def test_nul_is_replaced_and_its_line_reported() -> None:
     assert (warnings[0].code, warnings[0].line) == ("nul", 2)
 
 
-@pytest.mark.parametrize("content", [bytes(range(256)) * 20, b"\x89PNG\r\n\x1a\n" + b"\0\1\2" * 99])
+@pytest.mark.parametrize(
+    "content",
+    [
+        bytes(range(256)) * 20,
+        b"\x89PNG\r\n\x1a\n" + b"\0\1\2" * 99,
+        b"\0",
+        b"\x7fELF\2\1\1\0",
+        b"\xff\xd8\xff\xe0",
+    ],
+)
 def test_a_binary_file_is_refused(content: bytes) -> None:
     with pytest.raises(ParseError, match=r"^tools/a/SKILL.md:1: .*; ") as caught:
         decode_lines("tools/a", content)

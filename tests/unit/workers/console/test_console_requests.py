@@ -67,6 +67,24 @@ def test_an_error_page_does_not_depend_on_the_referrer(
     assert answer.status_code == status
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/console/", "GET, HEAD"),
+        ("DELETE", "/console/login", "GET, HEAD, POST"),
+        ("GET", "/console/logout", "POST"),
+        ("POST", "/console/static/a/b.css", "GET, HEAD"),
+        ("PUT", "/console/ask", "GET, HEAD, POST"),
+    ],
+)
+def test_a_wrong_method_names_those_that_are_allowed(
+    client: TestClient, method: str, path: str, allowed: str
+) -> None:
+    refused = client.request(method, path)
+    assert (refused.status_code, refused.headers.get("Allow")) == (405, allowed)
+    assert client.head("/console/login").status_code == 200
+
+
 @pytest.mark.parametrize("tab", ["overview", "unused", "copies"])
 @pytest.mark.parametrize("page", ["use", "use/export"])
 def test_a_name_that_no_source_has_is_refused(client: TestClient, page: str, tab: str) -> None:
