@@ -10,6 +10,7 @@ set -eu
 
 cd "$(dirname "$0")"
 umask 077
+export LC_ALL=C
 mkdir -p secrets
 
 uid=$(id -u)
@@ -29,6 +30,15 @@ for server in elasticsearch neo4j redis rabbitmq; do
     if [ ! -s "secrets/${server}_password" ]; then
         od -An -N24 -tx1 /dev/urandom | tr -d ' \n' | keep "${server}_password"
     fi
+done
+for server in elasticsearch neo4j redis rabbitmq; do
+    # Others have a meaning in the files that the servers read, such as `#` and spaces.
+    case $(cat "secrets/${server}_password") in
+        *[!A-Za-z0-9._~-]*)
+            echo "deploy/secrets/${server}_password: use letters, digits and . _ ~ - only" >&2
+            exit 1
+            ;;
+    esac
 done
 if [ ! -s secrets/language_model_key ]; then
     # For an endpoint that wants no key; write your own into the file.

@@ -93,9 +93,23 @@ def _require_number(value: object) -> object:
 def _require_skill_id_form(value: object) -> object:
     """Reject a malformed skill id with a readable message; pydantic would show only the pattern."""
     if isinstance(value, str) and not re.fullmatch(_SKILL_ID, value):
-        shown = value[:_MAX_SHOWN_CHARACTERS] + "…" * (len(value) > _MAX_SHOWN_CHARACTERS)
+        shown = _shorten(value)
         raise ValueError(f"{shown!r} is no skill id: write SOURCE:PATH, as a bundle names it")
     return value
+
+
+def _require_source_id_form(value: object) -> object:
+    """Reject a malformed source id as `_require_skill_id_form` does."""
+    if isinstance(value, str) and not re.fullmatch(f"(?=.{{1,200}}$){_SOURCE_ID}", value):
+        raise ValueError(
+            f"{_shorten(value)!r} cannot be a source id: at most 200 characters, no spaces, "
+            "colons, @ or backslashes, and no slash at the start"
+        )
+    return value
+
+
+def _shorten(value: str) -> str:
+    return value[:_MAX_SHOWN_CHARACTERS] + "…" * (len(value) > _MAX_SHOWN_CHARACTERS)
 
 
 def _is_markdown(form: BudgetForm) -> bool:
@@ -110,14 +124,14 @@ def _is_null(value: object) -> bool:
     return value is None
 
 
+_SOURCE_ID = r"[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*"
 SourceId = Annotated[
     str,
-    Field(
-        min_length=1, max_length=200, pattern=r"^[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*$"
-    ),
+    Field(min_length=1, max_length=200, pattern=f"^{_SOURCE_ID}$"),
     AfterValidator(check_source_id),
+    BeforeValidator(_require_source_id_form),
 ]
-_SKILL_ID = r"[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*:[^\x00]+"
+_SKILL_ID = rf"{_SOURCE_ID}:[^\x00]+"
 SkillId = Annotated[
     str,
     Field(

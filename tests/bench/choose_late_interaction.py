@@ -1,6 +1,6 @@
 """Say what late interaction over section vectors gains, leaving one skill out at a time.
 
-usage: choose_late_interaction.py TASKS.jsonl HOME ...
+usage: python -m tests.bench.choose_late_interaction TASKS.jsonl HOME ...
 
 TASKS   objects with `task_id`, `instruction` and `gt_skill_ids`, as `eval routing` reads them
 HOME    libraries whose candidates are paged
@@ -173,4 +173,6 @@ def main(tasks: str, *homes: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        raise SystemExit(__doc__)
     main(*sys.argv[1:])

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +47,12 @@ def bench_ingest(backend: StoreBackend, root: Path, until: str) -> dict[str, Any
 def bench_mixed(backend: StoreBackend, root: Path, tasks: Sequence[str]) -> dict[str, Any]:
     """Latency before, and while a directory comes in."""
     report: dict[str, Any] = {"idle": bench_query(backend, tasks)["latency_ms"]}
-    arriving = threading.Thread(target=sync, args=(backend, root, "searchable"))
-    arriving.start()
-    time.sleep(3.0)  # planning is over, ingest has begun
-    during = latencies(backend, list(tasks) * 4)
-    report["still_arriving_at_the_end"] = arriving.is_alive()
-    report["while_ingesting"] = during
-    arriving.join()
+    with ThreadPoolExecutor(1) as pool:
+        arriving = pool.submit(sync, backend, root, "searchable")
+        time.sleep(3.0)  # planning is over, ingest has begun
+        report["while_ingesting"] = latencies(backend, list(tasks) * 4)
+        report["still_arriving_at_the_end"] = not arriving.done()
+        arriving.result()  # raises if the directory could not be read
     return report
 
 

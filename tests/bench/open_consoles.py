@@ -75,6 +75,7 @@ def open_consoles(url: str, secrets: list[str]) -> Iterator[None]:
             assert thread.is_alive(), "a console could not be opened"
             time.sleep(0.05)
         yield
+        assert thread.is_alive() or not secrets, "a console failed"
     finally:
         over.set()
         thread.join()

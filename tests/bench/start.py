@@ -31,6 +31,7 @@ _MEGABYTE = 1 << 20
 
 def measure_command(task: str) -> dict[str, float]:
     """Run the command; seconds, and MB at its peak. Raises CalledProcessError if it fails."""
+    from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
     from workers.processes.interpreter import skillbus_command
 
     started = time.monotonic()
@@ -38,7 +39,7 @@ def measure_command(task: str) -> dict[str, float]:
     _, state, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(state)
     seconds = time.monotonic() - started
-    if process.returncode not in (0, 1):
+    if process.returncode not in (0, EXIT_NO_SKILL_HIT):
         raise subprocess.CalledProcessError(process.returncode, process.args)
     return {"s": round(seconds, 2), "peak_mb": round(used.ru_maxrss * 1024 / _MEGABYTE)}
 

@@ -67,6 +67,12 @@ def create_folder(folder: Path) -> None:
         raise UsageError(f"{folder} is not empty: name a new folder for the backup")
 
 
+def require_no_uploads(folder: Path) -> None:
+    """Raise UsageError if the folder of uploads to restore to has a file."""
+    if any(path.is_file() for path in folder.rglob("*")):
+        raise UsageError(f"{folder} is not empty: restore with an empty uploads.folder")
+
+
 @contextmanager
 def private_files() -> Iterator[None]:
     """Let only their owner read the files that this process writes in the `with` block.

@@ -22,6 +22,7 @@ from workers.backup.folder import (
     Manifest,
     create_folder,
     read_manifest,
+    require_no_uploads,
     write_manifest,
 )
 from workers.backup.index_copy import copy_database, copy_revisions
@@ -90,9 +91,10 @@ def restore_home(settings: Settings, folder: Path) -> Manifest:
 
 
 def _require_empty(home: Path, uploads: Path) -> None:
-    """Raise UsageError if the home has a file of a library, or the folder of uploads exists."""
+    """Raise UsageError if the home has a file of a library, or the folder of uploads has a file."""
     files = [home / f"{name}{suffix}" for name in _DATABASES for suffix in ("", "-wal")]
-    for path in (*files, home / INDEX, uploads):
+    for path in (*files, home / INDEX):
         if path.exists():
             # SQLite would write the changes of a left log into the restored file.
             raise UsageError(f"{path} exists: restore into a home without a library")
+    require_no_uploads(uploads)

@@ -35,6 +35,7 @@ from workers.backup.folder import (
     create_folder,
     read_lines,
     read_manifest,
+    require_no_uploads,
     write_lines,
     write_manifest,
 )
@@ -158,8 +159,7 @@ def _check_target(stores: ServerStores, manifest: Manifest, uploads: Path) -> No
             "Elasticsearch holds reviews of skills under this servers.elasticsearch_prefix: "
             "restore into an index without a library"
         )
-    if any(path.is_file() for path in uploads.rglob("*")):
-        raise UsageError(f"{uploads} is not empty: restore with an empty uploads.folder")
+    require_no_uploads(uploads)
 
 
 def _copy_index(

@@ -65,9 +65,7 @@ def check_source_id(source_id: str) -> None:
     try:
         SourceChanged(source_id=source_id, root=upload_root(source_id))
     except ValidationError as error:
-        raise UsageError(
-            f"source {escape_name(source_id)}: {describe_validation_error(error)}"
-        ) from None
+        raise UsageError(describe_validation_error(error)) from None
 
 
 def check_source_kind(sources: Iterable[Source], source_id: str) -> None:

@@ -163,6 +163,16 @@ def test_a_home_with_the_log_of_a_deleted_catalog_is_left_alone(
     assert not (empty.home / "index").exists()
 
 
+def test_an_empty_folder_of_uploads_is_filled(empty: Skillbus, backup: Path) -> None:
+    uploads = empty.home / "uploads"
+    (uploads / "sources").mkdir(parents=True)
+    (uploads / "sources" / "sent").write_bytes(b"an upload")
+    assert f"{uploads} is not empty" in empty("restore", str(backup), code=2).err
+    (uploads / "sources" / "sent").unlink()
+    empty("restore", str(backup))
+    assert answer(empty, "set up a sundial")[0][3]
+
+
 def test_only_their_owner_reads_the_files_of_a_restored_home(empty: Skillbus, backup: Path) -> None:
     empty.home.mkdir(mode=0o755)
     empty("restore", str(backup))

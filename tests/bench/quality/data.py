@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -44,6 +45,15 @@ class QualityData:
             for source, folder in self.sources.items()
             for path in folder.rglob("SKILL.md")
         )
+
+    def digest(self, skill_ids: Sequence[str]) -> str:
+        """A digest of the ids and texts of skills."""
+        found = hashlib.sha256()
+        for skill_id in sorted(skill_ids):
+            source, _, path = skill_id.partition(":")
+            text = (self.sources[source] / path / "SKILL.md").read_bytes()
+            found.update(skill_id.encode() + hashlib.sha256(text).digest())
+        return found.hexdigest()
 
     @cached_property
     def _repositories(self) -> dict[str, str]:
@@ -94,7 +104,9 @@ class QualityData:
 def _read_jsonl(path: Path) -> list[Row]:
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    # Texts may contain U+2028 and other characters at which `splitlines` splits.
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines if line.strip()]
 
 
 def spaced(rows: Sequence[Row], count: int) -> list[Row]:

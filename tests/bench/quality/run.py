@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 import shutil
@@ -104,7 +103,7 @@ class Run:
         """The home of some skills; an unfinished one is completed, one of other skills replaced."""
         home, marker = self._cache / name, self._cache / f"{name}.json"
         model = load_settings(home).encoder.model
-        identity = {"skills": _digest(skill_ids), "until": until, "encoder": model}
+        identity = {"skills": self.data.digest(skill_ids), "until": until, "encoder": model}
         known = json.loads(marker.read_text(encoding="utf-8")) if marker.exists() else {}
         if known == identity | {"complete": True}:
             return home
@@ -163,7 +162,3 @@ def embedded_share(services: Services) -> float:
     """The share of the skills of a library whose sections have vectors."""
     counts = services.graph.get_counts()
     return counts["paged"] / max(counts["published"], 1)
-
-
-def _digest(skill_ids: Sequence[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(skill_ids)).encode()).hexdigest()

@@ -351,6 +351,20 @@ def test_a_password_of_ones_own_is_taken_over(made: Path) -> None:
     assert (made / "secrets" / "redis.conf").read_text(encoding="utf-8") == "requirepass mine\n"
 
 
+@pytest.mark.parametrize("password", ["my pass", "my#pass", 'my"pass', "pass/word", "über"])
+def test_a_password_that_a_server_would_read_otherwise_is_refused(
+    made: Path, password: str
+) -> None:
+    (made / "secrets" / "redis_password").write_text(password, encoding="utf-8")
+    before = (made / "secrets" / "redis.conf").read_bytes()
+    run = subprocess.run(
+        ["sh", made / "secrets.sh"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert run.returncode == 1
+    assert "redis_password: use letters, digits" in run.stderr
+    assert (made / "secrets" / "redis.conf").read_bytes() == before
+
+
 def test_the_user_is_added_to_settings_that_are_there_already(tmp_path: Path) -> None:
     script = tmp_path / "secrets.sh"
     script.write_bytes((DEPLOY / "secrets.sh").read_bytes())

@@ -228,7 +228,10 @@ def test_data_are_read_by_column(tmp_path: Path) -> None:
     (tmp_path / "library" / "notes" / "index.jsonl").write_text(index, encoding="utf-8")
     (tmp_path / "collections.json").write_text('{"notes": "mine"}', encoding="utf-8")
     (tmp_path / "dev").mkdir()
-    rows = "\n".join(json.dumps({"task_id": str(n)}) for n in range(10))
+    rows = "\n".join(
+        json.dumps({"task_id": str(n), "instruction": "a\u2028b"}, ensure_ascii=False)
+        for n in range(10)
+    )
     (tmp_path / "dev" / "tasks.jsonl").write_text(rows, encoding="utf-8")
     data = QualityData(tmp_path, sample=3)
     assert data.skill_ids == ["notes:plan"]
@@ -238,3 +241,6 @@ def test_data_are_read_by_column(tmp_path: Path) -> None:
     assert data.labels("left_out", "tasks.jsonl") == []
     assert data.predictions("prompts.json") is None
     assert len(spaced([{}] * 2, 5)) == 2
+    before = data.digest(data.skill_ids)
+    (tmp_path / "library" / "notes" / "plan" / "SKILL.md").write_text("# Plans", encoding="utf-8")
+    assert data.digest(data.skill_ids) != before

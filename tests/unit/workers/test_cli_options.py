@@ -16,6 +16,7 @@ from workers.cli.evaluation.options import _poll_until_embedded
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
+from workers.cli.program import cli
 from workers.cli.training.reranker import reranker
 from workers.processes.workloads import ALL_QUEUES
 
@@ -40,6 +41,25 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         make_source_event(root, "team")
     with pytest.raises(UsageError, match="'a b' cannot be a source id"):
         make_source_event(tmp_path, "a b")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["serve", "--listen", ""], "write 127.0.0.1:PORT"),
+        (["sources", "add", "https://example.org/a.git", "--licence-policy", ""], "is empty"),
+        (["sources", "groups", "a b", "team"], "'a b' cannot be a source id: at most 200"),
+        (["upload", "SKILL.md", "--source", "a b"], "'a b' cannot be a source id: at most 200"),
+    ],
+)
+def test_options_that_name_nothing_are_refused(
+    arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("SKILL.md").write_text("# A skill\n", encoding="utf-8")
+    result = CliRunner().invoke(cli, ["--home", str(tmp_path / "home"), *arguments])
+    assert result.exit_code
+    assert said in f"{result.exception} {result.stderr}"
 
 
 def test_lists_a_step_is_the_batch_size(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ def add_source(
 
     settings = read_settings(ctx)
     check_url(url, settings.git)
+    if not all(one.strip() for one in licences):
+        raise UsageError("--licence-policy is empty; name a licence, or leave the option out")
     name = source_id
     if name is None:
         name = PurePosixPath(urlsplit(url).path).name.removesuffix(".git")

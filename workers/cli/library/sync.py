@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import click
+from pydantic import ValidationError
 
 from config.errors import UsageError
 from config.settings import Settings
 from graph.protocol import Catalog
 from graph.records import SkillState, Source
 from skills.bundle.escaping import escape_terminal_line
-from skills.events import SourceChanged
+from skills.events import SourceChanged, describe_validation_error
 from tasks.policies import EMBED_SECTIONS, EMBED_SKILLS, TaskPolicy
 from tasks.sources.directory import resolve_root
 from tasks.sources.folder_rules import no_skill_found
@@ -137,10 +138,8 @@ def make_source_event(directory: Path, source_id: str | None) -> SourceChanged:
     name = root.name if source_id is None else source_id
     try:
         return SourceChanged(source_id=name, root=str(root))
-    except ValueError:
-        raise UsageError(
-            f"{name!r} cannot be a source id: no spaces, colons, slashes or @; give --source ID"
-        ) from None
+    except ValidationError as error:
+        raise UsageError(f"{describe_validation_error(error)}; give --source ID") from None
 
 
 def _check_source_id_free(sources: list[Source], content: SourceChanged) -> None:

@@ -34,5 +34,7 @@ def serve(ctx: click.Context, listen: str | None, unprotected: bool) -> None:
     from workers.processes.serve import run_serve
 
     settings = read_settings(ctx, long_running=True)
-    address = resolve_listen_address(settings, listen, unprotected) if listen else None
+    address = None
+    if listen is not None:
+        address = resolve_listen_address(settings, listen, unprotected)
     run_serve(settings, address, print_to_stderr, unprotected)

@@ -17,6 +17,7 @@ from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
 from search.visible_index import VisibleHistory, VisibleIndex
 from skills.access import Reader, parse_groups
+from skills.events import describe_validation_error
 from skills.events.requests import SourceId
 from workers.library.revisions import RevisionReader
 
@@ -81,5 +82,5 @@ def check_new_source_id(source_id: str) -> str:
     """Return `source_id`; raises UsageError if it is not a valid id for a source."""
     try:
         return _SOURCE_ID.validate_python(source_id)
-    except ValidationError:
-        raise UsageError(f"{source_id!r} cannot be a source id: no spaces, colons or @") from None
+    except ValidationError as error:
+        raise UsageError(describe_validation_error(error)) from None
