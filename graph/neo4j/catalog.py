@@ -18,6 +18,7 @@ from graph.neo4j.publish import Withdrawal
 from graph.neo4j.rows import (
     ENTRY_CONDITIONS,
     entries_from_rows,
+    index_key,
     is_complete,
     source_from_row,
 )
@@ -160,7 +161,10 @@ class Neo4jCatalog(StatementRunner, Catalog):
         self._check_schema()
         chosen = [ENTRY_CONDITIONS[name] for name in selection.conditions]
         listing = add_conditions(self._statements[selection.statement], chosen)
-        rows = self._server.read(listing, **selection.to_parameters(after, limit))
+        asked = selection.to_parameters(after, limit)
+        if selection.name is not None:
+            asked["name_key"] = index_key(str(asked["name_key"]))
+        rows = self._server.read(listing, **asked)
         return entries_from_rows(rows[0][0])
 
     @override

@@ -769,6 +769,30 @@ class SkillGraphContract:
         ]
         assert graph.get_links_among([]) == []
 
+    def test_an_id_that_is_given_twice_counts_once(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        link_all(graph, one := link("a", "b"))
+        twice = ["lib:a", "lib:a"]
+        assert [entry.skill_id for entry in graph.get_entries(twice)] == ["lib:a"]
+        assert [record.skill_id for record in graph.get_safety_records(twice)] == ["lib:a"]
+        assert graph.get_links(twice) == graph.get_owned_links(twice) == {"lib:a": [one]}
+        assert graph.get_links_among([*twice, "lib:b"]) == [one]
+        assert len(graph.get_adjacency(twice, 9)["lib:a"].neighbours) == 1
+        assert graph.min_link_weight(LinkType.SEMANTIC, 2, twice) == {}
+
+    @pytest.mark.parametrize("other", ["lib:a\0", "lib:a\0b", "LIB:A", "lib:a ", "lib:\uff41", ""])
+    def test_an_id_that_is_only_alike_is_another(self, graph: SkillGraph, other: str) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        link_all(graph, link("a", "b"))
+        assert graph.get_entries([other]) == graph.get_safety_records([other]) == []
+        assert graph.get_links([other]) == {other: []}
+        assert graph.get_links_among([other, "lib:b"]) == []
+        assert graph.get_adjacency([other], 9)[other].neighbours == ()
+        assert graph.get_owned_links([other]) == graph.get_link_features([other]) == {}
+        assert graph.min_link_weight(LinkType.SEMANTIC, 1, [other]) == {}
+        graph.mark_for_linking([other])
+        assert marked(graph) == set()
+
     def test_rows(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
         link_all(
@@ -938,6 +962,12 @@ class SkillGraphContract:
         graph.remove([key("a", 4)])
         assert graph.find_by_name("lib", ["data-tool"]) == {"data-tool": ["lib:x/a"]}
         assert mentioning(graph, "b-b") == set()
+
+    def test_a_name_that_normalisation_lengthens_is_found(self, graph: SkillGraph) -> None:
+        name = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 200
+        graph.publish([publication("a", 1, name=name), publication("b", 2)])
+        assert walked(graph, EntryFilter(name=name), 9) == ["lib:a"]
+        assert list(graph.find_by_name("lib", [name]).values()) == [["lib:a"]]
 
     # -- durability
     def test_everything_is_there_again(self, graph: SkillGraph, reopen: Reopen) -> None:
