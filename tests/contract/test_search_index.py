@@ -235,6 +235,13 @@ class TestSearching:
             near = index.search_vectors(vector, 0, 9, filters)
             assert {hit.key.skill_id for hit in near} <= {"home:loom"}
 
+    def test_no_skill_has_a_very_long_value(self, index: SearchIndex) -> None:
+        index.add([document("lathe", licence="MIT")])
+        long = "x" * 40_000
+        assert search(index, "lathe", Filters(licence=(long,))) == []
+        assert search(index, "lathe", Filters(licence=(long, "MIT"))) == ["home:lathe"]
+        assert index.search_vectors(unit(1, 1)[0], 0, 9, Filters(tool=(long,))) == []
+
     def test_a_filter_does_not_change_scores(self, index: SearchIndex) -> None:
         index.add([document("loom"), document("kiln")])
         free = index.search_lexical({"loom": 1.0}, 5, ANY)
