@@ -905,6 +905,10 @@ class SkillGraphContract:
         graph.set_link_origin("some model 1")
         graph.set_link_origin("another model 2")
         assert reopen().get_link_origin() == "another model 2"
+        for text in ("0123", " 1", "1e5", "语 9", ""):
+            graph.set_link_origin(text)
+            graph.set_learned_state(text)
+            assert graph.get_link_origin() == graph.get_learned_state() == text
 
     def test_names_that_come_and_go_mark_who_mentions_them(self, graph: SkillGraph) -> None:
         graph.publish(
@@ -968,6 +972,17 @@ class SkillGraphContract:
         graph.publish([publication("a", 1, name=name), publication("b", 2)])
         assert walked(graph, EntryFilter(name=name), 9) == ["lib:a"]
         assert list(graph.find_by_name("lib", [name]).values()) == [["lib:a"]]
+
+    def test_the_longest_ids_are_stored(self, graph: SkillGraph) -> None:
+        path = "語" * 1_364  # as an event may name it: 4,096 bytes with its source
+        graph.request_ingest([(f"lib:{path}", "lib", path)], 1)
+        graph.publish([publication(path, 1, rules=("unread",)), publication("b", 2)])
+        link_all(graph, one := link("b", path))
+        assert graph.get_links(["lib:b"]) == {"lib:b": [one]}
+        graph.update_file_signatures("lib", {path: "seen"}, [])
+        assert graph.get_file_signatures("lib") == {path: "seen"}
+        assert [entry.path for entry in graph.get_entries_under("lib", path)] == [path]
+        assert graph.remove([key(path, 3)]) == [f"lib:{path}"]
 
     # -- durability
     def test_everything_is_there_again(self, graph: SkillGraph, reopen: Reopen) -> None:
