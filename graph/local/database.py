@@ -193,6 +193,8 @@ class Database:
         try:
             yield
         except sqlite3.DatabaseError as error:
+            if self._closed:  # by another thread, which also closed the connections in use
+                raise UsageError(f"{self._path} has been closed") from error
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code in _TRANSIENT_CODES:
                 raise TransientError(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graph.adjacency_cache import AdjacencyCache
 from graph.local.database import Database
-from graph.local.rows import LinkEnd, adjacency_from_ends, link_from_row
+from graph.local.rows import LinkEnd, adjacency_from_ends, link_from_row, to_json_array
 from graph.records import Adjacency, CatalogChanges, Link
 
 _MAX_FOLLOWED_EPOCHS = 200
@@ -43,7 +42,7 @@ class SqliteLinkReader:
             found, version = self._adjacency.get_many(skill_ids, fan_out)
             ends: dict[str, list[LinkEnd]] = {one: [] for one in skill_ids if one not in found}
             if ends:
-                for row in db.execute(self._sql["adjacency"], (json.dumps(list(ends)),)):
+                for row in db.execute(self._sql["adjacency"], (to_json_array(ends),)):
                     ends[row[0]].append(row[1:])
         read = {skill_id: adjacency_from_ends(own, fan_out) for skill_id, own in ends.items()}
         # Another thread may have read a later commit than this one.
@@ -65,7 +64,7 @@ class SqliteLinkReader:
         """See `LinkStore`."""
         found: dict[str, list[tuple[Any, ...]]] = {skill_id: [] for skill_id in skill_ids}
         with self._database.read() as db:
-            for asked, *values in db.execute(self._sql["links"], (json.dumps(list(found)),)):
+            for asked, *values in db.execute(self._sql["links"], (to_json_array(found),)):
                 found[asked].append(tuple(values))
         return {
             skill_id: [link_from_row(row) for row in sorted(rows)]
@@ -75,5 +74,5 @@ class SqliteLinkReader:
     def get_links_among(self, skill_ids: Sequence[str]) -> list[Link]:
         """See `LinkStore`."""
         with self._database.read() as db:
-            asked = {"ids": json.dumps(list(skill_ids))}
+            asked = {"ids": to_json_array(skill_ids)}
             return [link_from_row(row) for row in db.execute(self._sql["links_among"], asked)]

@@ -58,8 +58,11 @@ class SqliteLinkState:
     def _read_text(self, key: str) -> str:
         with self._database.read() as db:
             row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
-        return str(row[0]) if row else ""
+        if row is None:
+            return ""
+        return row[0].decode() if isinstance(row[0], bytes) else str(row[0])
 
     def _write_text(self, key: str, text: str) -> None:
         with self._database.write() as db:
-            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text))
+            # As bytes, since the column makes a number of a text such as "0123".
+            db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, text.encode()))

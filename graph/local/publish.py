@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from graph.feature_codec import pack_mentions, pack_vector
+from graph.local.rows import to_json_array
 from graph.records import (
     Link,
     LinkPlace,
@@ -153,7 +154,7 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
         transaction.db.execute(
             "SELECT skill_id, id FROM skills WHERE seq > 0"
             " AND skill_id IN (SELECT value FROM json_each(?))",
-            (json.dumps(sorted(named | links.keys())),),
+            (to_json_array(sorted(named | links.keys())),),
         ).fetchall()
     )
     dismissed = _read_dismissed_places(transaction.db)
@@ -276,7 +277,7 @@ def _find_rows(db: sqlite3.Connection, skill_ids: Sequence[str]) -> list[tuple[s
     return db.execute(
         "SELECT skill_id, id FROM skills WHERE seq > 0"
         " AND skill_id IN (SELECT value FROM json_each(?))",
-        (json.dumps(list(skill_ids)),),
+        (to_json_array(skill_ids),),
     ).fetchall()
 
 

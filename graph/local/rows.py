@@ -46,6 +46,15 @@ _CONFLICT = LinkType.CONFLICT.value
 query reads thousands of links, for which the enum's own lookup is too slow."""
 
 
+def to_json_array(texts: Iterable[str]) -> str:
+    """Return texts as the JSON array that a statement takes, each once.
+
+    Texts with NUL are left out: no id or name that is stored has one, and `json_each` would end the
+    text there, so that it would be the id of another skill.
+    """
+    return json.dumps([text for text in dict.fromkeys(texts) if "\0" not in text])
+
+
 def source_from_row(row: tuple[Any, ...]) -> Source:
     """Convert a row of the statement `sources`."""
     return Source(*row[:6], *(tuple(json.loads(row[6])), *row[7:]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -31,6 +30,7 @@ from graph.local.rows import (
     entry_from_row,
     features_from_row,
     link_from_row,
+    to_json_array,
 )
 from graph.local.sources import SqliteSources
 from graph.named_statements import add_conditions, load_statements
@@ -98,12 +98,12 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         if skill_ids is None:
             return self._entries(self._sql["all_entries"], ())
-        return self._entries(self._sql["entries"], (json.dumps(list(skill_ids)),))
+        return self._entries(self._sql["entries"], (to_json_array(skill_ids),))
 
     @override
     def get_safety_records(self, skill_ids: Sequence[str]) -> list[SafetyRecord]:
         with self._database.read() as db:
-            rows = db.execute(self._sql["safety_records"], (json.dumps(list(skill_ids)),))
+            rows = db.execute(self._sql["safety_records"], (to_json_array(skill_ids),))
             return [
                 SafetyRecord(skill_id, seq, level, licence, scanner, judgements_from_json(text))
                 for skill_id, seq, level, licence, scanner, text in rows
@@ -127,7 +127,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def count_states_by_source(self, source_ids: Sequence[str]) -> dict[str, dict[SkillState, int]]:
-        asked = {"source_ids": json.dumps(list(source_ids)), "states": json.dumps(list(SkillState))}
+        asked = {"source_ids": to_json_array(source_ids), "states": to_json_array(SkillState)}
         counted: dict[str, dict[SkillState, int]] = {source_id: {} for source_id in source_ids}
         with self._database.read() as db:
             for source_id, state, many in db.execute(self._sql["count_states_by_source"], asked):
@@ -292,7 +292,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def mark_for_linking(self, skill_ids: Sequence[str]) -> None:
         with self._database.write() as db:
-            asked = {"epoch": Transaction(db, self._sql).epoch, "ids": json.dumps(list(skill_ids))}
+            asked = {"epoch": Transaction(db, self._sql).epoch, "ids": to_json_array(skill_ids)}
             db.execute(self._sql["mark_skills"], asked)
 
     @override
@@ -303,13 +303,13 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     @override
     def get_link_features(self, skill_ids: Sequence[str]) -> dict[str, LinkFeatures]:
         with self._database.read() as db:
-            rows = db.execute(self._sql["link_features"], (json.dumps(list(skill_ids)),)).fetchall()
+            rows = db.execute(self._sql["link_features"], (to_json_array(skill_ids),)).fetchall()
         return {row[0]: features_from_row(row) for row in rows}
 
     @override
     def find_by_name(self, source_id: str, names: Sequence[str]) -> dict[str, list[str]]:
         keys = sorted({normalise_name(name) for name in names})
-        asked = {"source_id": source_id, "names": json.dumps(keys)}
+        asked = {"source_id": source_id, "names": to_json_array(keys)}
         found: defaultdict[str, list[str]] = defaultdict(list)
         with self._database.read() as db:
             for key, skill_id in db.execute(self._sql["find_by_name"], asked):
@@ -318,7 +318,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
 
     @override
     def get_owned_links(self, skill_ids: Sequence[str]) -> dict[str, list[Link]]:
-        asked = json.dumps(list(skill_ids))
+        asked = to_json_array(skill_ids)
         with self._database.read() as db:
             owners = db.execute(self._sql["published"], (asked,)).fetchall()
             rows = db.execute(self._sql["owned"], (asked,)).fetchall()
@@ -331,7 +331,7 @@ class SqliteSkillGraph(SqliteSources, SqliteLinkReader, SqliteLinkState, SkillGr
     def min_link_weight(
         self, kind: LinkType, count: int, skill_ids: Sequence[str]
     ) -> dict[str, float]:
-        asked = {"type": kind.value, "count": count, "ids": json.dumps(list(skill_ids))}
+        asked = {"type": kind.value, "count": count, "ids": to_json_array(skill_ids)}
         with self._database.read() as db:
             return dict(db.execute(self._sql["min_link_weight"], asked))
 

@@ -162,10 +162,10 @@ class Neo4jCatalog(StatementRunner, Catalog):
         self._check_schema()
         chosen = [ENTRY_CONDITIONS[name] for name in selection.conditions]
         listing = add_conditions(self._statements[selection.statement], chosen)
-        parameters = selection.to_parameters(after, limit)
+        asked = selection.to_parameters(after, limit)
         if selection.name is not None:
-            parameters["name_key"] = index_key(normalise_name(selection.name))
-        rows = self._server.read(listing, **parameters)
+            asked["name_key"] = index_key(str(asked["name_key"]))
+        rows = self._server.read(listing, **asked)
         return entries_from_rows(rows[0][0])
 
     @override

@@ -142,6 +142,10 @@ def search_section_cosines(
     }
 
 
+_MAX_FILTER_LENGTH = 8_000
+"""Maximum characters of a filter value (`ignore_above` in the mappings). No document is found by a
+longer one, and the server refuses a search for one of more than 32 kB."""
+
 _KEYS_ONLY: dict[str, Any] = {
     "track_total_hits": False,
     "stored_fields": "_none_",
@@ -239,7 +243,7 @@ def _num_candidates(limit: int) -> int:
 
 def _filter_clauses(filters: Filters) -> list[dict[str, Any]]:
     return [
-        {"terms": {name: list(values)}}
+        {"terms": {name: [value for value in values if len(value) <= _MAX_FILTER_LENGTH]}}
         for name in FILTER_NAMES
         if (values := getattr(filters, name))
     ]

@@ -72,7 +72,8 @@ class ElasticsearchReviewStore(ReviewStore):
         removed: list[ReviewRecord] = []
 
         def change(stored: _Records) -> _Records:
-            removed[:] = [stored[slot] for slot in slots if slot in stored]
+            # An earlier attempt may have deleted them, although its answer was lost.
+            removed[:] = [stored[slot] for slot in slots if slot in stored] or removed
             return {slot: one for slot, one in stored.items() if slot not in slots}
 
         self._update({skill_id: change})

@@ -121,7 +121,8 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 
         def change(stored: _Stored) -> _Stored:
             nonlocal known
-            known = stored[1] is not None
+            # An earlier attempt may have removed it, although its answer was lost.
+            known = known or stored[1] is not None
             return self._prune(stored[0], None), None
 
         self._ensure()

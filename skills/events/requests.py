@@ -40,6 +40,7 @@ SESSION_ID = re.compile(r"([\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?)?")
 """Regular expression of ids of sessions; "" means no session."""
 
 _MAX_PATH_CHARACTERS = 4_096
+_MAX_ID_BYTES = 4_096
 _MAX_NAME_BYTES = 255
 _MAX_SHOWN_CHARACTERS = 80
 _SKILL_FILE = "SKILL.md"
@@ -52,8 +53,16 @@ def check_source_id(source_id: str) -> str:
     return source_id
 
 
+def _check_id_bytes(skill_id: str) -> str:
+    """Return `skill_id`; raises ValueError if it is longer than a catalog can index."""
+    if len(skill_id.encode()) > _MAX_ID_BYTES:
+        raise ValueError(f"a skill id has at most {_MAX_ID_BYTES} bytes")
+    return skill_id
+
+
 def check_skill_id(skill_id: str) -> str:
-    """Return `skill_id`; raises ValueError if its path leaves the source."""
+    """Return `skill_id`; raises ValueError if it is too long or its path leaves the source."""
+    _check_id_bytes(skill_id)
     source_id, _, path = skill_id.partition(":")
     check_source_id(source_id)
     if path != ".":
@@ -257,7 +266,9 @@ class SkillRemoved(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    skill_id: str = Field(min_length=3, max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+    skill_id: Annotated[str, AfterValidator(_check_id_bytes)] = Field(
+        min_length=3, max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$"
+    )
 
 
 class QueryFilters(BaseModel):

@@ -41,7 +41,7 @@ def _rules_by_reason() -> Mapping[str, Rule]:
 
 
 def find_rule(finding: SafetyFinding) -> Rule | None:
-    """Return the rule of a finding; None for a finding of an older scanner or a second opinion."""
+    """Return the rule of a finding; None for a finding of an older scanner or a judgement."""
     return _rules_by_reason().get(finding.reason.partition(": ")[0])
 
 

@@ -18,6 +18,7 @@ from skills.review import ReviewKind, ReviewRecord, ReviewSlot
 from tasks.history.sqlite_reviews import SqliteReviewStore
 from tests.support.samples.reopened import reopening
 from tests.support.servers.elastic import ElasticIndices
+from tests.support.servers.proxy import Fault, proxying
 
 Reopen = Callable[[], ReviewStore]
 SKILL = "lib:über/kiln"
@@ -129,6 +130,22 @@ def test_removed_records_are_returned(store: ReviewStore) -> None:
     assert store.remove(SKILL, slots) == [waiver("a-rule")]
     assert store.remove(SKILL, slots) == []
     assert set(store.get_all().by_skill[SKILL]) == {waiver("b-rule"), waiver("a-rule", "b")}
+
+
+def test_removed_records_are_returned_also_if_the_answer_was_lost(
+    elastic: ElasticIndices, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client repeats a request whose connection was lost: then the records are gone already."""
+    with proxying(elasticsearch_url, 0.0) as proxy:
+        store = ElasticsearchReviewStore(elastic.settings(elasticsearch=proxy.url))
+        store.save([one := waiver()])
+        faults: Iterator[Fault | None] = iter([None, "cut"])  # the read, and the write
+        monkeypatch.setattr(proxy, "choose", lambda: next(faults, None))
+        assert store.remove(SKILL, [one.slot]) == [one]
+        assert next(faults, None) is None
+        assert store.get([SKILL]).by_skill == {}
+        assert store.remove(SKILL, [one.slot]) == []
+        store.close()
 
 
 def test_what_the_policy_asks_raises_the_version_that_other_processes_see(reopen: Reopen) -> None:

@@ -16,6 +16,7 @@ from skills.record import RevisionKey
 from tasks.history.sqlite import SqliteRevisionHistory
 from tests.support.samples.reopened import reopening
 from tests.support.servers.elastic import ElasticIndices
+from tests.support.servers.proxy import Fault, proxying
 
 Reopen = Callable[..., RevisionHistory]
 LIMITS = HistoryLimits(3, 1_000_000)
@@ -186,3 +187,20 @@ def test_a_pinned_revision_is_kept_beyond_the_limit(history: RevisionHistory) ->
     assert history.get_pins() == {SKILL: pin(1)}
     history.remove_pin(SKILL)
     assert seqs(history) == [8, 7, 6]
+
+
+def test_a_pin_was_removed_also_if_the_answer_was_lost(
+    elastic: ElasticIndices, elasticsearch_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client repeats a request whose connection was lost: then the pin is gone already."""
+    with proxying(elasticsearch_url, 0.0) as proxy:
+        history = ElasticsearchRevisionHistory(elastic.settings(elasticsearch=proxy.url), LIMITS)
+        history.keep([revision(1)])
+        history.set_pin(Pin(SKILL, 1, "a", "", 1.0))
+        faults: Iterator[Fault | None] = iter([None, "cut"])  # the read, and the write
+        monkeypatch.setattr(proxy, "choose", lambda: next(faults, None))
+        assert history.remove_pin(SKILL)
+        assert next(faults, None) is None
+        assert history.get_pins() == {}
+        assert not history.remove_pin(SKILL)
+        history.close()

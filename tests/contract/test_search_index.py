@@ -252,6 +252,13 @@ class TestSearching:
         assert [hit.key for hit in found[1]] == [other.key]
         assert [len(hits) for hits in found[2:]] == [1, 0, 0]
 
+    def test_no_skill_has_a_very_long_value(self, index: SearchIndex) -> None:
+        index.add([document("lathe", licence="MIT")])
+        long = "x" * 40_000
+        assert search(index, "lathe", Filters(licence=(long,))) == []
+        assert search(index, "lathe", Filters(licence=(long, "MIT"))) == ["home:lathe"]
+        assert index.search_vectors(unit(1, 1)[0], 0, 9, Filters(tool=(long,))) == []
+
     def test_a_filter_does_not_change_scores(self, index: SearchIndex) -> None:
         index.add([document("loom"), document("kiln")])
         free = index.search_lexical({"loom": 1.0}, 5, ANY)

@@ -774,6 +774,30 @@ class SkillGraphContract:
         ]
         assert graph.get_links_among([]) == []
 
+    def test_an_id_that_is_given_twice_counts_once(self, graph: SkillGraph) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        link_all(graph, one := link("a", "b"))
+        twice = ["lib:a", "lib:a"]
+        assert [entry.skill_id for entry in graph.get_entries(twice)] == ["lib:a"]
+        assert [record.skill_id for record in graph.get_safety_records(twice)] == ["lib:a"]
+        assert graph.get_links(twice) == graph.get_owned_links(twice) == {"lib:a": [one]}
+        assert graph.get_links_among([*twice, "lib:b"]) == [one]
+        assert len(graph.get_adjacency(twice, 9)["lib:a"].neighbours) == 1
+        assert graph.min_link_weight(LinkType.SEMANTIC, 2, twice) == {}
+
+    @pytest.mark.parametrize("other", ["lib:a\0", "lib:a\0b", "LIB:A", "lib:a ", "lib:\uff41", ""])
+    def test_an_id_that_is_only_alike_is_another(self, graph: SkillGraph, other: str) -> None:
+        graph.publish([publication("a", 1), publication("b", 2)])
+        link_all(graph, link("a", "b"))
+        assert graph.get_entries([other]) == graph.get_safety_records([other]) == []
+        assert graph.get_links([other]) == {other: []}
+        assert graph.get_links_among([other, "lib:b"]) == []
+        assert graph.get_adjacency([other], 9)[other].neighbours == ()
+        assert graph.get_owned_links([other]) == graph.get_link_features([other]) == {}
+        assert graph.min_link_weight(LinkType.SEMANTIC, 1, [other]) == {}
+        graph.mark_for_linking([other])
+        assert marked(graph) == set()
+
     def test_rows(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])
         link_all(
@@ -886,6 +910,10 @@ class SkillGraphContract:
         graph.set_link_origin("some model 1")
         graph.set_link_origin("another model 2")
         assert reopen().get_link_origin() == "another model 2"
+        for text in ("0123", " 1", "1e5", "语 9", ""):
+            graph.set_link_origin(text)
+            graph.set_learned_state(text)
+            assert graph.get_link_origin() == graph.get_learned_state() == text
 
     def test_names_that_come_and_go_mark_who_mentions_them(self, graph: SkillGraph) -> None:
         graph.publish(
@@ -943,6 +971,23 @@ class SkillGraphContract:
         graph.remove([key("a", 4)])
         assert graph.find_by_name("lib", ["data-tool"]) == {"data-tool": ["lib:x/a"]}
         assert mentioning(graph, "b-b") == set()
+
+    def test_a_name_that_normalisation_lengthens_is_found(self, graph: SkillGraph) -> None:
+        name = "\N{ARABIC LIGATURE SALLALLAHOU ALAYHE WASALLAM}" * 200
+        graph.publish([publication("a", 1, name=name), publication("b", 2)])
+        assert walked(graph, EntryFilter(name=name), 9) == ["lib:a"]
+        assert list(graph.find_by_name("lib", [name]).values()) == [["lib:a"]]
+
+    def test_the_longest_ids_are_stored(self, graph: SkillGraph) -> None:
+        path = "語" * 1_364  # as an event may name it: 4,096 bytes with its source
+        graph.request_ingest([(f"lib:{path}", "lib", path)], 1)
+        graph.publish([publication(path, 1, rules=("unread",)), publication("b", 2)])
+        link_all(graph, one := link("b", path))
+        assert graph.get_links(["lib:b"]) == {"lib:b": [one]}
+        graph.update_file_signatures("lib", {path: "seen"}, [])
+        assert graph.get_file_signatures("lib") == {path: "seen"}
+        assert [entry.path for entry in graph.get_entries_under("lib", path)] == [path]
+        assert graph.remove([key(path, 3)]) == [f"lib:{path}"]
 
     # -- durability
     def test_everything_is_there_again(self, graph: SkillGraph, reopen: Reopen) -> None:

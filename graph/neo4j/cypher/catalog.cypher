@@ -5,7 +5,8 @@
 // order. `$$entry` is replaced by the columns of an entry, `$$has_scripts` by the expression for
 // whether it has scripts, and `$$conditions` by the conditions of an `EntryFilter`. Statements that
 // read a page return a row for each node up to the limit, even if the caller leaves the node out: a
-// shorter page is the last page.
+// shorter page is the last page. In a small library the planner prefers a scan of an index to a seek
+// in it, and that plan is kept (see `_PLANNING`): hints require the seek.
 
 // name: allocate_sequence
 MATCH (m:Meta {key: 'seq'}) SET m.value = m.value + $count RETURN m.value
@@ -48,18 +49,21 @@ WITH g, size($groups) = 0 AS empty
 FOREACH (_ IN CASE WHEN empty THEN [g] ELSE [] END | DELETE g)
 
 // name: published_of_source
-MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path IS NOT NULL AND s.seq > 0
+MATCH (s:Skill) USING INDEX SEEK s:Skill(source_id, path)
+WHERE s.source_id = $source_id AND s.path IS NOT NULL AND s.seq > 0
 RETURN count(*)
 
 // name: delete_file_signatures
-MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path IS NOT NULL
+MATCH (c:Seen) USING INDEX SEEK c:Seen(source_id, path)
+WHERE c.source_id = $source_id AND c.path IS NOT NULL
 WITH c LIMIT $limit DELETE c RETURN count(*)
 
 // name: delete_source
 MATCH (s:Source {source_id: $source_id}) DELETE s
 
 // name: file_signatures
-MATCH (c:Seen) WHERE c.source_id = $source_id AND c.path > $after
+MATCH (c:Seen) USING INDEX SEEK c:Seen(source_id, path)
+WHERE c.source_id = $source_id AND c.path > $after
 WITH c ORDER BY c.source_id, c.path LIMIT $limit
 RETURN collect([c.path, c.signature])
 
@@ -131,8 +135,8 @@ SET s.waiting = CASE WHEN s.wanted_seq > 0 THEN s.wanted_seq END
 UNWIND $ids AS id MATCH (f:Facts {skill_id: id}) DELETE f
 
 // name: prune
-MATCH (s:Skill) WHERE s.state = 'removed' AND s.skill_id IS NOT NULL AND s.waiting IS NULL
-    AND s.updated < $before
+MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
+WHERE s.state = 'removed' AND s.skill_id IS NOT NULL AND s.waiting IS NULL AND s.updated < $before
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit
 SET s.locked = true REMOVE s.locked
 WITH s WHERE s.state = 'removed' AND s.waiting IS NULL AND NOT EXISTS { (s)--() }
@@ -156,52 +160,55 @@ RETURN collect([s.skill_id, s.seq, coalesce(s.safety_level, 0), coalesce(s.licen
     coalesce(s.scanner, 0), coalesce(s.judgements, '')])
 
 // name: all_entries
-MATCH (s:Skill) WHERE s.skill_id > $after
+MATCH (s:Skill) USING INDEX SEEK s:Skill(skill_id) WHERE s.skill_id > $after
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: entries_of_source
-MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path > $after
+MATCH (s:Skill) USING INDEX SEEK s:Skill(source_id, path)
+WHERE s.source_id = $source_id AND s.path > $after
 WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
 // name: entry_at
 MATCH (s:Skill {source_id: $source_id, path: $path}) RETURN collect([$$entry])
 
 // name: entries_below
-MATCH (s:Skill) WHERE s.source_id = $source_id AND s.path STARTS WITH $below AND s.path > $after
+MATCH (s:Skill) USING INDEX SEEK s:Skill(source_id, path)
+WHERE s.source_id = $source_id AND s.path STARTS WITH $below AND s.path > $after
 WITH s ORDER BY s.source_id, s.path LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries
-MATCH (s:Skill) WHERE s.skill_id > $after AND s.skill_id < $end
+MATCH (s:Skill) USING INDEX SEEK s:Skill(skill_id)
+WHERE s.skill_id > $after AND s.skill_id < $end
     $$conditions
 WITH s ORDER BY s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_in_state
-MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
 WHERE s.state = $state AND s.skill_id > $after AND s.skill_id < $end
     $$conditions
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_above_level
-MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
 WHERE s.state = 'published' AND s.skill_id > $after AND s.skill_id < $end
     AND (coalesce(s.safety_level, 0) > $level OR s.judgements IS NOT NULL)
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_judged_entries
-MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
 WHERE s.state = 'published' AND s.skill_id > $after AND s.skill_id < $end
     AND s.judgements IS NOT NULL
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_of_rule
-MATCH (f:FindingRule) USING INDEX f:FindingRule(rule, skill_id)
+MATCH (f:FindingRule) USING INDEX SEEK f:FindingRule(rule, skill_id)
 WHERE f.rule = $rule AND f.skill_id > $after AND f.skill_id < $end
 MATCH (s:Skill {skill_id: f.skill_id})
 WHERE s.seq = f.seq AND (coalesce(s.safety_level, 0) > $level OR s.judgements IS NOT NULL)
 WITH s, f ORDER BY f.rule, f.skill_id LIMIT $limit RETURN collect([$$entry])
 
 // name: list_entries_by_name
-MATCH (s:Skill) USING INDEX s:Skill(name_key, source_id)
+MATCH (s:Skill) USING INDEX SEEK s:Skill(name_key, source_id)
 WHERE s.name_key = $name_key AND s.source_id IS NOT NULL
     AND s.skill_id > $after AND s.skill_id < $end AND ($state IS NULL OR s.state = $state)
     $$conditions
@@ -215,7 +222,7 @@ RETURN s.source_id, s.state, coalesce(s.language, ''), coalesce(s.licence, ''),
 // name: count_states_by_source
 UNWIND $source_ids AS source_id UNWIND $states AS state
 CALL (source_id, state) {
-    MATCH (s:Skill) USING INDEX s:Skill(state, skill_id)
+    MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
     WHERE s.state = state AND s.skill_id > source_id + ':' AND s.skill_id < source_id + ';'
     RETURN count(*) AS many
 }
@@ -248,7 +255,8 @@ WITH s, row WHERE s.seq = row[1] AND s.seq > 0
 SET s.paged = true REMOVE s.unpaged
 
 // name: scanned_before
-MATCH (s:Skill) WHERE s.state = 'published' AND s.skill_id IS NOT NULL
+MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
+WHERE s.state = 'published' AND s.skill_id IS NOT NULL
     AND (coalesce(s.scanner, 0) < $scanner
         OR (s.scanner = $scanner AND $$has_scripts IS NULL))
 WITH s ORDER BY s.state, s.skill_id LIMIT $limit
@@ -292,7 +300,8 @@ SET s.unpaged = CASE WHEN s.unpaged IS NOT NULL THEN -s.uses END,
 // name: count_states
 UNWIND $states AS state
 CALL (state) {
-    MATCH (s:Skill) WHERE s.state = state AND s.skill_id IS NOT NULL RETURN count(*) AS many
+    MATCH (s:Skill) USING INDEX SEEK s:Skill(state, skill_id)
+    WHERE s.state = state AND s.skill_id IS NOT NULL RETURN count(*) AS many
 }
 RETURN state, many
 
@@ -329,12 +338,14 @@ OPTIONAL MATCH (m:Meta {key: 'epoch'}) RETURN coalesce(m.value, 0)
 MATCH (m:Meta {key: 'epoch'}) SET m.locked = true REMOVE m.locked RETURN m.value
 
 // name: all_changes
-MATCH (s:Skill) WHERE s.skill_id > $after
+MATCH (s:Skill) USING INDEX SEEK s:Skill(skill_id) WHERE s.skill_id > $after
 WITH s ORDER BY s.skill_id LIMIT $limit
 RETURN collect([s.skill_id, s.seq, s.pointer_epoch > 0, s.row_epoch > 0])
 
 // name: changed_pointers
-MATCH (s:Skill) WHERE s.pointer_epoch > $epoch RETURN collect(s.skill_id), collect(s.seq)
+MATCH (s:Skill) USING INDEX SEEK s:Skill(pointer_epoch) WHERE s.pointer_epoch > $epoch
+RETURN collect(s.skill_id), collect(s.seq)
 
 // name: changed_rows
-MATCH (s:Skill) WHERE s.row_epoch > $epoch RETURN collect(s.skill_id)
+MATCH (s:Skill) USING INDEX SEEK s:Skill(row_epoch) WHERE s.row_epoch > $epoch
+RETURN collect(s.skill_id)

@@ -89,7 +89,9 @@ RETURN id,
     collect([owner, startNode(r).skill_id, endNode(r).skill_id, type(r), weight, evidence])
 
 // name: links_among
-UNWIND $ids AS id MATCH (a:Skill {skill_id: id})-[r:$$links]->(b:Skill) WHERE b.skill_id IN $ids
+UNWIND $ids AS id
+MATCH (a:Skill {skill_id: id})-[r:$$links]->(b:Skill) USING INDEX SEEK a:Skill(skill_id)
+WHERE b.skill_id IN $ids
 WITH a, b, r, r.owner AS owner, r.weight AS weight, r.evidence AS evidence
 WHERE evidence IS NOT NULL
 RETURN collect([owner, a.skill_id, b.skill_id, type(r), weight, evidence])

@@ -54,6 +54,19 @@ def test_a_closed_graph_says_so(tmp_path: Path) -> None:
         graph.get_counts()
 
 
+def test_a_graph_that_is_closed_while_it_is_read_says_so(tmp_path: Path) -> None:
+    """As by the thread that stops the process."""
+    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
+
+    def read_on() -> None:
+        with graph._database.read() as connection:
+            graph.close()
+            connection.execute("SELECT 1")
+
+    with pytest.raises(UsageError, match="closed"):
+        read_on()
+
+
 def test_connections_of_ended_threads_are_closed(tmp_path: Path) -> None:
     """Servers start and end threads all the time."""
     graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)

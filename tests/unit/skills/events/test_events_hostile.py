@@ -314,6 +314,7 @@ def test_hostile_events_are_refused(text: str | bytes) -> None:
         ({"skill_id": "../up:a"}, "skill_id"),
         ({"skill_id": "team:a\0"}, "skill_id"),
         ({"skill_id": "team:" + "x" * 4_096}, "skill_id"),
+        ({"skill_id": "team:" + "技" * 1_364}, "4096 bytes"),
         ({"files": {}}, "files"),
         ({"files": {"README.md": "x"}}, r"SKILL\.md"),
         ({"files": {"SKILL.md": 5}}, "files"),
@@ -333,12 +334,20 @@ def test_hostile_events_are_refused(text: str | bytes) -> None:
         ),
         ({"files": {"SKILL.md": ""} | {f"f{n}": "" for n in range(MAX_EVENT_FILES)}}, "files"),
     ],
-    ids=range(22),
+    ids=range(23),
 )
 def test_hostile_skills_are_refused(data: dict[str, Any], named: str) -> None:
     with pytest.raises(UsageError, match=named) as caught:
         parse_event(upserted(**data))
     assert len(str(caught.value)) < 2_000
+
+
+def test_an_id_is_limited_in_bytes_as_catalogs_are() -> None:
+    longest = "team:" + "技" * 1_363
+    assert SkillRemoved(skill_id=longest).skill_id == SkillUpserted(skill_id=longest).skill_id
+    for model in (SkillRemoved, SkillUpserted):
+        with pytest.raises(ValueError, match="4096 bytes"):
+            model(skill_id=f"{longest}技")
 
 
 def test_files_up_to_the_bounds_are_taken() -> None:
