@@ -1,4 +1,4 @@
-"""Grouping of tasks by likeness: by shared words, and by vectors if they have some."""
+"""Grouping of tasks by similarity: by shared words, and by vectors if they have some."""
 
 from __future__ import annotations
 
