@@ -125,7 +125,7 @@ def complete_counts(
     published = counted[SkillState.PUBLISHED]
     return counted | {
         "with_vectors": max(0, published - without_vectors),
-        "paged": max(0, published - unembedded),
+        "embedded": max(0, published - unembedded),
         "unlinked": unlinked,
         "waiting": waiting,
         "links": links,

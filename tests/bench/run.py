@@ -62,7 +62,7 @@ def sync(backend: StoreBackend, root: Path, until: str = "paged") -> dict[str, f
         if state != "done" or counts["waiting"]:
             continue
         times.setdefault("searchable_s", round(time.monotonic() - started, 2))
-        if until == "searchable" or (counts["paged"] == counts["published"]):
+        if until == "searchable" or (counts["embedded"] == counts["published"]):
             times["paged_s"] = round(time.monotonic() - started, 2)
             if until == "searchable" or not counts["unlinked"]:
                 return times
