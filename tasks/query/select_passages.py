@@ -48,8 +48,8 @@ _TOKENS_PER_SECOND = 3300.0
 class PassagePlan(NamedTuple):
     """The passages of a skill that may be sent, and how many of them are enough.
 
-    passages: indexes, most needed first. selected_by: `vectors` or `words`. enough: number of first
-    passages that suffice for most queries; further ones are sent if the budget has room.
+    passages: indexes, most needed first. selected_by: `vectors`, `words` or `whole`. enough: number
+    of first passages that suffice for most queries; further ones are sent if the budget has room.
     sufficiency: the share of queries for which they suffice.
     """
 
@@ -241,15 +241,15 @@ def select_skill_passages(
     lead-ins are sent with what they introduce, and are not selected alone.
     """
     parsed, terms = revision.parsed, revision.passage_terms
-    page = PassageInput(
+    skill = PassageInput(
         parsed, terms.offsets, terms.terms, terms.counts, section_vectors, passage_vectors
     )
-    needs = estimate_needs(query, page)
+    needs = estimate_needs(query, skill)
     order = needs.order()
     if send_whole or _count_tokens(revision) <= _WHOLE_TOKENS:
         return PassagePlan(tuple(order), "whole", len(order))
     if passage_vectors is not None:
-        chosen = set(select_mmr(query, page, mmr_weights(settings)))
+        chosen = set(select_mmr(query, skill, mmr_weights(settings)))
         only = tuple(index for index in order if index in chosen)
         return PassagePlan(only, "vectors", len(only))
     lead_ins = find_short_lead_ins(parsed, order)

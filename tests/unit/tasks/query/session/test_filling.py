@@ -16,7 +16,7 @@ from skills.token_count import count_tokens
 from tasks.outcomes.record_answers import QueryFacts, describe_answer
 from tasks.query.assemble import fill_bundle
 from tasks.query.select_passages import SkillPassages
-from tasks.query.session.following import list_already_sent, mark_sent
+from tasks.query.session.portions import list_already_sent, mark_sent
 from tasks.query.session.state import SessionState, build_state
 from tests.unit.tasks.query.test_assemble import DRAFTS, LEFT_OUT, LINKS, Draft, select
 
