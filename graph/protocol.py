@@ -229,8 +229,8 @@ class Catalog(Protocol):
         ...
 
     def get_counts(self) -> dict[str, int]:
-        """Return the number of skills by state, and `with_vectors`, `paged`, `unlinked`, `waiting`
-        and `links`."""
+        """Return the number of skills by state, and `with_vectors`, `embedded`, `unlinked`,
+        `waiting` and `links`."""
         ...
 
     def get_epoch(self) -> int:

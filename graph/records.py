@@ -125,7 +125,7 @@ def complete_counts(
     published = counted[SkillState.PUBLISHED]
     return counted | {
         "with_vectors": max(0, published - without_vectors),
-        "paged": max(0, published - unembedded),
+        "embedded": max(0, published - unembedded),
         "unlinked": unlinked,
         "waiting": waiting,
         "links": links,
@@ -211,6 +211,21 @@ class LinkFeatures:
     mentions: tuple[Mention, ...]
 
 
+class LinkPlace(NamedTuple):
+    """Key of a dismissal: two skills and the type of the link between them."""
+
+    source: str
+    target: str
+    type: LinkType
+
+
+def place_of(source: str, target: str, kind: LinkType) -> LinkPlace:
+    """Return the place of a link; the ends of an undirected type are sorted."""
+    if not kind.is_directed and target < source:
+        source, target = target, source
+    return LinkPlace(source, target, kind)
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """A typed, directed, weighted edge, owned by the skill from whose text or lists it comes."""
@@ -227,6 +242,11 @@ class Link:
         """Source and target."""
         return (self.source, self.target)
 
+    @property
+    def place(self) -> LinkPlace:
+        """The place of the link; the ends of an undirected type are sorted."""
+        return place_of(self.source, self.target, self.type)
+
 
 @dataclass(frozen=True, slots=True)
 class DismissedLink:
@@ -241,20 +261,10 @@ class DismissedLink:
     reason: str
     dismissed: float = 0.0
 
-
-class LinkPlace(NamedTuple):
-    """Key of a dismissal: two skills and the type of the link between them."""
-
-    source: str
-    target: str
-    type: LinkType
-
-
-def place_of(source: str, target: str, kind: LinkType) -> LinkPlace:
-    """Return the place of a link; the ends of an undirected type are sorted."""
-    if not kind.is_directed and target < source:
-        source, target = target, source
-    return LinkPlace(source, target, kind)
+    @property
+    def place(self) -> LinkPlace:
+        """The place of the link; the ends of an undirected type are sorted."""
+        return place_of(self.source, self.target, self.type)
 
 
 def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:

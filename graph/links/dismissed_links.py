@@ -12,7 +12,7 @@ class DismissedLinks:
     """The links that a person dismissed."""
 
     def __init__(self, dismissed: Iterable[DismissedLink]) -> None:
-        self._places = {place_of(one.source, one.target, one.type) for one in dismissed}
+        self._places = {one.place for one in dismissed}
         self._counts = Counter(end for place in self._places for end in place[:2])
 
     def covers(self, source: str, target: str, kind: LinkType) -> bool:

@@ -256,15 +256,15 @@ def _owners_of_changed_links(
     owners: set[str] = set()
     for skill_id in skill_ids:
         wanted = wanted_links.get(skill_id, ())
-        known = {_place(one): one for one in current_links[skill_id]}
-        owners.update(one.owner for one in wanted if _is_missing(one, known.get(_place(one))))
+        known = {_key(one): one for one in current_links[skill_id]}
+        owners.update(one.owner for one in wanted if _is_missing(one, known.get(_key(one))))
         stored = {one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)}
         owners.update(one.owner for one in stored.difference(wanted))
     return owners
 
 
 def _is_missing(wanted: Link, stored: Link | None) -> bool:
-    """Return whether a wanted link has to be stored: its place has no link, or a lighter one.
+    """Return whether a wanted link has to be stored: its key has no link, or a lighter one.
 
     A stored learned link is also replaced if it differs from a wanted learned link.
     """
@@ -273,7 +273,7 @@ def _is_missing(wanted: Link, stored: Link | None) -> bool:
     return is_learned(wanted) and is_learned(stored) and stored != wanted
 
 
-def _place(link: Link) -> tuple[str, str, str, LinkType]:
+def _key(link: Link) -> tuple[str, str, str, LinkType]:
     return (link.owner, link.source, link.target, link.type)
 
 

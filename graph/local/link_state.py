@@ -33,7 +33,7 @@ class SqliteLinkState:
 
     def dismiss_link(self, dismissed: DismissedLink) -> None:
         """See `LinkStore`."""
-        place = place_of(dismissed.source, dismissed.target, dismissed.type)
+        place = dismissed.place
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
             dismiss_link(transaction, place, dismissed.reason, dismissed.dismissed)

@@ -21,7 +21,6 @@ from graph.records import (
     RevisionScan,
     SkillState,
     merge_duplicate_links,
-    place_of,
 )
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
@@ -162,9 +161,7 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
     for owner in sorted(links):
         if owner not in rows:
             continue
-        allowed = [
-            link for link in links[owner] if place_of(*link.ends, link.type) not in dismissed
-        ]
+        allowed = [link for link in links[owner] if link.place not in dismissed]
         wanted = {
             (rows[link.source], rows[link.target], link.type.value, link.weight, link.evidence)
             for link in merge_duplicate_links(allowed)

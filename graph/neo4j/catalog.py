@@ -35,7 +35,6 @@ from graph.records import (
     SourceAccess,
     complete_counts,
 )
-from graph.skill_names import normalise_name
 from skills.batches import batches
 from skills.judgement import Judgement, judgements_from_json
 from skills.record import RevisionKey, select_latest_revisions

@@ -9,7 +9,7 @@ from collections.abc import Set
 
 from graph.neo4j.publish import RunNamed, mentioning_skills, require_locked
 from graph.neo4j.rows import link_to_row, links_from_rows
-from graph.records import DismissedLink, Link, LinkPlace, place_of
+from graph.records import DismissedLink, Link, LinkPlace
 
 
 def dismiss_link(
@@ -20,7 +20,7 @@ def dismiss_link(
     Returns the skills whose links changed. Raises MissingLocksError.
     """
     del retried
-    place = place_of(dismissed.source, dismissed.target, dismissed.type)
+    place = dismissed.place
     owners = {link.owner for link in _read_links(run, place)}
     locked = dict(run("lock", ids=sorted({*place[:2]} | owners | extra_locks)))
     links = _read_links(run, place)
@@ -62,4 +62,4 @@ def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], place: Lin
 
 def _read_links(run: RunNamed, place: LinkPlace) -> list[Link]:
     [(links,)] = run("links_among", ids=[place.source, place.target])
-    return [link for link in links_from_rows(links) if place_of(*link.ends, link.type) == place]
+    return [link for link in links_from_rows(links) if link.place == place]

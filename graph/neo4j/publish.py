@@ -27,7 +27,6 @@ from graph.records import (
     RevisionScan,
     SkillState,
     merge_duplicate_links,
-    place_of,
 )
 from graph.skill_names import lookup_keys, normalise_name
 from skills.judgement import Judgement, replace_judgement
@@ -158,9 +157,7 @@ def replace_links(
     wanted: set[Link] = set()
     incomplete = []
     for owner in owners:
-        allowed = [
-            link for link in links[owner] if place_of(*link.ends, link.type) not in dismissed
-        ]
+        allowed = [link for link in links[owner] if link.place not in dismissed]
         kept = [link for link in allowed if published.issuperset(link.ends)]
         if len(kept) < len(allowed):
             incomplete.append(owner)

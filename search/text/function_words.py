@@ -55,11 +55,10 @@ def drop_function_words(terms: Sequence[str], text: str) -> list[str]:
     """Return the terms of a text in reading order without its function words.
 
     All terms are kept unless the text has at least two words of the lists, and more of them than
-    English stop words.
+    English stop words, and if nothing else would be left.
     """
-    if not _is_foreign(text):
-        return list(terms)
-    return [term for term in terms if term not in _TERMS]
+    content = [term for term in terms if term not in _TERMS] if _is_foreign(text) else []
+    return content or list(terms)
 
 
 def _is_foreign(text: str) -> bool:

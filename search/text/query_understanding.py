@@ -61,7 +61,7 @@ def understand(task: str) -> Understanding:
     and the last LAST_CHARACTERS are used, which bounds the time (about 30 ms).
     """
     text = clean_text(task)
-    stream = _drop_function_words(tokenize(text), text)
+    stream = drop_function_words(tokenize(text), text)
     terms, weights = _weigh_terms(stream)
     pairs, places = _find_pairs(stream, terms)
     return Understanding(
@@ -82,11 +82,6 @@ def clean_text(task: str) -> str:
     if not text:
         raise UsageError("the task is empty: say in words what is to be done")
     return text
-
-
-def _drop_function_words(stream: Sequence[str], text: str) -> Sequence[str]:
-    """Return the terms without function words, or all terms if nothing else is left."""
-    return drop_function_words(stream, text) or stream
 
 
 def _truncate(text: str) -> str:

@@ -82,7 +82,10 @@ class BundleSkill(BundleModel):
     scripts: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
     left_out: LeftOutPassages = LeftOutPassages()
-    paged_by: Literal["vectors", "words", "whole"] = "vectors"
+    paged_by: Literal["vectors", "words", "whole"] = Field(
+        default="vectors",
+        description="how passages were selected: by vectors, by words, or whole: all of them",
+    )
     tokens: int = 0
     detail: Literal["full", "brief", "continued"] = "full"
 

@@ -67,9 +67,9 @@ def split_blocks(
     drafts: list[_PassageDraft] = []
     section = -1
     for block in blocks:
-        if section < 0 or block.shape is BlockType.HEADING:
+        if section < 0 or block.type is BlockType.HEADING:
             section += 1
-        if block.shape is not BlockType.HEADING:
+        if block.type is not BlockType.HEADING:
             _add_block(lines, block, section, drafts)
     return sections, tuple(_passage(index, draft) for index, draft in enumerate(drafts))
 
@@ -89,7 +89,7 @@ def _sections(blocks: Sequence[MarkdownBlock], body_line: int) -> tuple[Section,
             sections.append(Section(len(sections), titles, level, line, first, last))
 
     for block in blocks:
-        if block.shape is BlockType.HEADING:
+        if block.type is BlockType.HEADING:
             close()
             while path and path[-1][0] >= block.level:
                 path.pop()
@@ -106,7 +106,7 @@ def _add_block(
     """Append a block's passages to the drafts, or join the block to the last draft."""
     before = drafts[-1] if drafts and drafts[-1].section == section else None
     lead = _find_lead_in(block, before, drafts)
-    if block.shape is BlockType.CODE:
+    if block.type is BlockType.CODE:
         for first, last in _split_code(lines, block):
             size = _tokens(lines, first, last)
             drafts.append(
@@ -114,13 +114,13 @@ def _add_block(
             )
         return
     tokens = _tokens(lines, block.first, block.last)
-    introduces = block.shape is BlockType.PARAGRAPH and _introduces(lines, block)
+    introduces = block.type is BlockType.PARAGRAPH and _introduces(lines, block)
     if before is not None and _joins_previous(lines, block, before, tokens):
         before.last = block.last
         before.tokens += tokens
         before.introduces = introduces and before.kind is PassageKind.PARAGRAPH
         return
-    draft = _PassageDraft(_KINDS[block.shape], section, block.first, block.last, tokens, "", lead)
+    draft = _PassageDraft(_KINDS[block.type], section, block.first, block.last, tokens, "", lead)
     draft.introduces = introduces
     drafts.append(draft)
 
@@ -129,9 +129,9 @@ def _joins_previous(
     lines: Sequence[str], block: MarkdownBlock, before: _PassageDraft, tokens: int
 ) -> bool:
     """Return whether a block joins the passage before it; true for breaks and some paragraphs."""
-    if block.shape is BlockType.BREAK:
+    if block.type is BlockType.BREAK:
         return True
-    if block.shape is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
+    if block.type is not BlockType.PARAGRAPH or before.tokens + tokens > MAX_JOINED_TOKENS:
         return False
     if before.introduces:
         return True
@@ -148,7 +148,7 @@ def _find_lead_in(
         return -1
     if before.introduces:
         return len(drafts) - 1
-    if block.shape is BlockType.ITEM and before.kind is PassageKind.LIST_ITEM:
+    if block.type is BlockType.ITEM and before.kind is PassageKind.LIST_ITEM:
         return before.lead
     return -1
 

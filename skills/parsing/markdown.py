@@ -33,7 +33,7 @@ class MarkdownBlock:
     `fenced` is False for indented code. `closed` is False for a fence without an end.
     """
 
-    shape: BlockType
+    type: BlockType
     first: int
     last: int
     level: int = 0

@@ -138,5 +138,5 @@ def _find_unclosed_fences(blocks: Sequence[MarkdownBlock]) -> list[ParseWarning]
     return [
         ParseWarning("unclosed_fence", block.first, "a code fence that is never closed")
         for block in blocks
-        if block.shape is BlockType.CODE and not block.closed
+        if block.type is BlockType.CODE and not block.closed
     ][:20]

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Sequence
 
-from config.errors import TransientError
 from graph.links.passage_links import link_passages
 from graph.protocol import PassageProjector
 from graph.records import SkillState
@@ -16,13 +15,12 @@ from search.protocol import StoredRevision, Vector
 from skills.passages import section_texts
 from skills.record import RevisionKey
 from tasks.encode import encode_cached, supports_language
-from tasks.ingest.next_tasks import pause_embedding, send_embed_sections, send_unembedded
+from tasks.ingest.next_tasks import send_unembedded
 from tasks.policies import (
     EMBED_SECTIONS,
     EMBED_SKILLS,
     INGEST,
     Deadline,
-    DeadlineExceededError,
     TaskPolicy,
 )
 from tasks.services import Services
@@ -71,25 +69,6 @@ def _project_passages(
         for revision in revisions:
             links = link_passages(revision.parsed, vectors.get(revision.key))
             graph.project_passages(revision.key, revision.parsed, links)
-
-
-def split_embed_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
-    """Handle the failure of a batch: send each of its skills alone.
-
-    A skill that fails alone stays without section vectors, and is not tried again for a day unless
-    it missed the deadline; the error is shown in `status`. After other transient errors the
-    reconciler sends the batch again.
-    """
-    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
-        return
-    if len(skill_ids) > 1:
-        for skill_id in skill_ids:
-            send_embed_sections(services, [skill_id])
-    else:
-        reason = f"embedding the sections of {skill_ids[0]} failed: {type(error).__name__}: {error}"
-        services.coordinator.task_error = reason
-        if not isinstance(error, TransientError):
-            pause_embedding(services, EMBED_SECTIONS, skill_ids[0], reason)
 
 
 def lower_thread_priority() -> None:

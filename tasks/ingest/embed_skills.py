@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from config.errors import TransientError
 from graph.records import SkillState
 from skills.record import RevisionKey
 from tasks.encode import encode_cached, encode_skills
 from tasks.ingest.embed_sections import lower_thread_priority, yield_to_tasks
-from tasks.ingest.next_tasks import pause_embedding, send_embed_skills, send_unembedded
+from tasks.ingest.next_tasks import send_unembedded
 from tasks.metrics_recorder import time_stage
-from tasks.policies import EMBED_SKILLS, INGEST, Deadline, DeadlineExceededError
+from tasks.policies import EMBED_SKILLS, INGEST, Deadline
 from tasks.services import Services
 
 
@@ -48,24 +47,3 @@ def embed_skills(
     if not left and not services.coordinator.count_pending(INGEST.name):
         send_unembedded(services)
     return {"embedded": len(done)}
-
-
-def split_embed_skills_batch(
-    services: Services, skill_ids: Sequence[str], error: BaseException
-) -> None:
-    """Handle the failure of a batch: send each of its skills alone.
-
-    A skill that fails alone is found by its words only, and not tried again for a day unless it
-    missed the deadline; the error is shown in `status`. After other transient errors the reconciler
-    sends the batch again.
-    """
-    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
-        return
-    if len(skill_ids) > 1:
-        for skill_id in skill_ids:
-            send_embed_skills(services, [skill_id])
-    else:
-        reason = f"embedding {skill_ids[0]} failed: {type(error).__name__}: {error}"
-        services.coordinator.task_error = reason
-        if not isinstance(error, TransientError):
-            pause_embedding(services, EMBED_SKILLS, skill_ids[0], reason)

@@ -34,7 +34,7 @@ from tasks.ingest.preparation.prepare import (
     UnreadableSkill,
     prepare_parsed,
 )
-from tasks.ingest.read_folders import Failure, Place, read_folders, withdraw_gone
+from tasks.ingest.read_folders import Failure, PendingSkill, read_folders, withdraw_gone
 from tasks.metrics_recorder import time_stage
 from tasks.policies import INGEST, Deadline, DeadlineExceededError
 from tasks.record_work import record_searchable
@@ -150,8 +150,8 @@ def _read(
 
 
 def _replace_held(
-    services: Services, folders: Mapping[Place, SkillFolder], pinned: _Staying
-) -> dict[Place, SkillFolder]:
+    services: Services, folders: Mapping[PendingSkill, SkillFolder], pinned: _Staying
+) -> dict[PendingSkill, SkillFolder]:
     """Return the folders. A folder whose content differs from its skill's pin is held back and
     replaced by an empty folder with the content hash of the pin."""
     settings, replaced = _preparation_settings(services), {}
@@ -165,7 +165,7 @@ def _replace_held(
 
 
 def _hold_unreviewed(
-    services: Services, folders: dict[Place, SkillFolder], pinned: _Staying
+    services: Services, folders: dict[PendingSkill, SkillFolder], pinned: _Staying
 ) -> tuple[_Staying, list[Failure], list[Failure]]:
     """Hold back content that waits for review: replace its folders, or remove those of new skills.
 
@@ -200,10 +200,10 @@ def _preparation_settings(services: Services) -> PreparationSettings:
 
 def _prepare(
     services: Services,
-    folders: Mapping[Place, SkillFolder],
+    folders: Mapping[PendingSkill, SkillFolder],
     staying: _Staying,
     deadline: Deadline,
-) -> Iterator[tuple[Place, PreparedSkill | UnreadableSkill]]:
+) -> Iterator[tuple[PendingSkill, PreparedSkill | UnreadableSkill]]:
     """Yield the outcome of each folder; for a skill that stays at a revision, that revision."""
     completions = read_completions(services, [one.content_hash for one in folders.values()])
     read = {place: folder for place, folder in folders.items() if place[1].skill_id not in staying}
@@ -222,7 +222,7 @@ def _prepare(
 
 
 def _find_unchanged(
-    services: Services, folders: Mapping[Place, SkillFolder]
+    services: Services, folders: Mapping[PendingSkill, SkillFolder]
 ) -> dict[RevisionKey, str]:
     """Return the skills whose published revision would not change: key -> content hash.
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from config.errors import TransientError
 from graph.records import Source
 from skills.batches import batches
 from skills.events import EventData, OutcomesReported, SourceChanged
@@ -21,13 +22,13 @@ from tasks.policies import (
     PLAN,
     RECORD_OUTCOMES,
     REFINE,
+    DeadlineExceededError,
     TaskPolicy,
 )
 from tasks.services import SendTask, Services
 from tasks.sources.readers import find_source
 
-_EMBED_BATCH_SKILLS = 64
-_SECTION_BATCH_SKILLS = 16
+_EMBED_BATCH_SKILLS = {EMBED_SKILLS.name: 64, EMBED_SECTIONS.name: 16}
 _MAX_WAITING = 20_000
 _REFINE_BATCH_SKILLS = 16
 _FAILED_SECONDS = 86_400.0
@@ -84,25 +85,14 @@ def send_after_ingest(services: Services, published: Sequence[RevisionKey], othe
     if not others:
         send_link(services)
     if services.coordinator.count_pending(EMBED_SKILLS.name):
-        send_embed_skills(services, [key.skill_id for key in published])
+        _send_to_embed(services, EMBED_SKILLS, [key.skill_id for key in published])
     elif not others:
         send_unembedded(services)
 
 
-def send_embed_skills(services: Services, skill_ids: Sequence[str]) -> None:
-    """Send skills to `embed_skills`, in batches and in this order."""
-    _send_batches(services, EMBED_SKILLS, skill_ids, _EMBED_BATCH_SKILLS)
-
-
-def send_embed_sections(services: Services, skill_ids: Sequence[str]) -> None:
-    """Send skills to `embed_sections`, in batches and in this order."""
-    _send_batches(services, EMBED_SECTIONS, skill_ids, _SECTION_BATCH_SKILLS)
-
-
-def _send_batches(
-    services: Services, task: TaskPolicy, skill_ids: Sequence[str], size: int
-) -> None:
-    for batch in batches(skill_ids, size):
+def _send_to_embed(services: Services, task: TaskPolicy, skill_ids: Sequence[str]) -> None:
+    """Send skills to EMBED_SKILLS or EMBED_SECTIONS, in batches and in this order."""
+    for batch in batches(skill_ids, _EMBED_BATCH_SKILLS[task.name]):
         services.coordinator.add_pending(task.name, 1)
         services.send_task(task.name, batch)
 
@@ -119,21 +109,42 @@ def send_unembedded(services: Services) -> dict[str, int]:
     if coordinator.count_pending(EMBED_SKILLS.name):
         return sent
     skills = _drop_paused(coordinator, EMBED_SKILLS, graph.list_awaiting_vectors(_MAX_WAITING))
-    send_embed_skills(services, [key.skill_id for key in skills])
+    _send_to_embed(services, EMBED_SKILLS, [key.skill_id for key in skills])
     sent["embed_skills"] = len(skills)
-    if len(skills) <= _EMBED_BATCH_SKILLS and not coordinator.count_pending(EMBED_SECTIONS.name):
+    is_nearly_done = len(skills) <= _EMBED_BATCH_SKILLS[EMBED_SKILLS.name]
+    if is_nearly_done and not coordinator.count_pending(EMBED_SECTIONS.name):
         waiting = graph.list_awaiting_embedding(_MAX_WAITING)
         skills = _drop_paused(coordinator, EMBED_SECTIONS, waiting)
-        send_embed_sections(services, [key.skill_id for key in skills])
+        _send_to_embed(services, EMBED_SECTIONS, [key.skill_id for key in skills])
         sent["embed_sections"] = len(skills)
     return sent
 
 
-def pause_embedding(services: Services, task: TaskPolicy, skill_id: str, reason: str) -> None:
-    """Have `send_unembedded` leave out the present revision of a skill for a day.
+def split_embed_batch(
+    services: Services, skill_ids: Sequence[str], error: BaseException, *, task: TaskPolicy
+) -> None:
+    """Handle the failure of a batch: send each of its skills alone.
 
-    It would fail again each time. task: EMBED_SKILLS or EMBED_SECTIONS.
+    A skill that fails alone stays without vectors, and is not tried again for a day unless it
+    missed the deadline; the error is shown in `status`. After other transient errors the reconciler
+    sends the batch again. task: EMBED_SKILLS or EMBED_SECTIONS.
     """
+    if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
+        return
+    if len(skill_ids) > 1:
+        for skill_id in skill_ids:
+            _send_to_embed(services, task, [skill_id])
+        return
+    part = "the sections of " if task is EMBED_SECTIONS else ""
+    reason = f"embedding {part}{skill_ids[0]} failed: {type(error).__name__}: {error}"
+    services.coordinator.task_error = reason
+    if not isinstance(error, TransientError):
+        _pause_embedding(services, task, skill_ids[0], reason)
+
+
+def _pause_embedding(services: Services, task: TaskPolicy, skill_id: str, reason: str) -> None:
+    """Have `send_unembedded` leave out the present revision of a skill for a day: it would fail
+    again each time."""
     for entry in services.graph.get_entries([skill_id]):
         name = _pause_name(task, RevisionKey(entry.skill_id, entry.seq))
         services.coordinator.pause(name, reason, _FAILED_SECONDS)

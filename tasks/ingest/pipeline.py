@@ -19,13 +19,16 @@ so a message that comes twice, or not at all, neither repeats nor loses work.
 
 from __future__ import annotations
 
-from tasks.ingest.embed_sections import embed_sections, split_embed_batch
-from tasks.ingest.embed_skills import embed_skills, split_embed_skills_batch
+from functools import partial
+
+from tasks.ingest.embed_sections import embed_sections
+from tasks.ingest.embed_skills import embed_skills
 from tasks.ingest.event_outcome import fail_events
 from tasks.ingest.fetch import fetch
 from tasks.ingest.ingest import ingest, split_ingest_batch
 from tasks.ingest.link import link
 from tasks.ingest.maintain import maintain
+from tasks.ingest.next_tasks import split_embed_batch
 from tasks.ingest.plan import plan
 from tasks.policies import (
     EMBED_SECTIONS,
@@ -69,7 +72,7 @@ INGEST_PIPELINE = (
         embed_skills,
         ids="skill ids",
         sends=(EMBED_SKILLS, EMBED_SECTIONS),
-        on_failure=split_embed_skills_batch,
+        on_failure=partial(split_embed_batch, task=EMBED_SKILLS),
         before_retry=lambda services: services.coordinator.add_pending(EMBED_SKILLS.name, 1),
     ),
     TaskDefinition(
@@ -77,7 +80,7 @@ INGEST_PIPELINE = (
         embed_sections,
         ids="skill ids",
         sends=(EMBED_SKILLS, EMBED_SECTIONS),
-        on_failure=split_embed_batch,
+        on_failure=partial(split_embed_batch, task=EMBED_SECTIONS),
         before_retry=lambda services: services.coordinator.add_pending(EMBED_SECTIONS.name, 1),
     ),
     TaskDefinition(

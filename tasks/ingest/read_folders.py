@@ -15,7 +15,7 @@ from tasks.services import Services
 from tasks.sources.protocol import SkillFolder, SkillGoneError
 from tasks.sources.readers import ReaderPool
 
-Place = tuple[RevisionKey, CatalogEntry]
+PendingSkill = tuple[RevisionKey, CatalogEntry]
 """A skill with the key of its next revision."""
 
 Failure = tuple[RevisionKey, str, str, str]
@@ -29,8 +29,8 @@ class ReadFolders:
     unavailable: errors of skills that may be readable later; their requests stay open.
     """
 
-    folders: dict[Place, SkillFolder] = field(default_factory=dict)
-    gone: list[Place] = field(default_factory=list)
+    folders: dict[PendingSkill, SkillFolder] = field(default_factory=dict)
+    gone: list[PendingSkill] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     unavailable: list[TransientError] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ def read_folders(
     return found
 
 
-def withdraw_gone(services: Services, gone: Sequence[Place]) -> None:
+def withdraw_gone(services: Services, gone: Sequence[PendingSkill]) -> None:
     """Withdraw skills that are gone from their sources.
 
     Their file signatures are forgotten, so that the next scan finds them if they are back.

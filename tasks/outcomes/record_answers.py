@@ -26,19 +26,20 @@ _BATCH_JOBS = 500
 
 def build_answer(job: Job, bundle: Bundle) -> AnsweredQuery:
     """Return the stored record of an answered query: a function of its job and its bundle."""
-    asked = Asked(job.event.owner, job.accepted)
+    facts = QueryFacts(job.event.owner, job.accepted)
     request = job.event.parse_data()
     if isinstance(request, QueryAsked):
         # An answer that is only looked at is not sent to the agent of the session.
         session = request.session if request.record_use else ""
-        asked = asked._replace(session=session, resend=request.resend, is_use=request.record_use)
-    return describe_answer(bundle, job.id, asked)
+        facts = facts._replace(session=session, resend=request.resend, is_use=request.record_use)
+    return describe_answer(bundle, job.id, facts)
 
 
-class Asked(NamedTuple):
-    """The owner of a query, the time in seconds since the epoch, and the session.
+class QueryFacts(NamedTuple):
+    """Facts about a query that its bundle does not hold.
 
-    resend: its agent had lost what was sent before. is_use: whether usage counts it.
+    accepted: seconds since the epoch. resend: its agent had lost what was sent before. is_use:
+    whether usage counts it.
     """
 
     owner: str
@@ -48,7 +49,7 @@ class Asked(NamedTuple):
     is_use: bool = True
 
 
-def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuery:
+def describe_answer(bundle: Bundle, query_id: str, facts: QueryFacts) -> AnsweredQuery:
     """Return the stored record of the answer to a query."""
     sent = [
         AnsweredSkill(
@@ -67,10 +68,10 @@ def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuer
     ]
     return AnsweredQuery(
         query_id,
-        asked.owner,
-        asked.session,
+        facts.owner,
+        facts.session,
         bundle.task[:MAX_TASK_CHARACTERS],
-        asked.accepted,
+        facts.accepted,
         bundle.status == "SKILL_HIT",
         bundle.probability,
         (*sent, *chosen),
@@ -79,8 +80,8 @@ def describe_answer(bundle: Bundle, query_id: str, asked: Asked) -> AnsweredQuer
             for one in bundle.left_out
             if one.cause == "alternative" and one.other
         ),
-        asked.resend,
-        asked.is_use,
+        facts.resend,
+        facts.is_use,
     )
 
 

@@ -23,10 +23,10 @@ from tasks.query.bundle_parts import (
 from tasks.query.context import QueryContext
 from tasks.query.filling.allocation import allocate, fill_smallest
 from tasks.query.filling.filler import BundleFiller, make_budget_item
-from tasks.query.filling.session import fill_following
+from tasks.query.filling.session import fill_session_bundle
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages
-from tasks.query.session.following import list_already_sent
+from tasks.query.session.portions import list_already_sent
 
 _MAX_NAMED, _MAX_CHARACTERS = 5, 80
 """Maximum filter values that a reason names, and characters of each."""
@@ -163,7 +163,7 @@ def fill_bundle(
     """
     shell = bundle.model_copy(update={"left_out": tuple(left_out)})
     if bundle.brief or bundle.already_sent:
-        filled = fill_following(shell, skills, tuple(links), form, brief=bundle.brief)
+        filled = fill_session_bundle(shell, skills, tuple(links), form, brief=bundle.brief)
     else:
         filler = BundleFiller(shell, skills, tuple(links), form)
         items = [make_budget_item(filler, place) for place in range(len(skills))]

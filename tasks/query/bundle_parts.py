@@ -96,7 +96,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
             tokens=sum(passage.tokens for passage in rest),
             lines=tuple(spans[:_MAX_LINE_RANGES]),
         ),
-        paged_by=skill_passages.paged_by,
+        paged_by=skill_passages.selected_by,
         detail="continued"
         if skill_passages.sent
         else ("brief" if skill_passages.brief else "full"),

@@ -23,9 +23,9 @@ from tasks.query.read_chosen import ChosenRevisions, read_chosen
 from tasks.query.rerank import rerank
 from tasks.query.retrieve import retrieve, score
 from tasks.query.select_passages import SkillPassages, select_passages
-from tasks.query.session.error_handling import put_error_handling_first
-from tasks.query.session.following import mark_sent
 from tasks.query.session.obstacle import encode_query, understand_query
+from tasks.query.session.obstacle_passages import put_error_handling_first
+from tasks.query.session.portions import mark_sent
 from tasks.query.session.refused import drop_refused
 from tasks.query.session.state import Asker
 from tasks.services import Services

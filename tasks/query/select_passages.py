@@ -48,13 +48,13 @@ _TOKENS_PER_SECOND = 3300.0
 class PassagePlan(NamedTuple):
     """The passages of a skill that may be sent, and how many of them are enough.
 
-    passages: indexes, most needed first. paged_by: as in the bundle, for a part of them. enough:
-    number of first passages that suffice for most queries; further ones are sent if the budget has
-    room. sufficiency: the share of queries for which they suffice.
+    passages: indexes, most needed first. selected_by: `vectors`, `words` or `whole`. enough: number
+    of first passages that suffice for most queries; further ones are sent if the budget has room.
+    sufficiency: the share of queries for which they suffice.
     """
 
     passages: tuple[int, ...]
-    paged_by: str
+    selected_by: str
     enough: int
     sufficiency: float = 1.0
 
@@ -72,7 +72,7 @@ class SkillPassages:
     revision: StoredRevision
     path: str
     passages: tuple[int, ...]
-    paged_by: str
+    selected_by: str
     enough: int = 0
     sufficiency: float = 1.0
     first: bool = False
@@ -241,21 +241,21 @@ def select_skill_passages(
     lead-ins are sent with what they introduce, and are not selected alone.
     """
     parsed, terms = revision.parsed, revision.passage_terms
-    page = PassageInput(
+    skill = PassageInput(
         parsed, terms.offsets, terms.terms, terms.counts, section_vectors, passage_vectors
     )
-    needs = estimate_needs(query, page)
+    needs = estimate_needs(query, skill)
     order = needs.order()
     if send_whole or _count_tokens(revision) <= _WHOLE_TOKENS:
         return PassagePlan(tuple(order), "whole", len(order))
     if passage_vectors is not None:
-        chosen = set(select_mmr(query, page, mmr_weights(settings)))
+        chosen = set(select_mmr(query, skill, mmr_weights(settings)))
         only = tuple(index for index in order if index in chosen)
         return PassagePlan(only, "vectors", len(only))
     lead_ins = find_short_lead_ins(parsed, order)
     order = [index for index in order if index not in lead_ins]
     share = (1.0 - settings.miss) * (1.0 - _LONG_TASK_CUT * long_task_weight)
     enough = max(len(set(needs.select_enough(1.0 - share)) - lead_ins), 1)
-    paged_by = "vectors" if needs.dense else "words"
+    selected_by = "vectors" if needs.dense else "words"
     sufficiency = max(needs.sufficiency(settings.miss), long_task_weight)
-    return PassagePlan(tuple(order), paged_by, enough, sufficiency)
+    return PassagePlan(tuple(order), selected_by, enough, sufficiency)

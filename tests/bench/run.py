@@ -71,7 +71,7 @@ def sync(backend: StoreBackend, root: Path, until: str = "paged") -> dict[str, f
         times.setdefault("searchable_s", now)
         if until == "searchable":
             break
-        if counts["paged"] == counts["published"] and not counts["unlinked"]:
+        if counts["embedded"] == counts["published"] and not counts["unlinked"]:
             times["paged_s"] = now
             break
     return times

@@ -462,7 +462,7 @@ class SkillGraphContract:
             e.skill_id for e in graph.get_entries()
         )
 
-    # -- paging and use
+    # -- embedding and use
     def test_pages_follow_one_another(self, graph: SkillGraph) -> None:
         everywhere = [("b", "x"), ("a", "x/y"), ("a", "x"), ("a-b", "x"), ("a", "."), ("ab", "é/Z")]
         graph.publish([publication(path, 1, source=source) for source, path in everywhere])
@@ -604,7 +604,7 @@ class SkillGraphContract:
         assert counted["absent"] == none
         assert graph.count_states_by_source([]) == {}
 
-    def test_unpaged_most_used_first(self, graph: SkillGraph) -> None:
+    def test_unembedded_most_used_first(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2), publication("c", 3)])
         graph.increment_uses(["lib:b", "lib:c"])
         graph.increment_uses(["lib:c", "lib:missing"])
@@ -646,7 +646,7 @@ class SkillGraphContract:
             "held": 0,
             "removed": 1,
             "with_vectors": 1,
-            "paged": 1,
+            "embedded": 1,
             "unlinked": 1,
             "waiting": 1,
             "links": 1,

@@ -40,16 +40,15 @@ def record_policy_changes(settings: Settings) -> None:
             before = json.loads(path.read_bytes())
         except (OSError, ValueError):
             before = _hash_settings(Settings.model_construct())
-        changed = sorted(name for name in now.keys() | before.keys() if _differs(name, now, before))
+        names = now.keys() | before.keys()
+        changed = sorted(name for name in names if now.get(name) != before.get(name))
         if changed:
-            principal, names = get_local_principal(), " ".join(changed)
-            audit_log.append(principal, "settings.change", names, "done", is_locked=True)
+            principal = get_local_principal()
+            audit_log.append(
+                principal, "settings.change", " ".join(changed), "done", is_locked=True
+            )
         # Last: a crash before it repeats the record, and loses none.
         write_atomically(path, json.dumps(now, indent=1).encode(), 0o600)
-
-
-def _differs(name: str, now: dict[str, str], before: dict[str, str]) -> bool:
-    return now.get(name) != before.get(name)
 
 
 def _hash_settings(settings: Settings) -> dict[str, str]:

@@ -23,9 +23,9 @@ from tasks.outcomes.protocol import OutcomeStore
 from tasks.query.process_state.review_cache import ReviewCache
 from tasks.send import queue_depth
 from tasks.services import Lazy, Services
+from workers.backend.model_stores import open_answers
 from workers.backend.store_backend import StoreBackend
 from workers.backend.stores import (
-    open_answers,
     open_coordinator,
     open_graph,
     open_history,

@@ -97,6 +97,11 @@ def open_earlier_index(folder: Path, identity: Mapping[str, str]) -> LocalSearch
     )
 
 
+def list_other_indexes(home: Path) -> list[str]:
+    """Return the folders of indexes besides the one in use: replaced, or of a reindex."""
+    return [str(home / name) for name in (_OLD, _NEW) if (home / name).exists()]
+
+
 def drop_superseded_index(home: Path) -> list[str]:
     """Delete the index that an earlier reindex of a home replaced, and return its folder."""
     old = home / _OLD

@@ -26,8 +26,8 @@ def read_status(settings: Settings) -> dict[str, Any]:
 
 # Imports are inside the functions: they are slow, and each deployment needs only its own.
 def _read_home(settings: Settings) -> dict[str, Any]:
+    from workers.backend.model_stores import open_answers
     from workers.backend.stores import (
-        open_answers,
         open_graph,
         open_index,
         open_journal,

@@ -39,8 +39,9 @@ from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.refine.unrefined import MAX_SENT
 from tasks.send import send_task, send_task_if_room
 from workers.backend.decision_backend import DecisionBackend
-from workers.backend.model_stores import check_no_replaced_index, open_model_stores
+from workers.backend.model_stores import open_model_stores
 from workers.backend.protocol import EventStatus, QueryStatus
+from workers.backend.stores import check_no_replaced_index
 from workers.library import dead_letters
 from workers.library.access.reader_views import ReaderViews
 

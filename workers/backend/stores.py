@@ -41,10 +41,11 @@ from tasks.query.process_state.usage import UsageCounter
 from tasks.refine.completion.completions import completion_origins
 from tasks.refine.linking.link_origin import link_kind
 from tasks.services import Lazy, SendTask, Services
+from workers.backend.model_stores import open_answers, open_skill_pairs
+from workers.library.skill_reader import Stores as ReaderStores
 
 if TYPE_CHECKING:
     from tasks.coordination.redis import QueueDepth, RedisCoordinator
-    from workers.library.skill_reader import Stores as ReaderStores
 
 
 def open_graph(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> SkillGraph:
@@ -102,6 +103,23 @@ def open_index(
     return index
 
 
+def check_no_replaced_index(settings: Settings) -> None:
+    """Raise UsageError while there is an index besides the one in use: it has revisions too."""
+    if settings.distributed:
+        from search.elastic.replacement import list_superseded
+
+        others = list_superseded(settings.servers)
+    else:
+        from workers.backend.local_replacement import list_other_indexes
+
+        others = list_other_indexes(settings.home)
+    if others:
+        raise UsageError(
+            f"{', '.join(others)}, which a reindex made, may have the skill too: end the reindex, "
+            "run `skillbus reindex --drop-old`, then purge"
+        )
+
+
 def open_journal(settings: Settings, stack: contextlib.ExitStack, *, writable: bool) -> Journal:
     """Open the journal, closed with the stack. In a home it is in memory unless `writable`."""
     journal: Journal
@@ -131,47 +149,6 @@ def open_coordinator(
     client = connect(settings.servers)
     stack.callback(client.close)
     return RedisCoordinator(client, settings.servers, depth, worker)
-
-
-def open_answers(settings: Settings, stack: contextlib.ExitStack) -> AnswerStore | None:
-    """Open the answers of the language model, closed with the stack; None if no stage uses a model.
-
-    In a home they are shared by all processes that use it, including those that only read the
-    library.
-    """
-    if not settings.language_model.in_use:
-        return None
-    answers: AnswerStore
-    if settings.distributed:
-        from tasks.broker.redis_connection import connect
-        from tasks.language_model.redis_answers import RedisAnswerStore
-
-        answers = RedisAnswerStore(connect(settings.servers), settings.servers)
-    else:
-        from tasks.language_model.sqlite_answers import SqliteAnswerStore
-
-        answers = SqliteAnswerStore(settings.home / "answers.db")
-    stack.callback(answers.close)
-    return answers
-
-
-def open_skill_pairs(settings: Settings, stack: contextlib.ExitStack) -> SkillPairStore | None:
-    """Open the verdicts and rejections about pairs of skills, closed with the stack; None if no
-    stage uses a model. They are shared as the answers are."""
-    if not settings.language_model.in_use:
-        return None
-    pairs: SkillPairStore
-    if settings.distributed:
-        from tasks.broker.redis_connection import connect
-        from tasks.language_model.skill_pairs.redis import RedisSkillPairs
-
-        pairs = RedisSkillPairs(connect(settings.servers), settings.servers)
-    else:
-        from tasks.language_model.skill_pairs.sqlite import SqliteSkillPairs
-
-        pairs = SqliteSkillPairs(settings.home / "answers.db")
-    stack.callback(pairs.close)
-    return pairs
 
 
 def open_outcomes(settings: Settings, stack: contextlib.ExitStack) -> OutcomeStore:

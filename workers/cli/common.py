@@ -164,7 +164,7 @@ class SyncProgress:
         waiting = counts.get("waiting", 0)
         total = max(published, 1) if not waiting else published + waiting
         self._progress.update(self._words, completed=total - waiting, total=total)
-        for bar, count in ((self._searchable, "with_vectors"), (self._embedded, "paged")):
+        for bar, count in ((self._searchable, "with_vectors"), (self._embedded, "embedded")):
             self._progress.update(bar, completed=counts.get(count, 0), total=max(published, 1))
 
 

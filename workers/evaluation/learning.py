@@ -37,8 +37,6 @@ METRICS = ("Hit@1", "R@5", "R@10")
 CHECKPOINTS = 4
 """Number of points, evenly over the stream, at which prompts that are not replayed are ranked."""
 
-OnProgress = Callable[[int, int], None]
-
 
 class CachingEncoder:
     """Encodes each query once and caches its vector."""

@@ -12,7 +12,7 @@ from skills.access import UNRESTRICTED
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from skills.record import RevisionKey
-from tasks.outcomes.record_answers import Asked, describe_answer
+from tasks.outcomes.record_answers import QueryFacts, describe_answer
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.policies import QUERY, Deadline
 from tasks.query.pipeline import answer_query
@@ -110,8 +110,8 @@ class SessionRunner:
                 raise
             return None
         if session:
-            asked = Asked("", self._clock, session)
-            self._store.add_answers([describe_answer(bundle, query_id, asked)])
+            facts = QueryFacts("", self._clock, session)
+            self._store.add_answers([describe_answer(bundle, query_id, facts)])
         return bundle
 
 

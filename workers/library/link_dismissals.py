@@ -25,7 +25,7 @@ def dismiss_link(graph: SkillGraph, place: LinkPlace, reason: str) -> DismissedL
     """
     check_reason(reason, "a dismissal")
     place = place_of(*place)
-    known = {one for one in find_dismissed(graph, place.source) if _place(one) == place}
+    known = {one for one in find_dismissed(graph, place.source) if one.place == place}
     if not known:
         _require_link(graph, place)
     dismissed = DismissedLink(*place, reason.strip(), time.time())
@@ -46,7 +46,7 @@ def _require_link(graph: SkillGraph, place: LinkPlace) -> None:
     for skill_id in place[:2]:
         require_entry(graph, skill_id)
     links = graph.get_links_among([place.source, place.target])
-    if all(place_of(*link.ends, link.type) != place for link in links):
+    if all(link.place != place for link in links):
         raise NotFoundError(
             f"no {place.type.value} link from {place.source} to {place.target}"
             f"{_name_others(sorted({_describe(link.source, link.type) for link in links}))}; "
@@ -60,7 +60,3 @@ def _name_others(others: Sequence[str]) -> str:
 
 def _describe(source: str, kind: LinkType) -> str:
     return f"{kind.value} from {source}" if kind.is_directed else kind.value
-
-
-def _place(dismissed: DismissedLink) -> LinkPlace:
-    return place_of(dismissed.source, dismissed.target, dismissed.type)

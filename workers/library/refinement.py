@@ -20,7 +20,8 @@ from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.refine.stage import RefineContext, RefineStage
 from tasks.refine.stages import list_enabled_stages
 from tasks.refine.unrefined import find_unrefined, list_published
-from workers.backend.stores import open_answers, open_services
+from workers.backend.model_stores import open_answers
+from workers.backend.stores import open_services
 from workers.monitoring.refinement_status import InvalidRefinement, list_invalid
 
 _BATCH = 64

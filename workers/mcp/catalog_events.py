@@ -28,7 +28,7 @@ from skills.access import UNRESTRICTED, Reader
 from skills.skill_policy import get_source_id
 from skills.skill_uri import SKILL_FILE, UriError, get_inner_prefix, parse_skill_uri
 from workers.library.skill_reader import SkillReader
-from workers.mcp.skills_extension import ThreadRunner
+from workers.mcp.query_runner import ThreadRunner
 
 log = structlog.get_logger()
 

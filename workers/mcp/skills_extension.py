@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -19,6 +19,7 @@ from typing_extensions import override
 from config.errors import NotFoundError, SkillbusError
 from skills.skill_uri import SCHEME
 from workers.library.served_skills import ServedSkills
+from workers.mcp.query_runner import ThreadRunner
 from workers.mcp.requester import get_reader
 from workers.mcp.schemas import is_possible_id
 from workers.mcp.skill_messages import (
@@ -64,15 +65,6 @@ def list_methods() -> dict[str, Any]:
             "params": {"properties": properties, "required": schema.get("required", [])},
         }
     return listed
-
-
-class ThreadRunner(Protocol):
-    """Runs a blocking function in a thread."""
-
-    async def __call__(self, function: Callable[[], T], abandon: bool = False) -> T:
-        """Return the result of the function. abandon: a cancelled caller does
-        not wait for its end."""
-        ...
 
 
 class SkillsExtension(Extension):

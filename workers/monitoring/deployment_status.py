@@ -22,8 +22,8 @@ from tasks.refine.pauses import get_refine_pause
 from tasks.refine.refined_subjects import RefinedSubjects
 from tasks.send import queue_depth
 from tasks.services import Lazy
+from workers.backend.model_stores import open_answers
 from workers.backend.stores import (
-    open_answers,
     open_coordinator,
     open_index,
     open_journal,

@@ -179,7 +179,7 @@ def _check_catalog(settings: Settings) -> str:
         raise SkillbusError(
             f"{counts['waiting']} skills pending; `skillbus serve` or the next sync ingests them"
         )
-    return f"{counts['published']} published, {counts['failed']} failed, {counts['paged']} embedded"
+    return ", ".join(f"{counts[name]} {name}" for name in ("published", "failed", "embedded"))
 
 
 def _check_journal(settings: Settings) -> str:

@@ -116,7 +116,7 @@ def language_model_status(
 
 def catalog_status(counts: Mapping[str, int]) -> dict[str, Any]:
     """Return skills by state, and progress of embedding and linking."""
-    published, embedded = counts.get("published", 0), counts.get("paged", 0)
+    published, embedded = counts.get("published", 0), counts.get("embedded", 0)
     with_vectors = counts.get("with_vectors", 0)
     embedded_share = round(embedded / published, 4) if published else 1.0
     return {

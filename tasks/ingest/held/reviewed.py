@@ -18,14 +18,13 @@ from skills.review import ReviewKind, ReviewRecord, Reviews
 from skills.skill_policy import is_reviewed_source
 from tasks.ingest.held.pinned import hold_back, rescan_kept
 from tasks.ingest.preparation.prepare import PreparationSettings
+from tasks.ingest.read_folders import PendingSkill
 from tasks.services import Services
 from tasks.sources.protocol import SkillFolder
 
 UPDATE_KINDS = (ReviewKind.WAITING, ReviewKind.APPROVAL, ReviewKind.REJECTION)
 
 HELD_REASON = "waits for review; `skillbus review list` lists what does"
-
-_Place = tuple[RevisionKey, CatalogEntry]
 
 
 @dataclass(slots=True)
@@ -37,8 +36,8 @@ class ReviewedSkills:
     """
 
     kept: dict[str, KeptRevision] = field(default_factory=dict)
-    new: list[_Place] = field(default_factory=list)
-    unreadable: dict[_Place, str] = field(default_factory=dict)
+    new: list[PendingSkill] = field(default_factory=list)
+    unreadable: dict[PendingSkill, str] = field(default_factory=dict)
 
 
 def is_reviewed(revision: KeptRevision, entry: CatalogEntry | None, reviews: Reviews) -> bool:
@@ -52,7 +51,7 @@ def is_reviewed(revision: KeptRevision, entry: CatalogEntry | None, reviews: Rev
 
 def hold_for_review(
     services: Services,
-    folders: Mapping[_Place, SkillFolder],
+    folders: Mapping[PendingSkill, SkillFolder],
     pinned: Mapping[str, KeptRevision],
     settings: PreparationSettings,
 ) -> ReviewedSkills:

@@ -1,4 +1,4 @@
-"""Unanswered queries: queries without a skill that worked, grouped by likeness."""
+"""Unanswered queries: queries without a skill that worked, grouped by similarity."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from skills.outcomes.model import AnsweredQuery
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.outcomes.usage.alike import group_answers
-from tasks.outcomes.usage.likeness import MAX_TASKS
+from tasks.outcomes.usage.answer_groups import group_answers
 from tasks.outcomes.usage.model import Usage
+from tasks.outcomes.usage.task_groups import MAX_TASKS
 
 _EXAMPLES = 3
 

@@ -127,7 +127,7 @@ class BundleFiller:
             skill = self.skills[place]
             parsed = skill.revision.parsed
             if len(add_lead_ins(parsed, indexes)) == len(parsed.passages):
-                skill = replace(skill, paged_by="whole")
+                skill = replace(skill, selected_by="whole")
             self._sent[key] = build_bundle_skill(skill, indexes)
         return self._sent[key]
 

@@ -19,12 +19,12 @@ from tasks.query.filling.allocation import (
 )
 from tasks.query.filling.filler import BundleFiller, make_budget_item
 from tasks.query.select_passages import SkillPassages
-from tasks.query.session.following import drop_sent, plan_portions
+from tasks.query.session.portions import drop_sent, plan_portions
 
 Allocation = list[list[int] | None]
 
 
-def fill_following(
+def fill_session_bundle(
     shell: Bundle,
     skills: Sequence[SkillPassages],
     links: tuple[Link, ...],
@@ -39,7 +39,7 @@ def fill_following(
     would send without a session, and with the remaining tokens further passages that are enough. In
     both cases every skill that would be sent without a session is sent, or was sent before.
     """
-    fill_again = partial(fill_following, shell, skills, links, form)
+    fill_again = partial(fill_session_bundle, shell, skills, links, form)
     unsent = plan_portions(skills) if brief else [drop_sent(skill) for skill in skills]
     offered = [place for place, one in enumerate(unsent) if one.passages or not one.sent]
     filler = BundleFiller(

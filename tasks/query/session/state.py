@@ -71,11 +71,10 @@ NO_SESSION = SessionState()
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The owner that asks a query, the time in seconds since the epoch, and what the owner may
-    see."""
+    """The owner that asks a query. asked_at: seconds since the epoch. reader: what it may see."""
 
     owner: str
-    asked: float
+    asked_at: float
     reader: Reader
 
 
@@ -99,7 +98,7 @@ def load_session(
         answers = services.outcomes.list_session(asker.owner, request.session, settings.queries + 1)
         # The query itself is among the answers if a crash interrupted its first attempt.
         earlier = [one for one in answers if one.query_id != query_id][-settings.queries :]
-        recent = select_recent(earlier, asker.asked, settings)
+        recent = select_recent(earlier, asker.asked_at, settings)
         outcomes = services.outcomes.get_outcomes([one.query_id for one in recent])
     except TransientError as error:
         if not request.task.strip():
@@ -116,7 +115,7 @@ def load_session(
 
 
 def select_recent(
-    answers: Sequence[AnsweredQuery], asked: float, settings: SessionSettings
+    answers: Sequence[AnsweredQuery], asked_at: float, settings: SessionSettings
 ) -> list[AnsweredQuery]:
     """Return the queries of the session that is open at a time, oldest first: no two of them in
     sequence are further apart than `sessions.hours`.
@@ -124,7 +123,7 @@ def select_recent(
     answers: queries with the id of the session, oldest first.
     """
     recent: list[AnsweredQuery] = []
-    following = asked
+    following = asked_at
     for answer in reversed(answers):
         if following - answer.answered > settings.hours * _SECONDS_PER_HOUR:
             break

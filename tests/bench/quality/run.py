@@ -161,4 +161,4 @@ def _wait_for_links(backend: Backend) -> None:
 def embedded_share(services: Services) -> float:
     """The share of the skills of a library whose sections have vectors."""
     counts = services.graph.get_counts()
-    return counts["paged"] / max(counts["published"], 1)
+    return counts["embedded"] / max(counts["published"], 1)

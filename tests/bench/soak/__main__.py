@@ -63,7 +63,7 @@ def has_section_vectors(home: Path) -> bool:
         counts = graph.get_counts()
     finally:
         graph.close()
-    return counts["paged"] == counts["published"]
+    return counts["embedded"] == counts["published"]
 
 
 def clear(folder: Path) -> Path:

@@ -23,7 +23,7 @@ def get_unfinished(backend: DistributedBackend, *, sections: bool) -> dict[str, 
         "waiting": counts["waiting"],
         "unlinked": counts["unlinked"],
         "without_vectors": counts["published"] - counts["with_vectors"],
-        "without_section_vectors": counts["published"] - counts["paged"] if sections else 0,
+        "without_section_vectors": counts["published"] - counts["embedded"] if sections else 0,
         "running": len(backend.coordinator.get_running_tasks()),
         # Sections that get no vectors have no worker either: their messages stay.
         **{

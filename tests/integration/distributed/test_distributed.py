@@ -130,7 +130,7 @@ def test_a_burst_is_ingested_once(all_running: Distributed, tmp_path: Path) -> N
     for name in names:
         write_skill(root, name, f"What {name} does", f"## Steps\n\n1. Say {name} 0.\n")
     all_running.skillbus("sync", str(root), "--until", "searchable")
-    all_running.wait_done(paged=False)
+    all_running.wait_done(embedded=False)
     with all_running.backend() as backend:
         before = backend.graph.get_entries_under("burst", "")
         highest = max(entry.seq for entry in before)
@@ -140,7 +140,7 @@ def test_a_burst_is_ingested_once(all_running: Distributed, tmp_path: Path) -> N
                 write_skill(root, name, f"What {name} does", f"## Steps\n\n1. Say {name} {turn}.\n")
                 events.append(backend.submit(changed(root, name), ORIGIN))
         wait_ended(backend, *events)
-        all_running.wait_done(paged=False)
+        all_running.wait_done(embedded=False)
         after = backend.graph.get_entries_under("burst", "")
         taken = max(entry.seq for entry in after) - highest
         assert taken <= 150, taken

@@ -92,7 +92,7 @@ def test_a_skill_that_breaks_the_encoder_is_found_by_words(tmp_path: Path, root:
         _sync(backend, root)
         wait_for(lambda: POISON in backend.services.coordinator.task_error)
         assert "ZeroDivisionError" in backend.services.coordinator.task_error
-        wait_for(lambda: graph.get_counts()["paged"] == len(TOPICS) - 1)
+        wait_for(lambda: graph.get_counts()["embedded"] == len(TOPICS) - 1)
         assert graph.get_counts()["with_vectors"] == len(TOPICS) - 1
         assert not graph.get_entries([POISON])[0].has_vectors
         bundle = backend.answer_query(QueryAsked(task="tide times of a harbour"), "tests")
@@ -102,14 +102,14 @@ def test_a_skill_that_breaks_the_encoder_is_found_by_words(tmp_path: Path, root:
         assert send_unembedded(backend.services) == {"embed_skills": 0, "embed_sections": 0}
         write_skill(root, "tide-tables", "Read the times of high water", name="high-water")
         _sync(backend, root)
-        wait_for(lambda: graph.get_counts()["paged"] == len(TOPICS))
+        wait_for(lambda: graph.get_counts()["embedded"] == len(TOPICS))
     with tiny_backend(home) as backend:
         settle(backend)
         bundle = backend.answer_query(QueryAsked(task="tide times of a harbour"), "tests")
         assert bundle["degraded"] == []
 
 
-def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, root: Path) -> None:
+def test_a_skill_that_poisons_embedding_leaves_others_embedded(tmp_path: Path, root: Path) -> None:
     armed = False
 
     def poison(texts: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ def test_a_skill_that_poisons_paging_leaves_the_others_paged(tmp_path: Path, roo
         assert "ZeroDivisionError" in backend.services.coordinator.task_error
         graph.mark_embedded = mark
         backend.send_maintenance()
-        wait_for(lambda: graph.get_counts()["paged"] == len(TOPICS) - 1)
+        wait_for(lambda: graph.get_counts()["embedded"] == len(TOPICS) - 1)
     with tiny_backend(home) as backend:
         settle(backend)
 

@@ -39,7 +39,7 @@ def test_only_languages_that_the_encoder_knows_are_embedded(tmp_path: Path) -> N
     with tiny_backend(tmp_path / "home", TinyEncoder(remember)) as backend:
         backend.submit(SourceChanged(source_id="pottery", root=str(root)), "test")
         settle(backend)
-        assert backend.get_progress()["paged"] == 2
+        assert backend.get_progress()["embedded"] == 2
         assert any("firing" in text for text in seen)
         assert not any("烧制" in text for text in seen)
         answer = backend.answer_query(QueryAsked(task="记录烧制温度"), "test")

@@ -45,7 +45,7 @@ SECRET = made_up("of-the-remote")
 
 def settings(home: Path, **git: Any) -> Settings:
     allowed = {"protocols": ["http"], "allow_private": True, "allow_local": True, "seconds": 120}
-    return Settings(git=allowed | git).model_copy(update={"home": home})  # type: ignore[arg-type]  # pydantic reads it
+    return Settings(git=allowed | git).model_copy(update={"home": home})
 
 
 @pytest.fixture

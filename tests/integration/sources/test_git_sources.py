@@ -68,7 +68,7 @@ def backend(tmp_path: Path) -> Iterator[EmbeddedBackend]:
 
 def come(backend: EmbeddedBackend, root: str = "", **known: object) -> tuple[str, str]:
     """Have the source fetched; state and reason of the event."""
-    git = GitFetchOptions(**known) if known or root else None  # type: ignore[arg-type]  # keywords
+    git = GitFetchOptions(**known) if known or root else None
     content = SourceChanged(source_id="team", root=root, git=git)
     event_id = backend.submit(content, "skillbus/tests")
     wait_for(lambda: backend.journal.get_job(event_id).state != "accepted")

@@ -85,7 +85,7 @@ def _skill(graph: SkillGraph, index: SearchIndex, entry: Any) -> dict[str, Any]:
         "hash": entry.content_hash,
         "name": entry.name,
         "description": entry.description,
-        "paged": entry.embedded,
+        "embedded": entry.embedded,
         "waiting": entry.requested_seq > max(entry.seq, 0) if entry.state == "published" else False,
         "links": sorted(
             (link.owner, link.source, link.target, link.type, round(link.weight, 6), link.evidence)
@@ -104,7 +104,7 @@ NOTHING_LEFT: dict[str, Any] = {
     "events": [],
     "waiting": 0,
     "unlinked": 0,
-    "unpaged": 0,
+    "unembedded": 0,
 }
 """What `leftovers` finds in a library where all work has come to its end."""
 
@@ -123,5 +123,5 @@ def leftovers(library: Library) -> dict[str, Any]:
             "events": journal.list_open_jobs("event"),
             "waiting": counts["waiting"],
             "unlinked": counts["unlinked"],
-            "unpaged": counts["published"] - counts["paged"],
+            "unembedded": counts["published"] - counts["embedded"],
         }

@@ -81,7 +81,7 @@ def settle(backend: EmbeddedBackend, seconds: float = 120.0) -> None:
     while quiet < 3:
         counts = backend.get_progress()
         left = counts["events"] + counts["waiting"] + counts["unlinked"]
-        left += 2 * counts["published"] - counts["with_vectors"] - counts["paged"]
+        left += 2 * counts["published"] - counts["with_vectors"] - counts["embedded"]
         quiet = 0 if left else quiet + 1
         assert time.monotonic() < end, f"not settled: {counts}"
         time.sleep(0.01)

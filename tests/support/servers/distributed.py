@@ -248,15 +248,15 @@ class Distributed:
             index.close()
 
     # -- how far it is
-    def unfinished(self, backend: DistributedBackend, paged: bool = True) -> dict[str, int]:
+    def unfinished(self, backend: DistributedBackend, embedded: bool = True) -> dict[str, int]:
         """What is not done yet, by name; empty when all is."""
         counts = backend.graph.get_counts()
         left = {
             "events": backend.journal.count_open_jobs("event"),
             "waiting": counts["waiting"],
             "unlinked": counts["unlinked"],
-            "without vectors": counts["published"] - counts["with_vectors"] if paged else 0,
-            "unpaged": counts["published"] - counts["paged"] if paged else 0,
+            "without vectors": counts["published"] - counts["with_vectors"] if embedded else 0,
+            "unembedded": counts["published"] - counts["embedded"] if embedded else 0,
             "running": len(backend.coordinator.get_running_tasks()),
             **{queue: queue_depth(backend.app, queue) for queue in self._watched_queues()},
         }
@@ -266,12 +266,12 @@ class Distributed:
         """All queues, without that of outcomes if it has no worker: roll-ups are sent to it."""
         return [one for one in ALL_QUEUES if one != OUTCOMES_QUEUE or "outcomes" in self.workers]
 
-    def wait_done(self, seconds: float = 120.0, paged: bool = True) -> None:
-        """Wait until all that was accepted is carried out, linked and paged."""
+    def wait_done(self, seconds: float = 120.0, embedded: bool = True) -> None:
+        """Wait until all that was accepted is carried out, linked and embedded."""
         left: dict[str, int] = {}
         end = time.monotonic() + seconds
         with self.backend() as backend:
-            while left := self.unfinished(backend, paged):
+            while left := self.unfinished(backend, embedded):
                 assert time.monotonic() < end, f"after {seconds} s still {left}\n{self._tail()}"
                 time.sleep(0.05)
 

@@ -56,8 +56,6 @@ SENDERS: dict[str, TaskPolicy] = {
     "send_plan": PLAN,
     "send_fetch": FETCH,
     "send_ingest": INGEST,
-    "send_embed_sections": EMBED_SECTIONS,
-    "send_embed_skills": EMBED_SKILLS,
     "send_refine": REFINE,
     "send_link": LINK,
 }

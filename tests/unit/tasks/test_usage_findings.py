@@ -21,8 +21,8 @@ from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill,
 from tasks.coordination.local import LocalCoordinator
 from tasks.outcomes.protocol import TaskVectors, quantise_vector
 from tasks.outcomes.sqlite import SqliteOutcomeStore
-from tasks.outcomes.usage.likeness import group_tasks
 from tasks.outcomes.usage.roll_up import LOCK, needs_roll_up, roll_up
+from tasks.outcomes.usage.task_groups import group_tasks
 from tasks.outcomes.usage.unanswered import find_unanswered
 from tasks.outcomes.usage.window import read_usage
 from tasks.policies import ROLL_UP, Deadline, DeadlineExceededError
@@ -123,7 +123,7 @@ def test_a_process_that_stops_leaves_the_rest(store: SqliteOutcomeStore) -> None
     assert len(store.list_changed_days()) == 2
 
 
-# -- likeness
+# -- similar tasks
 
 ALIKE = [
     "rotate the zfs snapshots of the warehouse",
@@ -181,7 +181,7 @@ def find(store: SqliteOutcomeStore, owner: str | None = None, model: str = MODEL
     return find_unanswered(store, days, owner, model)
 
 
-def test_unanswered_queries_are_grouped_by_likeness(store: SqliteOutcomeStore) -> None:
+def test_unanswered_queries_are_grouped_by_similarity(store: SqliteOutcomeStore) -> None:
     answers = [ask(f"q{n}", n % 3, task, "ann" if n % 2 else "") for n, task in enumerate(ALIKE)]
     answered = replace(ask("hit", 0, ALIKE[0]), hit=True, skills=(AnsweredSkill("lib:a", 1, 1),))
     random.Random(3).shuffle(answers)

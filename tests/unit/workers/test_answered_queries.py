@@ -23,8 +23,8 @@ from skills.outcomes.model import (
 )
 from tasks.outcomes.protocol import AnswerPlace
 from tasks.outcomes.sqlite import SqliteOutcomeStore
-from tasks.outcomes.usage import alike
-from tasks.outcomes.usage.alike import group_answers
+from tasks.outcomes.usage import answer_groups
+from tasks.outcomes.usage.answer_groups import group_answers
 from workers.cli.program import cli
 from workers.library.usage import answered
 from workers.library.usage.answered import (
@@ -161,7 +161,7 @@ def test_what_is_reported_can_be_asked_for() -> None:
 def test_many_queries_are_grouped_in_parts(
     store: SqliteOutcomeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alike, "MAX_TASKS", 3)
+    monkeypatch.setattr(answer_groups, "MAX_TASKS", 3)
     tasks = ("prune the tree", *["fire the kiln"] * 5)
     answers = [ask(f"q{n}", NOON + n, task) for n, task in enumerate(tasks)]
     groups = group_answers(store, answers, "other")

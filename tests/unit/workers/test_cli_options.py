@@ -120,7 +120,7 @@ class StalledBackend:
         self._problems = iter(["", "", "no worker is running"])
 
     def get_counts(self) -> dict[str, int]:
-        return {"published": 2, "paged": 1}
+        return {"published": 2, "embedded": 1}
 
     def get_problem(self) -> str:
         return next(self._problems)

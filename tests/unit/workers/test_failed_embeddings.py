@@ -43,7 +43,7 @@ def test_waiting_ends_without_the_skills_that_cannot_be_embedded(tmp_path: Path)
         backend.submit(content, "tests")
         wait_for(lambda: count(backend)[1] == 1, 60)
         counts = backend.graph.get_counts
-        wait_for(lambda: counts()["paged"] == counts()["published"] - 1, 60)
+        wait_for(lambda: counts()["embedded"] == counts()["published"] - 1, 60)
         backend.coordinator.task_error = ""  # as the reconciler does; the skill is not sent again
         with ExitStack() as stack:
             failed = FailedEmbeddings(backend.settings, backend.graph, stack)

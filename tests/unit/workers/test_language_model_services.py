@@ -16,8 +16,9 @@ from tasks.language_model.protocol import ModelRequest
 from tasks.services import Services
 from tests.support.samples.tiny import TinyEncoder
 from tests.support.servers.language_model import LanguageModelServer
+from workers.backend.model_stores import open_answers
 from workers.backend.status import read_status
-from workers.backend.stores import open_answers, open_services
+from workers.backend.stores import open_services
 
 
 class Choice(BaseModel):

@@ -64,7 +64,7 @@ def open_library(settings: Settings, wait: bool) -> Iterator[Services]:
         _wait_for_section_embeddings(settings)
     with open_catalog(settings) as graph:
         counts = graph.get_counts()
-    missing = counts["published"] - counts["paged"]
+    missing = counts["published"] - counts["embedded"]
     if missing:
         print_to_stderr(
             f"{missing} of {counts['published']} skills have no section vectors yet; their "
@@ -82,7 +82,7 @@ def _wait_for_section_embeddings(settings: Settings) -> None:
     """Wait until the sections of all published skills are embedded."""
     with open_catalog(settings) as graph:
         counts = graph.get_counts()
-    if counts["paged"] == counts["published"]:
+    if counts["embedded"] == counts["published"]:
         return
     with (
         SyncProgress() as progress,
@@ -104,7 +104,7 @@ def _poll_until_embedded(
     while True:
         counts = backend.graph.get_counts()
         progress.show(counts)
-        missing = counts["published"] - counts["paged"]
+        missing = counts["published"] - counts["embedded"]
         if not missing or missing <= count_failed():
             return
         if problem := backend.get_problem():

@@ -216,8 +216,8 @@ def run_sync(
 
 def _count_library(graph: Catalog) -> dict[str, int]:
     counts = graph.get_counts()
-    kept = ("published", "failed", "held", "links", "with_vectors")
-    return {name: counts[name] for name in kept} | {"embedded": counts["paged"]}
+    kept = ("published", "failed", "held", "links", "with_vectors", "embedded")
+    return {name: counts[name] for name in kept}
 
 
 def _is_complete(
@@ -230,7 +230,7 @@ def _is_complete(
     embedded, others, task = (
         ("with_vectors", "waiting", EMBED_SKILLS)
         if stage == SEARCHABLE
-        else ("paged", "unlinked", EMBED_SECTIONS)
+        else ("embedded", "unlinked", EMBED_SECTIONS)
     )
     missing = counts["published"] - counts[embedded]
     return counts[others] == 0 and (not missing or missing <= count_failed(task))

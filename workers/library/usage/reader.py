@@ -11,7 +11,7 @@ from graph.records import CatalogEntry
 from search.models.load_models import encoder_identity
 from skills.outcomes.model import AnsweredQuery, to_day
 from tasks.outcomes.protocol import AnswerPlace, OutcomeStore
-from tasks.outcomes.usage.alike import group_answers
+from tasks.outcomes.usage.answer_groups import group_answers
 from tasks.outcomes.usage.model import OTHERS
 from tasks.outcomes.usage.unanswered import find_unanswered
 from tasks.outcomes.usage.window import UsageWindow, read_usage

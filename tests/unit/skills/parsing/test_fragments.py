@@ -145,7 +145,7 @@ def test_passages_and_headings_hold_every_line_once_and_in_order(
     covered = [
         line
         for block in parse_blocks(lines, body_line)
-        if block.shape is BlockType.HEADING
+        if block.type is BlockType.HEADING
         for line in range(block.first, block.last + 1)
     ]
     last = 0

@@ -11,9 +11,9 @@ from skills.parsing.markdown import (
 )
 
 
-def shapes(text: str) -> list[tuple[str, int, int]]:
+def types_of(text: str) -> list[tuple[str, int, int]]:
     return [
-        (block.shape.value, block.first, block.last) for block in parse_blocks(text.split("\n"), 1)
+        (block.type.value, block.first, block.last) for block in parse_blocks(text.split("\n"), 1)
     ]
 
 
@@ -50,7 +50,7 @@ def test_thematic_breaks(line: str, expected: bool) -> None:
 
 
 def test_setext_headings() -> None:
-    assert shapes("Title\n=====\n\nPart\n----\ntext") == [
+    assert types_of("Title\n=====\n\nPart\n----\ntext") == [
         ("heading", 1, 2),
         ("heading", 4, 5),
         ("paragraph", 6, 6),
@@ -58,11 +58,11 @@ def test_setext_headings() -> None:
 
 
 def test_a_rule_under_a_sentence_is_no_heading() -> None:
-    assert shapes("This is a sentence.\n---") == [("paragraph", 1, 1), ("break", 2, 2)]
+    assert types_of("This is a sentence.\n---") == [("paragraph", 1, 1), ("break", 2, 2)]
 
 
 def test_fences_of_both_marks_keep_the_other_inside() -> None:
-    assert shapes("```py\n~~~\n# no heading\n```\n\n~~~\n```\n~~~") == [
+    assert types_of("```py\n~~~\n# no heading\n```\n\n~~~\n```\n~~~") == [
         ("code", 1, 4),
         ("code", 6, 8),
     ]
@@ -75,19 +75,19 @@ def test_the_language_is_the_first_word_of_the_info_string() -> None:
 
 
 def test_a_longer_fence_holds_a_shorter_one() -> None:
-    assert shapes("````\n```\na\n```\n````") == [("code", 1, 5)]
+    assert types_of("````\n```\na\n```\n````") == [("code", 1, 5)]
 
 
 def test_a_fence_in_a_markdown_fence_is_nested() -> None:
-    assert shapes("```markdown\n# T\n```bash\nls\n```\nend\n```\n\nafter") == [
+    assert types_of("```markdown\n# T\n```bash\nls\n```\nend\n```\n\nafter") == [
         ("code", 1, 7),
         ("paragraph", 9, 9),
     ]
 
 
 def test_stray_marks_behind_a_closing_fence() -> None:
-    assert shapes("```json\na\n```**\n\nafter") == [("code", 1, 3), ("paragraph", 5, 5)]
-    assert shapes("```\na\n```py\nb\n```") == [("code", 1, 5)]
+    assert types_of("```json\na\n```**\n\nafter") == [("code", 1, 3), ("paragraph", 5, 5)]
+    assert types_of("```\na\n```py\nb\n```") == [("code", 1, 5)]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_lines_of_fenced_blocks() -> None:
 
 
 def test_indented_code() -> None:
-    assert shapes("text\n\n    code\n\n    more\ntext") == [
+    assert types_of("text\n\n    code\n\n    more\ntext") == [
         ("paragraph", 1, 1),
         ("code", 3, 5),
         ("paragraph", 6, 6),
@@ -157,36 +157,36 @@ def test_indented_code() -> None:
 
 
 def test_tables_end_at_a_blank_line() -> None:
-    assert shapes("| a | b |\n|---|---|\n| 1 | 2 |\n\nafter") == [
+    assert types_of("| a | b |\n|---|---|\n| 1 | 2 |\n\nafter") == [
         ("table", 1, 3),
         ("paragraph", 5, 5),
     ]
 
 
 def test_a_table_interrupts_a_paragraph() -> None:
-    assert shapes("Values\na | b\n--|--\n1 | 2") == [("paragraph", 1, 1), ("table", 2, 4)]
+    assert types_of("Values\na | b\n--|--\n1 | 2") == [("paragraph", 1, 1), ("table", 2, 4)]
 
 
 def test_an_item_holds_what_is_nested_in_it() -> None:
     text = "1. one\n   - inner\n\n   more\n   ```sh\n1. not an item\n   ```\n2. two\nlazy\n\nafter"
-    assert shapes(text) == [("item", 1, 7), ("item", 8, 9), ("paragraph", 11, 11)]
+    assert types_of(text) == [("item", 1, 7), ("item", 8, 9), ("paragraph", 11, 11)]
 
 
 def test_items_of_all_marks() -> None:
     text = "- a\n* b\n+ c\n• d\n1) e\n2. f\n3、第三\n- [ ] g"
-    assert [shape for shape, _, _ in shapes(text)] == ["item"] * 8
+    assert [type_ for type_, _, _ in types_of(text)] == ["item"] * 8
 
 
 def test_a_block_quote_is_one_block() -> None:
-    assert shapes("> a\n> b\ntext") == [("paragraph", 1, 2), ("paragraph", 3, 3)]
+    assert types_of("> a\n> b\ntext") == [("paragraph", 1, 2), ("paragraph", 3, 3)]
 
 
 def test_a_comment_spans_blank_lines() -> None:
-    assert shapes("<!-- a\n\n# b\n-->\ntext") == [("paragraph", 1, 4), ("paragraph", 5, 5)]
+    assert types_of("<!-- a\n\n# b\n-->\ntext") == [("paragraph", 1, 4), ("paragraph", 5, 5)]
 
 
 def test_a_comment_that_is_never_closed_is_a_paragraph() -> None:
-    assert shapes("<!-- a\n\n# b") == [("paragraph", 1, 1), ("heading", 3, 3)]
+    assert types_of("<!-- a\n\n# b") == [("paragraph", 1, 1), ("heading", 3, 3)]
 
 
 def test_scanning_starts_at_the_first_line_given() -> None:

@@ -87,7 +87,7 @@ def report(
 
 
 def past_tasks(store: OutcomeStore, **settings: object) -> PastTasks:
-    return PastTasks(store, SmallEncoder, LearningSettings(**settings))  # type: ignore[arg-type]
+    return PastTasks(store, SmallEncoder, LearningSettings(**settings))
 
 
 def recall(tasks: PastTasks, task: str = "clean the trips") -> object:

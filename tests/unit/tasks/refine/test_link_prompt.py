@@ -68,7 +68,7 @@ def prompt() -> LinkPrompt:
 def relation(candidate: int, kind: str, mine: list[int], theirs: list[int]) -> CandidateRelation:
     return CandidateRelation(
         candidate=candidate,
-        relation=kind,  # type: ignore[arg-type]  # any text
+        relation=kind,
         skill_lines=mine,
         candidate_lines=theirs,
     )

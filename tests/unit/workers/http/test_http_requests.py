@@ -56,8 +56,14 @@ def backend(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Em
         "deliveries_a_minute": 1,
         "roots": [root.parent],
     }
-    public, submissions = {"public": ["crafts"]}, {"roots": [root.parent]}
-    with tiny_backend(home, gateway=gateway, policy=public, submissions=submissions) as backend:
+    settings: dict[str, Any] = {
+        "gateway": gateway,
+        "policy": {"public": ["crafts"]},
+        "submissions": {"roots": [root.parent]},
+        # The reconciler would carry out queries that are to stay open.
+        "workers": {"reconcile_seconds": 3_600},
+    }
+    with tiny_backend(home, **settings) as backend:
         backend.accept(new_event(SourceChanged(source_id="crafts", root=str(root)), "tests"))
         settle(backend)
         yield backend

@@ -13,10 +13,10 @@ from skills.bundle.markdown import render_markdown, render_skill
 from skills.bundle.model import Bundle
 from skills.outcomes.model import AnsweredQuery
 from skills.token_count import count_tokens
-from tasks.outcomes.record_answers import Asked, describe_answer
+from tasks.outcomes.record_answers import QueryFacts, describe_answer
 from tasks.query.assemble import fill_bundle
 from tasks.query.select_passages import SkillPassages
-from tasks.query.session.following import list_already_sent, mark_sent
+from tasks.query.session.portions import list_already_sent, mark_sent
 from tasks.query.session.state import SessionState, build_state
 from tests.unit.tasks.query.test_assemble import DRAFTS, LEFT_OUT, LINKS, Draft, select
 
@@ -62,7 +62,7 @@ def ask(
 
 
 def record(bundle: Bundle, number: int) -> AnsweredQuery:
-    return describe_answer(bundle, f"q{number}", Asked("", float(number), "s"))
+    return describe_answer(bundle, f"q{number}", QueryFacts("", float(number), "s"))
 
 
 def lines_of(bundle: Bundle) -> set[tuple[str, int, int]]:

@@ -18,8 +18,8 @@ from skills.record import RevisionKey, Role
 from tasks.query.diffuse import diffuse
 from tasks.query.ranking import RankedSkill, Ranking
 from tasks.query.select_passages import SkillPassages, make_passage_query
-from tasks.query.session.error_handling import find_error_handling, put_error_handling_first
 from tasks.query.session.obstacle import blend_words, encode_query, understand_query
+from tasks.query.session.obstacle_passages import find_error_handling, put_error_handling_first
 from tasks.query.session.refused import drop_refused
 from tasks.query.session.state import SessionState
 from tasks.services import Lazy

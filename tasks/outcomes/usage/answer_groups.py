@@ -1,4 +1,4 @@
-"""Grouping of answered queries by the likeness of their tasks."""
+"""Grouping of answered queries by the similarity of their tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from search.scoring.cosine_scale import is_default_model
 from skills.batches import batches
 from skills.outcomes.model import AnsweredQuery
 from tasks.outcomes.protocol import OutcomeStore
-from tasks.outcomes.usage.likeness import MAX_TASKS, group_tasks
+from tasks.outcomes.usage.task_groups import MAX_TASKS, group_tasks
 
 
 def group_answers(

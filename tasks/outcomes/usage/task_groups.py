@@ -1,4 +1,4 @@
-"""Grouping of tasks by likeness: by shared words, and by vectors if they have some."""
+"""Grouping of tasks by similarity: by shared words, and by vectors if they have some."""
 
 from __future__ import annotations
 
@@ -75,6 +75,4 @@ def _word_cosines(tasks: Sequence[str]) -> Matrix:
 
 
 def _distinct_terms(task: str) -> list[str]:
-    """Return the terms of a task without function words, or with them if it has no other terms."""
-    stream = tokenize(task)
-    return sorted(set(drop_function_words(stream, task) or stream))
+    return sorted(set(drop_function_words(tokenize(task), task)))

@@ -53,8 +53,8 @@ def find_error_handling(skill: SkillPassages, query: PassageQuery) -> list[int]:
     parsed, terms = skill.revision.parsed, skill.revision.passage_terms
     if not parsed.passages:
         return []
-    page = PassageInput(parsed, terms.offsets, terms.terms, terms.counts)
-    shares = score_passages(query, page, DEFAULT_WEIGHTS).passage_terms
+    skill_input = PassageInput(parsed, terms.offsets, terms.terms, terms.counts)
+    shares = score_passages(query, skill_input, DEFAULT_WEIGHTS).passage_terms
     min_share = _MIN_MATCH * float(shares.max())
     matched = [
         passage.index
