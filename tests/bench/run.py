@@ -152,7 +152,7 @@ def bench_query(settings: Settings, tasks: Sequence[str], paging: bool) -> dict[
         report: dict[str, Any] = {"counts": dict(busy)}
         report["latency_ms"] = latencies(backend, list(tasks) * 4)
         left = backend.get_progress()
-        return report | {"left_to_page": left["published"] - left["paged"]}
+        return report | {"left_to_page": left["published"] - left["embedded"]}
 
 
 def latencies(backend: StoreBackend, tasks: Sequence[str]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from tasks.journal.sqlite import SqliteJournal
 from tasks.sources.directory import identify_folder
 from tasks.sources.git import process
 from workers.backend.factory import open_review_lister
-from workers.backend.stores import open_answers, open_graph, open_index, open_outcomes
+from workers.backend.model_stores import open_answers
+from workers.backend.stores import open_graph, open_index, open_outcomes
 from workers.monitoring.parallel_probes import ParallelProbes
 
 Check = Callable[[], str]

@@ -16,6 +16,7 @@ from tests.support.program.program import wait_for
 from tests.support.program.snapshot import snapshot
 from tests.support.samples.library import write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
+from tests.support.servers.faults import HASTY
 from tests.support.servers.servers import ServerControls
 from workers.processes.workloads import ALL_QUEUES
 
@@ -47,7 +48,7 @@ def test_a_library_is_synced_and_asked(on_rabbitmq: Distributed, tmp_path: Path)
 def test_a_gateway_accepts_while_rabbitmq_is_away(
     on_rabbitmq: Distributed, servers: ServerControls
 ) -> None:
-    hurry = {"SKILLBUS_SERVERS__TIMEOUT_SECONDS": "10"}
+    hurry = {"SKILLBUS_SERVERS__TIMEOUT_SECONDS": str(HASTY)}
     with on_rabbitmq.gateway(**hurry) as (client, _):
 
         def ask(seconds: int) -> httpx.Response:

@@ -37,7 +37,9 @@ sys.path.pop(0)
 from tests.support.program import loopback_only
 
 PRELOADED = (
+    "anyio._backends._asyncio",
     "celery.app.control",
+    "celery.app.events",
     "celery.apps.worker",
     "celery.backends.cache",
     "celery.backends.redis",
@@ -59,17 +61,22 @@ PRELOADED = (
     "kombu.transport.redis",
     "numpy.ma",
     "prometheus_client",
+    "pydantic.v1",
     "rich.logging",
     "rich.progress",
     "tantivy",
     "tasks.broker.memory_transport",
     "tasks.history.sqlite_reviews",
     "tasks.outcomes.sqlite",
+    "uvicorn.lifespan.off",
+    "uvicorn.loops.asyncio",
     "uvicorn.server",
     "workers.backend.distributed",
     "workers.backend.embedded",
+    "workers.backend.local_replacement",
     "workers.backend.selector",
     "workers.backup.home",
+    "workers.library.findings",
     "workers.mcp.http",
     "workers.mcp.stdio",
     "workers.processes.serve",
@@ -83,12 +90,16 @@ OTHER_MODELS = ("sentence_transformers", "transformers.models.bert.modeling_bert
 FORMER_VERSION = "FORMER_VERSION"
 """Variable of a job that is to run as the version before this one."""
 
+EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "skills"
+
 OTHER_MODEL_SETTINGS = {"SKILLBUS_ENCODER__MODEL", "SKILLBUS_RERANKER__MODEL"}
 
 
 def preload() -> None:
     """Import what any command needs, and have every module get the encoder that all forks share."""
     loopback_only.install()
+    import celery.utils.imports
+
     import search.models.load_models
     from config.settings import EncoderSettings
     from tests.support.program.remembered_vectors import RememberingEncoder
@@ -106,6 +117,25 @@ def preload() -> None:
     for module in (*PRELOADED, *commands):
         if not module.endswith(".__main__"):
             importlib.import_module(module)
+    prepare_examples()
+    celery.utils.imports.load_extension_class_names("celery.result_backends")
+
+
+def prepare_examples() -> None:
+    """Prepare skills, so that the caches that a process fills at its first skill are full."""
+    from config.settings import LimitSettings
+    from tasks.ingest.preparation.prepare import (
+        PreparationRequest,
+        PreparationSettings,
+        prepare_skill,
+    )
+    from tasks.sources.directory import DirectoryReader, to_parse_limits
+
+    limits = LimitSettings()
+    reader = DirectoryReader(EXAMPLES, limits)
+    for path in reader.scan("").signatures:
+        request = PreparationRequest(path, reader.read(path))
+        prepare_skill(request, PreparationSettings(to_parse_limits(limits)))
 
 
 def network_socket() -> Path:
