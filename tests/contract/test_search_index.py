@@ -731,7 +731,7 @@ class TestLocalFiles:
         other.close()
         index.delete([one.key])
         assert index.list_keys() == [RevisionKey("home:kiln", 1)]
-        assert len(index._engine.numbers()) == 1  # type: ignore[attr-defined]
+        assert len(index._engine.numbers()) == 1
         index.close()
 
     def test_a_kill_loses_nothing_that_was_acknowledged(self, tmp_path: Path) -> None:
