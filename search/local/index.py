@@ -2,8 +2,8 @@
 
 A revision is written to SQLite first and to tantivy second. Completions by a language model have a
 tantivy engine of their own. A kill between the two writes leaves a row that tantivy lacks; adding
-the revision again or opening the index for writing repairs it. Deletes run in the same order, so
-that a hit can lack its row only for a moment.
+the revision again or opening the index for writing repairs it. Deletes run in the opposite order,
+so that a deletion that failed can be repeated: it finds the numbers of the rows again.
 """
 
 from __future__ import annotations
@@ -178,9 +178,9 @@ class LocalSearchIndex(SearchIndex):
         with self._write_lock:
             numbers = list(self._store.row_numbers(keys).values())
             if numbers:
-                self._store.delete(numbers)
                 self._engine.delete_documents(numbers)
                 self._completed.delete(numbers)
+                self._store.delete(numbers)
 
     @override
     def overwrite_deleted(self) -> None:

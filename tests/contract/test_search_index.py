@@ -20,6 +20,7 @@ from config.errors import PermanentError, TransientError
 from search.completed_terms import tag_terms
 from search.local import main_delta_engine
 from search.local.index import LocalSearchIndex
+from search.local.tantivy_engine import TantivyEngine
 from search.protocol import (
     Filters,
     FilterSearch,
@@ -733,6 +734,21 @@ class TestLocalFiles:
         lock.close()
         index.add([document("kiln")])
         assert search(index, "kiln") == ["home:kiln"]
+        index.close()
+
+    def test_a_deletion_that_failed_is_completed_when_it_is_repeated(self, tmp_path: Path) -> None:
+        index = open_local(tmp_path)
+        index.add([one := document("lathe"), document("kiln")])
+        index.close()
+        index = open_local(tmp_path)
+        other = TantivyEngine(tmp_path / "terms" / "delta", writable=True, stored=True)
+        other.rewrite(other.documents())  # it holds the lock of writers
+        with pytest.raises(TransientError, match="another process"):
+            index.delete([one.key])
+        other.close()
+        index.delete([one.key])
+        assert index.list_keys() == [RevisionKey("home:kiln", 1)]
+        assert len(index._engine.numbers()) == 1
         index.close()
 
     def test_a_kill_loses_nothing_that_was_acknowledged(self, tmp_path: Path) -> None:

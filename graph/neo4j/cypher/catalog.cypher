@@ -155,7 +155,8 @@ SET s.waiting = CASE WHEN s.wanted_seq > row[1] THEN s.wanted_seq END
 UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) RETURN collect([$$entry])
 
 // name: safety_records
-UNWIND $ids AS id MATCH (s:Skill {skill_id: id}) WHERE s.state = 'published'
+UNWIND $ids AS id
+MATCH (s:Skill {skill_id: id}) USING INDEX SEEK s:Skill(skill_id) WHERE s.state = 'published'
 RETURN collect([s.skill_id, s.seq, coalesce(s.safety_level, 0), coalesce(s.licence, ''),
     coalesce(s.scanner, 0), coalesce(s.judgements, '')])
 
@@ -203,7 +204,7 @@ WITH s ORDER BY s.state, s.skill_id LIMIT $limit RETURN collect([$$entry])
 // name: list_entries_of_rule
 MATCH (f:FindingRule) USING INDEX SEEK f:FindingRule(rule, skill_id)
 WHERE f.rule = $rule AND f.skill_id > $after AND f.skill_id < $end
-MATCH (s:Skill {skill_id: f.skill_id})
+MATCH (s:Skill {skill_id: f.skill_id}) USING INDEX SEEK s:Skill(skill_id)
 WHERE s.seq = f.seq AND (coalesce(s.safety_level, 0) > $level OR s.judgements IS NOT NULL)
 WITH s, f ORDER BY f.rule, f.skill_id LIMIT $limit RETURN collect([$$entry])
 

@@ -22,7 +22,8 @@ RETURN key, s.skill_id ORDER BY key, s.skill_id
 UNWIND $names AS name MATCH (m:Mention {key: name[0], source_id: name[1]})
 RETURN m.skill_id AS skill_id
 UNION
-UNWIND $keys AS key MATCH (m:Mention) WHERE m.key = key AND m.source_id IS NOT NULL
+UNWIND $keys AS key MATCH (m:Mention) USING INDEX SEEK m:Mention(key, source_id)
+WHERE m.key = key AND m.source_id IS NOT NULL
 RETURN m.skill_id AS skill_id
 
 // name: mark_for_linking
