@@ -15,6 +15,7 @@ from tasks.sources.git.process import output_of, started_git
 
 _LINK = "120000"
 _SUBMODULE = "160000"
+_FOLDER = "040000"
 _CHUNK = 1 << 20
 _MAX_PATH_BYTES = 4_096
 _PATH_BYTES_PER_FILE = 1_000
@@ -49,15 +50,18 @@ def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTre
     """Return all files of the folder `path` of a commit.
 
     Raises PermanentError if the commit has no such folder, or it holds more than `max_files` files
-    and folders, since a few bytes of objects can describe any number of files with paths of any
+    and folders, since a few bytes of objects can describe any number of them with paths of any
     length.
     """
     tree = CommitTree(defaultdict(dict), defaultdict(set), [], [])
-    arguments = ("ls-tree", "-r", "-z", "-l", f"{commit}:{path}")
+    # With -t folders are listed too: without it, git would walk through any number of folders
+    # without files before its next line.
+    arguments = ("ls-tree", "-r", "-t", "-z", "-l", f"{commit}:{path}")
     with started_git(mirror, arguments) as process:
         room = max_files
         for line in _split_records(output_of(process)):
-            room -= 1 + len(line) // _PATH_BYTES_PER_FILE + _add_file(tree, line)
+            room -= 1 + len(line) // _PATH_BYTES_PER_FILE
+            _add_entry(tree, line)
             if room < 0:
                 raise PermanentError(
                     f"more than {max_files} files and folders (git.files); name a folder (--path)"
@@ -70,31 +74,31 @@ def list_tree(mirror: Path, commit: str, path: str, max_files: int) -> CommitTre
     return tree
 
 
-def _add_file(tree: CommitTree, line: bytes) -> int:
-    """Add a line of `git ls-tree` to the tree; returns the number of new folders."""
+def _add_entry(tree: CommitTree, line: bytes) -> None:
+    """Add a line of `git ls-tree` to the tree."""
     metadata, _, raw = line.partition(b"\t")
     mode, _, object_id, size = metadata.decode("ascii").split()
+    if mode == _FOLDER:  # added with the first file in it
+        return
     path = os.fsdecode(raw)
     folder, _, name = path.rpartition("/")
     parts = path.split("/")
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts):
-        return 0  # no such file can be checked out
+        return  # no such file can be checked out
     if SKIPPED_FOLDERS.intersection(parts[:-1]):
-        return 0
+        return
     if mode == _SUBMODULE:
         tree.submodules.append(path)
     elif mode == _LINK:
         tree.links.append(path)
     else:
         tree.folders[folder][name] = Blob(object_id, int(size))
-    added = 0
     while folder:
         parent = folder.rpartition("/")[0]
         if folder in tree.subfolders[parent]:
             break
         tree.subfolders[parent].add(folder)
-        folder, added = parent, added + 1
-    return added
+        folder = parent
 
 
 def _split_records(stream: BufferedReader) -> Iterator[bytes]:

@@ -339,6 +339,21 @@ def test_few_objects_that_stand_for_many_files(
     assert time.monotonic() - started < 100  # each by itself takes minutes
 
 
+def test_folders_without_files_count_towards_the_limit(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    tree = made_tree(remote, [])
+    for _ in range(9):
+        tree = made_tree(remote, (f"040000 tree {tree}\td{number}" for number in range(10)))
+    skills = remote.git("rev-parse", "HEAD:kiln")
+    publish_tree(remote, made_tree(remote, [f"040000 tree {skills}\ta", f"040000 tree {tree}\tz"]))
+    with (
+        pytest.raises(PermanentError, match=r"git\.files"),
+        reading(source, settings(tmp_path / "home", files=10_000)),
+    ):
+        pass
+
+
 def test_few_objects_that_stand_for_many_folders_or_endless_paths(
     tmp_path: Path, remote: PushedRepository, source: Source
 ) -> None:
