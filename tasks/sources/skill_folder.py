@@ -147,7 +147,7 @@ def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[
                     continue
             elif current == folder and entry.name == SKILL_FILE:
                 continue
-            file = _read_sibling(root, folder, Path(path))
+            file = _read_sibling(root, folder, Path(path), limits.folder_bytes - total)
             if file is None:
                 continue
             count, total = count + 1, total + file.size
@@ -156,9 +156,12 @@ def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[
             yield file
 
 
-def _read_sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
+def _read_sibling(root: Path, folder: Path, file: Path, max_bytes: int) -> SiblingFile | None:
     """Return a regular file inside the root, None for links out of it, sockets and vanished
-    files."""
+    files.
+
+    A file of more than `max_bytes`, which the caller refuses, is not hashed: it may be of any size.
+    """
     try:
         if not resolve_path(file).is_relative_to(root):
             return None
@@ -167,7 +170,7 @@ def _read_sibling(root: Path, folder: Path, file: Path) -> SiblingFile | None:
             if not stat.S_ISREG(status.st_mode):
                 return None
             digest = hashlib.sha256()
-            while chunk := stream.read(_CHUNK):
+            while status.st_size <= max_bytes and (chunk := stream.read(_CHUNK)):
                 digest.update(chunk)
     except OSError:
         return None

@@ -404,6 +404,14 @@ def test_errors_name_the_limit(root: Path) -> None:
     assert len(read_skill_folder(root, "b", LIMITS).files) == 2
 
 
+def test_a_file_above_the_limit_is_not_read(root: Path) -> None:
+    put(root / "a" / "SKILL.md")
+    with put(root / "a" / "weights").open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(PermanentError, match=r"limits\.folder_bytes"):
+        read_skill_folder(root, "a", LIMITS)
+
+
 def test_a_passing_error_is_transient(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(root / "a" / "SKILL.md")
 
