@@ -1,8 +1,9 @@
 """A line-based scanner of Markdown blocks.
 
-It follows CommonMark, except for common deviations in skill files: list contents indented by two
-columns, fences nested in a Markdown fence, tables without a delimiter row, headings in Chinese
-without a blank after the marks. Each line is read a bounded number of times.
+It follows CommonMark, except that very long lines are no headings, and for common deviations in
+skill files: list contents indented by two columns, fences nested in a Markdown fence, tables
+without a delimiter row, headings in Chinese without a blank after the marks. Each line is read a
+bounded number of times.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ _NESTED_BUDGET = 50_000
 # Characters that may follow a closing fence by mistake, such as the `**` of bold text around it.
 _STRAY = 3
 _SETEXT_LENGTH = 120
+# Characters of a heading's line. Each section has the titles of all headings above it.
+_HEADING_LENGTH = 500
 _SENTENCE_ENDS = (".", ":", "。", "：", ";", "；", "!", "！", "|")
 
 
@@ -113,7 +116,7 @@ def parse_heading(line: str) -> tuple[int, str] | None:
 
     A heading in the same line as the closing `---` of a frontmatter counts.
     """
-    if "#" not in line[:4] or measure_indent(line) > 3:
+    if "#" not in line[:4] or len(line) > _HEADING_LENGTH or measure_indent(line) > 3:
         return None
     text = line.strip().removeprefix("---")
     marks = _HEADING_MARKS.match(text)
@@ -389,11 +392,7 @@ class _BlockParser:
     def _interrupts(self, at: int) -> bool:
         """Return whether a line begins a new block without a blank line before it."""
         line = self._lines[at]
-        if (
-            parse_heading(line) is not None
-            or is_thematic_break(line)
-            or _fence_at(line) is not None
-        ):
+        if parse_heading(line) or is_thematic_break(line) or _fence_at(line):
             return True
         if measure_indent(line) >= 4:
             return False

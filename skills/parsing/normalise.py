@@ -74,7 +74,9 @@ _OUTPUT_HEADING = re.compile(
 _EXAMPLE_HEADING = re.compile(
     r"\bexample (?:tasks?|prompts?|requests?|queries|commands)\b|示例任务|示例提问", re.I
 )
-_ITEM_MARK = re.compile(r"\s*(?:[-*+•]|\d{1,9}[.)])\s+(?:\[[ xX]\]\s+)?")
+_ITEM_MARK = re.compile(
+    r"^\s*(?:(?:[-*+•]|\d{1,9}[.)])\s+|\d{1,3}[、.．](?=[^\d\s]))(?:\[[ xX]\]\s+)?"
+)
 _TERM_END = re.compile(r"\s+[-–—:]\s|[:：]|\s\(")
 
 
@@ -113,7 +115,7 @@ class SkillBody:
     def list_items(self, heading: re.Pattern[str]) -> list[str]:
         """Return the first lines of the list items below a matching heading, without list marks."""
         lines = [
-            _ITEM_MARK.sub("", self.lines[passage.first_line - 1], count=1)
+            _ITEM_MARK.sub("", self.lines[passage.first_line - 1])
             for passage in self.get_section_passages(heading)
             if passage.kind is PassageKind.LIST_ITEM
         ]

@@ -35,6 +35,8 @@ def only(text: str) -> MarkdownBlock:
         ("#标签", None),
         ("####### seven", None),
         ("    # code", None),
+        ("# " + "x" * 498, (1, "x" * 498)),
+        ("# " + "x" * 499, None),
     ],
 )
 def test_atx_headings(line: str, expected: tuple[int, str] | None) -> None:

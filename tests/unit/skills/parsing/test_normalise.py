@@ -45,6 +45,11 @@ def test_inputs_and_outputs_from_sections() -> None:
     assert (found.inputs, found.outputs) == (("file", "sheet"), ("table",))
 
 
+def test_items_are_without_their_marks() -> None:
+    body = "## Inputs\n\n1、文件：路径\n2.表 - 数据\n\n3. [x] sheet"
+    assert record(NAMED, body).inputs == ("文件", "表", "sheet")
+
+
 def test_tags_come_from_all_spellings() -> None:
     found = record(NAMED + "tags: [data, 'sheets']\ncategory: office\nmetadata:\n  keywords: a, b")
     assert found.domain_tags == ("data", "sheets", "a", "b", "office")

@@ -155,10 +155,11 @@ def test_hidden_danger_is_found_in_the_body() -> None:
         "| a |\n" * 50_000,
         "".join(f"{'~' * size}\n\n## h\n" for size in range(1_000, 3, -1)) + "x\n" * 300_000,
         "- i\n" + "  - ```\n" * 50_000,
+        "## Inputs\n\n1、a" + " " * 1_000_000 + "b\n",
     ],
     ids=[
         *("backticks", "one line", "headings", "unclosed", "nested", "lead-ins", "comments"),
-        *("rows", "ever shorter", "items"),
+        *("rows", "ever shorter", "items", "blanks in an item"),
     ],
 )
 def test_hostile_bodies_take_no_time(body: str) -> None:
@@ -166,6 +167,13 @@ def test_hostile_bodies_take_no_time(body: str) -> None:
     start = time.thread_time()
     assert parse(GOOD + body).lines
     assert time.thread_time() - start < 30
+
+
+def test_a_heading_above_many_others_is_not_stored_with_each() -> None:
+    body = f"## {'a' * 490}\n### {'b' * 1_000_000}\n" + "#### c\n" * 19_000
+    parsed = parse(GOOD + body)
+    assert len(parsed.sections) > 19_000
+    assert sum(len(title) for one in parsed.sections for title in one.heading_path) < 20_000_000
 
 
 def test_a_hostile_frontmatter_takes_no_time() -> None:
