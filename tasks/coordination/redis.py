@@ -57,7 +57,8 @@ _GRACE_SECONDS = 60.0
 """A task that runs this much beyond its time limit counts as stalled."""
 
 _START_TASK = """
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+local before = redis.call('HGET', KEYS[1], ARGV[1])
+if before and string.match(before, ' (.*)') ~= ARGV[2] then
     redis.call('INCR', KEYS[2])
     redis.call('EXPIRE', KEYS[2], ARGV[3])
 end
@@ -97,8 +98,9 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     def start_task(self, task: str, task_id: str, ids: Sequence[str]) -> int:
         """Record the task; crashes count as attempts.
 
-        A crash is a message that is delivered again while its task is still recorded, or a task
-        found stalled. The same work in several processes at once is no crash.
+        A crash is a message that is delivered again while its task is still recorded by another
+        process, or a task found stalled. The same work in several processes at once is no crash,
+        nor is a call that is repeated because Redis answered too late.
         """
         trace_id = structlog.contextvars.get_contextvars().get("trace_id", "")
         named = {"worker": self._process, "task": task, "ids": list(ids), "trace_id": trace_id}

@@ -179,6 +179,11 @@ def test_a_message_that_is_delivered_again_counts_as_a_crash(two: Two) -> None:
     assert two[0].start_task(INGEST.name, "message", ["a"]) == 1
 
 
+def test_a_start_that_is_recorded_twice_is_no_crash(two: Two) -> None:
+    assert [two[0].start_task(INGEST.name, "message", ["a"]) for _ in range(3)] == [1, 1, 1]
+    assert two[1].start_task(INGEST.name, "message", ["a"]) == 2
+
+
 def test_a_stalled_task_is_returned_once_and_counts_as_a_crash(two: Two) -> None:
     one, other = two
     one.start_task(INGEST.name, "message", ["a"])
