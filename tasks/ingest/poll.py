@@ -39,20 +39,23 @@ def poll_sources(services: Services) -> int:
     A source whose last requested fetch has not ended yet is skipped, so that requests do not pile
     up while fetches are slow or no worker fetches.
     """
-    now = time.time()
-    due = [
-        source
+    now, settings = time.time(), services.settings
+    due = {
+        source: (source.poll_seconds or settings.git.poll_seconds)
+        if _is_ahead(source, now)
+        else _MIN_INTERVAL_SECONDS
         for source in services.graph.list_sources()
-        if source.kind == "git" and next_fetch_time(source, services.settings) <= now
-    ]
+        if source.kind == "git"
+        and (next_fetch_time(source, settings) <= now or _is_ahead(source, now))
+    }
     if not due:
         return 0
     requested: list[str] = []
     waiting = {event_id[:_PREFIX_DIGITS] for event_id in services.journal.list_open_jobs("event")}
-    for source in due:
+    for source, seconds in due.items():
         prefix = _event_id_prefix(source.source_id)
         if prefix in waiting or not services.coordinator.claim_if_due(
-            f"fetch {source.source_id}", _MIN_INTERVAL_SECONDS
+            f"fetch {source.source_id}", seconds
         ):
             continue
         event = new_event(SourceChanged(source_id=source.source_id), ORIGIN)
@@ -62,6 +65,14 @@ def poll_sources(services: Services) -> int:
     if requested:  # one fetch handles all open events
         send_fetch(services, requested[:1])
     return len(requested)
+
+
+def _is_ahead(source: Source, now: float) -> bool:
+    """Return whether the last fetch was by a clock ahead of this one, or of before it was set back.
+
+    The time of the next fetch then means nothing, so the coordinator keeps the interval.
+    """
+    return max(source.last_attempt, source.last_success) > now
 
 
 def _event_id_prefix(source_id: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,3 +41,14 @@ def test_a_source_is_not_requested_again_before_its_fetch_has_ended(
     (again,) = set(services.journal.list_open_jobs("event")) - set(waiting)
     contents = [services.journal.get_job(one).event.data for one in (waiting[0], again)]
     assert contents[0] == contents[1]
+
+
+def test_a_fetch_by_a_clock_that_was_ahead_does_not_stop_the_polls(services: Services) -> None:
+    later = time.time() + 7_200
+    address = "https://example.org/crafts.git"
+    source = Source("crafts", "git", address, last_attempt=later, last_success=later)
+    services.graph.save_source(source)
+    assert poll.poll_sources(services) == 1
+    (event,) = services.journal.list_open_jobs("event")
+    services.journal.finish_job(event)
+    assert poll.poll_sources(services) == 0
