@@ -33,11 +33,11 @@ _PROMPTS = PREFIX + "evaluation-prompts"
 """Names of hashes of runs by id."""
 
 _REPLACE = """
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return 1
 """
-"""Script that replaces a run unless it was removed meanwhile."""
+"""Script that replaces the prompts of a run unless they were changed or removed meanwhile."""
 
 
 class RedisEvaluationStore(EvaluationStore):
@@ -103,11 +103,12 @@ class RedisEvaluationStore(EvaluationStore):
         changed = 0
         with self._connected() as client:
             for evaluation_id in client.hkeys(_PROMPTS):
-                data = client.hget(_PROMPTS, evaluation_id)
-                prompts, count = change_all(load_prompts(data) if data else (), change)
-                if count:
-                    self._replace(keys=[_PROMPTS], args=[evaluation_id, dump_prompts(prompts)])
-                changed += count
+                while data := client.hget(_PROMPTS, evaluation_id):
+                    prompts, count = change_all(load_prompts(data), change)
+                    args = [evaluation_id, data, dump_prompts(prompts)]
+                    if not count or self._replace(keys=[_PROMPTS], args=args):
+                        changed += count
+                        break
         return changed
 
     @override

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -107,3 +108,21 @@ def test_forgotten_prompts_are_those_of_answers(store: EvaluationStore) -> None:
     assert forget_prompts(store, lambda one: True) == 1
     assert [one.prompt_id for one in store.get("a").prompts] == ["one"]
     assert store.get("a").summary == run("a").summary
+
+
+def test_changes_by_two_processes_are_both_kept(reopen: Reopen) -> None:
+    store, other = reopen(), reopen()
+    store.add(run("a"))
+    meanwhile = threading.Thread(target=forget_skill, args=(other, "lib:kiln"))
+
+    def change(one: EvaluatedPrompt) -> EvaluatedPrompt:
+        if not meanwhile.ident:
+            meanwhile.start()
+            meanwhile.join(1)  # SQLite makes it wait for the end of this change
+        return replace(one, task="")
+
+    assert store.change_prompts(change) > 0
+    meanwhile.join()
+    prompts = store.get("a").prompts
+    assert {one.task for one in prompts} == {""}
+    assert not any("lib:kiln" in (*one.needed, *one.found) for one in prompts)
