@@ -82,7 +82,8 @@ class OutcomeStore(Protocol):
     def add_answers(
         self, answers: Sequence[AnsweredQuery], vectors: TaskVectors | None = None
     ) -> None:
-        """Store answered queries durably, with the vectors of their tasks.
+        """Store answered queries, with the vectors of their tasks; as durable as the queries in the
+        journal.
 
         The first answer of a query, and its first vector of an encoder, are kept. A forgotten query
         is not added again. A query with outcomes that gets a vector appears in the feed of changes.

@@ -296,7 +296,8 @@ class SqliteOutcomeStore(OutcomeStore):
     # -- contributors
     @override
     def add_contributor(self, source_id: str, owner: str) -> None:
-        with self._file.transaction() as connection:
+        # As durable as the event in the journal: a pair that is known already is not written.
+        with self._file.transaction(durable=True) as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO contributors VALUES (?, ?)", (source_id, owner)
             )

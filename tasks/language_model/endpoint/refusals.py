@@ -107,6 +107,6 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
             return seconds
     try:
         date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return max(0.0, date.timestamp() - time.time())

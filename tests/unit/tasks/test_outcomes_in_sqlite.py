@@ -105,3 +105,11 @@ def test_old_tombstones_are_looked_for_once_and_deleted_in_batches(
     assert store.get_changes(0).query_ids == ()
     (plan,) = connection.execute(f"EXPLAIN QUERY PLAN {looked[0]}").fetchall()
     assert "USING INDEX forgotten_by_time" in plan[3]
+
+
+def test_a_contributor_is_on_the_disk_when_it_is_recorded(reopen: Reopen) -> None:
+    store = reopen()
+    statements: list[str] = []
+    store._file.connection.set_trace_callback(statements.append)
+    store.add_contributor("lib", "ann")
+    assert statements[0] == "PRAGMA synchronous=FULL"
