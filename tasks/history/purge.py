@@ -110,25 +110,21 @@ def _purge(
 def _delete_revisions(stores: PurgeStores, skill_id: str) -> dict[str, Any]:
     """Delete the revisions from index and history, and the answers of language models about
     them."""
-    hashes: set[str] = set()
-    revisions = kept = 0
-    for _ in range(_ROUNDS):
+    counts = dict.fromkeys(("revisions", "kept_revisions", "model_answers", "verdicts"), 0)
+    for number in range(_ROUNDS):
         keys = _list_keys(stores.index, skill_id)
         in_history = stores.history.list_revisions(skill_id)
-        if not keys and not in_history:
+        if number and not keys and not in_history:
             break
-        hashes |= {one.content_hash for one in stores.index.get_revisions(keys).values()}
-        hashes |= {one.content_hash for one in in_history}
+        hashes = {one.content_hash for one in stores.index.get_revisions(keys).values()}
+        subjects = sorted(hashes | {one.content_hash for one in in_history})
+        # First, since only the revisions name their contents, also to the next purge.
+        counts["model_answers"] += stores.answers.forget(subjects) if stores.answers else 0
+        counts["verdicts"] += stores.skill_pairs.forget(subjects) if stores.skill_pairs else 0
         stores.index.delete(keys)
-        revisions += len(keys)
-        kept += stores.history.forget([skill_id])
-    subjects = sorted(hashes)
-    return {
-        "revisions": revisions,
-        "kept_revisions": kept,
-        "model_answers": stores.answers.forget(subjects) if stores.answers else 0,
-        "verdicts": stores.skill_pairs.forget(subjects) if stores.skill_pairs else 0,
-    }
+        counts["revisions"] += len(keys)
+        counts["kept_revisions"] += stores.history.forget([skill_id])
+    return counts
 
 
 def _list_keys(index: SearchIndex, skill_id: str) -> list[RevisionKey]:
