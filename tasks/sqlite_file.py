@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from config.errors import PermanentError, TransientError
+from config.errors import PermanentError, SkillbusError, TransientError
 
 _BUSY_SECONDS = 10.0
 
@@ -31,6 +31,7 @@ class SqliteFile:
         self.lock = threading.RLock()
         self._name = name
         self._advice = advice
+        self._closed = False
         if path != ":memory:":
             _create_private_file(path)
         self.connection = sqlite3.connect(
@@ -46,15 +47,13 @@ class SqliteFile:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Yield the connection for one read, locked against other threads.
 
-        Raises TransientError for a locked file, PermanentError for a damaged one.
+        Raises TransientError for a locked or closed file, PermanentError for a damaged one.
         """
         with self.lock:
             try:
                 yield self.connection
-            except sqlite3.OperationalError as error:
-                raise self._failed("read", error) from error
             except sqlite3.DatabaseError as error:
-                raise self._damaged(error) from error
+                raise self._translated("read", error) from error
 
     @contextmanager
     def transaction(self, durable: bool = False) -> Iterator[sqlite3.Connection]:
@@ -70,9 +69,7 @@ class SqliteFile:
                 self.connection.execute("COMMIT")
             except sqlite3.DatabaseError as error:
                 self._roll_back()
-                if isinstance(error, sqlite3.OperationalError):
-                    raise self._failed("written", error) from error
-                raise self._damaged(error) from error
+                raise self._translated("written", error) from error
             except BaseException:
                 self._roll_back()
                 raise
@@ -106,10 +103,8 @@ class SqliteFile:
             try:
                 self.connection.execute("VACUUM")
                 (busy, *_) = self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            except sqlite3.OperationalError as error:
-                raise self._failed("written", error) from error
             except sqlite3.DatabaseError as error:
-                raise self._damaged(error) from error
+                raise self._translated("written", error) from error
         if busy:
             raise TransientError(
                 f"{self.path}: deleted rows of {self._name} cannot be overwritten while another "
@@ -117,8 +112,14 @@ class SqliteFile:
             )
 
     def _roll_back(self) -> None:
-        if self.connection.in_transaction:
+        if not self._closed and self.connection.in_transaction:
             self.connection.execute("ROLLBACK")
+
+    def _translated(self, verb: str, error: sqlite3.DatabaseError) -> SkillbusError:
+        # A process that stops closes its files while tasks still run.
+        if self._closed or isinstance(error, sqlite3.OperationalError):
+            return self._failed(verb, error)
+        return PermanentError(f"{self.path}: {self._name} is damaged ({error}); {self._advice}")
 
     def _failed(self, verb: str, error: Exception) -> TransientError:
         reason = f"{self._name} cannot be {verb}: {error}"
@@ -126,12 +127,10 @@ class SqliteFile:
         public = f"{self._name} cannot be {verb}"
         return TransientError(f"{self.path}: {reason}", public_message=public)
 
-    def _damaged(self, error: sqlite3.DatabaseError) -> PermanentError:
-        return PermanentError(f"{self.path}: {self._name} is damaged ({error}); {self._advice}")
-
     def close(self) -> None:
         """Release the file."""
         with self.lock:
+            self._closed = True
             self.connection.close()
 
 

@@ -41,6 +41,11 @@ def fail_events(services: Services, event_ids: Sequence[str], error: BaseExcepti
 def fail_events_with_reason(
     services: Services, event_ids: Sequence[str], reason: str, *, usage: bool = False
 ) -> None:
-    """Record events as failed, all for one reason. usage: as for `fail_job` of the journal."""
+    """Record events as failed, all for one reason. usage: as for `fail_job` of the journal.
+
+    In a process that stops they stay accepted: its stores close while tasks still run.
+    """
+    if services.stopping.is_set():
+        return
     for event_id in event_ids:
         services.journal.fail_job(event_id, reason, usage=usage)

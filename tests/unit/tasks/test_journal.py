@@ -53,6 +53,15 @@ def test_only_a_query_without_a_reply_queue_does_not_wait_for_the_disk(
     journal.close()
 
 
+def test_a_closed_journal_is_not_called_damaged(path: Path) -> None:
+    journal = SqliteJournal(path)
+    journal.close()
+    with pytest.raises(TransientError, match=r"cannot be read: .*closed"):
+        journal.list_open_jobs("event")
+    with pytest.raises(TransientError, match=r"cannot be written: .*closed"):
+        journal.add_job(changed(), "event")
+
+
 def test_a_locked_journal_is_transient_and_loses_nothing(path: Path) -> None:
     journal = SqliteJournal(path)
     journal._database.connection.execute("PRAGMA busy_timeout=20")

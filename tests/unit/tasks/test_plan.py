@@ -482,6 +482,20 @@ def test_a_source_that_takes_too_long_does_not_hold_up_the_others(
     assert len(services.journal.list_open_jobs("event")) == 1
 
 
+def test_an_event_stays_open_if_the_stores_are_closed_while_it_is_carried_out(
+    root: Path, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+
+    def stop(source: Source, settings: Settings) -> AbstractContextManager[SourceReader]:
+        services.stopping.set()
+        services.graph.close()
+        return open_reader(source, settings)
+
+    monkeypatch.setattr("tasks.ingest.plan.open_reader", stop)
+    assert services.run(everything(root)).state == "accepted"
+
+
 @pytest.fixture
 def try_later(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """No source can be read until this is undone."""
