@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import structlog
 from typing_extensions import override
 
 from config.errors import PermanentError
@@ -9,6 +10,8 @@ from config.settings import Settings
 from tasks.sources.folder_rules import find_owner
 from tasks.sources.protocol import SkillFolder, SourceReader, SourceScan
 from tasks.sources.uploads.store import open_upload_store
+
+log = structlog.get_logger()
 
 
 class UploadReader(SourceReader):
@@ -21,15 +24,21 @@ class UploadReader(SourceReader):
         self._source_id = source_id
         self._store = open_upload_store(settings)
         self._max_skill_bytes = settings.limits.skill_bytes
-        self._paths: list[str] | None = None
+        self._listed: tuple[list[str], list[PermanentError]] | None = None
 
     @override
     def scan(self, start: str) -> SourceScan:
-        """Return the scan; signatures are content hashes."""
-        if self._paths is None:
-            self._paths = self._store.list_paths(self._source_id)
-        found = SourceScan()
-        for path in self._paths:
+        """Return the scan; signatures are content hashes.
+
+        A damaged package whose path is only in it may be of any skill, so that none counts as gone.
+        """
+        if self._listed is None:
+            self._listed = self._store.list_paths(self._source_id)
+            for error in self._listed[1]:
+                log.warning("package cannot be read", source=self._source_id, reason=str(error))
+        paths, damaged = self._listed
+        found = SourceScan(unreadable=[""] if damaged else [])
+        for path in paths:
             if start and path != start and not path.startswith(start + "/"):
                 continue
             try:

@@ -165,13 +165,19 @@ class UploadStore:
             for path in paths:
                 self._file(source_id, path).unlink(missing_ok=True)
 
-    def list_paths(self, source_id: str) -> list[str]:
-        """Return the paths of a source's skills, sorted; raises TransientError if they cannot be
-        listed."""
+    def list_paths(self, source_id: str) -> tuple[list[str], list[PermanentError]]:
+        """Return the paths of a source's skills, sorted, and the errors of packages whose path
+        cannot be read; raises TransientError if they cannot be listed."""
         place = self._existing_folder(source_id)
         with _disk_errors(place, "read"):
             files = [one for one in place.iterdir() if one.name.endswith(_PACKAGE_SUFFIX)]
-        return sorted(filter(None, map(self._path, files)))
+        paths, errors = list[str](), list[PermanentError]()
+        for file in files:
+            try:
+                paths.append(self._path(file))
+            except PermanentError as error:
+                errors.append(error)
+        return sorted(filter(None, paths)), errors
 
     def _path(self, file: Path) -> str:
         """Return the skill path of a package. A long path is not in the file name but in the

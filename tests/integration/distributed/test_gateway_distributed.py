@@ -240,7 +240,7 @@ def test_skills_come_by_value_and_go(client: httpx.Client, distributed: Distribu
     distributed.wait_done()
     assert client.get("/v1/skills/values:sundial").json()["state"] == "published"
     assert done(client, client.delete("/v1/skills/values:sundial"))["state"] == "done"
-    assert open_upload_store(distributed.settings).list_paths("values") == []
+    assert open_upload_store(distributed.settings).list_paths("values") == ([], [])
 
 
 def test_a_worker_without_the_folder_says_so_and_loses_nothing(

@@ -163,3 +163,18 @@ def test_readers_get_one_whole_revision_while_it_is_replaced(services: Services)
     reader.join()
     assert len(set(seen)) > 1
     assert services.content().endswith("x" * 59)
+
+
+def test_a_damaged_package_with_a_long_name_holds_up_no_other(services: Services) -> None:
+    long = "清洗行程数据" * 5
+    services.uploaded(SKILL, long)
+    services.uploaded(SKILL, "a")
+    services.plan()
+    (file,) = (services.settings.home / "uploads" / "sources").glob("*/~*.zip")
+    file.write_bytes(file.read_bytes()[:100])
+    later = services.uploaded(SKILL, "b")
+    services.plan()
+    assert services.journal.get_job(later.id).state == "done"
+    assert services.run(SourceChanged(source_id="team")).state == "done"
+    assert services.states().keys() == {long, "a", "b"}
+    assert "removed" not in services.states().values()
