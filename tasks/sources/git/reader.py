@@ -118,22 +118,26 @@ class GitReader(SourceReader):
             folder = "/".join(names[: depth + 1])
             if VIRTUAL_ENVIRONMENT_FILE in self._tree.folders.get(folder, {}):
                 return False
-            is_folder = folder in self._tree.folders or folder in self._tree.subfolders
+            is_folder = folder in self._tree.subfolders.get(folder.rpartition("/")[0], ())
             if is_folder and (reason := find_skip_reason(folder, depth, self._limits)):
                 found.refused[escape_non_utf8(folder)] = reason
                 return False
         return True
 
+    def _is_visited(self, path: str) -> bool:
+        return self._is_entered(path, SourceScan())
+
     def _refuse_links_and_submodules(self, start: str, found: SourceScan) -> None:
         """Add a reason for each link or submodule in place of a skill."""
         for path in self._tree.links:
             folder, _, name = path.rpartition("/")
-            if name == SKILL_FILE and _is_below(folder, start):
+            if name == SKILL_FILE and _is_below(folder, start) and self._is_visited(folder):
                 found.refused[escape_non_utf8(folder)] = (
                     "its SKILL.md is a link; commit the file itself"
                 )
         for path in self._tree.submodules:
-            if _is_below(path, start) and _find_outer_skill(path, found) is None:
+            outer = _find_outer_skill(path, found)
+            if _is_below(path, start) and outer is None and self._is_visited(path):
                 found.refused[escape_non_utf8(path)] = (
                     "a submodule; add its repository as another source"
                 )
@@ -211,7 +215,7 @@ class GitReader(SourceReader):
 
     def _is_skill(self, folder: str) -> bool:
         is_file = SKILL_FILE in self._tree.folders.get(folder, {})
-        return is_file and self._is_entered(folder, SourceScan())
+        return is_file and self._is_visited(folder)
 
     @override
     def check_relative_path(self, path: str) -> None:

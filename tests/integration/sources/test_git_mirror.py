@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
-from config.settings import Settings
+from config.settings import LimitSettings, Settings
 from deploy.stack.ports import free_port
 from graph.records import Source
 from tasks.sources.directory import DirectoryReader, scan
@@ -188,6 +188,24 @@ def test_links_and_submodules_are_not_followed(
         assert set(found.signatures) == {"kiln"}
         assert set(found.refused) == {"linked", "vendored"}
         assert reader.read("kiln").files == ()
+
+
+def test_links_and_submodules_in_folders_that_are_not_entered_are_not_named(
+    tmp_path: Path, remote: PushedRepository, source: Source
+) -> None:
+    for folder in ("venv/lib", "deep/" * 24 + "deep"):
+        (remote.tree / folder).mkdir(parents=True)
+        (remote.tree / folder / "SKILL.md").symlink_to("/etc/passwd")
+    (remote.tree / "venv/pyvenv.cfg").touch()
+    commit = remote.push()
+    remote.git("update-index", "--add", "--cacheinfo", f"160000,{commit},venv/vendored")
+    remote.git("commit", "-q", "-m", "submodule")
+    remote.git("push", "-q", "origin", "HEAD:main")
+    with reading(source, settings(tmp_path / "home")) as reader:
+        found = reader.scan("")
+    directory = scan(remote.tree.resolve(), "", LimitSettings())
+    assert found.refused == directory.refused
+    assert list(found.refused) == ["deep/" * 23 + "deep/deep"]
 
 
 def made(remote: PushedRepository, content: bytes, kind: str) -> str:
