@@ -63,7 +63,9 @@ class LinksFromUse(LearnedLinks):
 
         After an error, the next call reads the store from the start.
         """
+        # Read before the index, which returns each change once.
         rules, known = self._read_rules(), self._rules
+        audiences = Audiences(self._catalog.read_access().groups)
         try:
             refreshed = self.index.refresh()
         except BaseException:
@@ -72,7 +74,6 @@ class LinksFromUse(LearnedLinks):
             self._companions, self._totals, self._pairs = {}, {}, {}
             raise
         touched = refreshed.skill_ids
-        audiences = Audiences(self._catalog.read_access().groups)
         if rules != known or audiences != self._audiences:
             self._rules, self._audiences = rules, audiences
             touched.update(self.index.skill_ids)

@@ -99,6 +99,29 @@ def test_changes_of_a_task_leave_no_trace_below_the_maximum(store: FailingStore)
     assert len(index._oldest) < 100
 
 
+def test_what_was_read_while_the_catalog_was_away_is_not_lost(
+    store: FailingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned = learn(store)
+    both = [("lib:a", HELPED), ("lib:b", HELPED)]
+    report(store, 1, both, owner="ann")
+    learned.refresh()
+    find(learned)
+    report(store, 2, both, owner="ann")
+
+    def fail(_: Catalog) -> SourceAccess:
+        raise TransientError("the catalog does not answer")
+
+    with monkeypatch.context() as away:
+        away.setattr(Catalog, "read_access", fail)
+        with pytest.raises(TransientError):
+            learned.refresh()
+    learned.refresh()
+    fresh = learn(store)
+    fresh.refresh()
+    assert find(learned) == find(fresh)
+
+
 # -- when to start anew
 def test_an_index_that_rested_longer_than_the_feed_remembers_starts_anew(
     store: FailingStore, monkeypatch: pytest.MonkeyPatch
