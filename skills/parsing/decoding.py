@@ -51,7 +51,8 @@ def decode_lines(path: str, content: bytes) -> tuple[tuple[str, ...], list[Parse
     Raises ParseError for a binary file.
     """
     warnings: list[ParseWarning] = []
-    text = _decode(content, warnings)
+    # Files with a mark that were joined begin with two.
+    text = _decode(content, warnings).lstrip("\ufeff")
     _refuse_binary(path, text)
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1

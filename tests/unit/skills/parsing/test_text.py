@@ -26,6 +26,7 @@ def test_carriage_returns_alone_end_lines() -> None:
 def test_a_byte_order_mark_is_dropped() -> None:
     assert decode_lines("a", b"\xef\xbb\xbfone")[0] == ("one",)
     assert codes(b"\xef\xbb\xbfone") == ["bom"]
+    assert decode_lines("a", b"\xef\xbb\xbf" * 2 + b"---")[0] == ("---",)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-le", "utf-16-be"])
