@@ -152,8 +152,13 @@ def _end_waiting(services: Services, skill_id: str, reviews: Reviews, but: str =
         for one in reviews.by_skill.get(skill_id, ())
         if one.kind is ReviewKind.WAITING and one.content_hash != but
     ]
-    if slots and services.review_store is not None:
-        services.review_store.remove(skill_id, slots)
+    if not slots or services.review_store is None:
+        return
+    removed = services.review_store.remove(skill_id, slots)
+    # People may have decided since the reviews were read.
+    decided = [one for one in removed if one.kind is not ReviewKind.WAITING]
+    if decided:
+        services.review_store.save(decided, only_new=True)
 
 
 def _find_kept(services: Services, entry: CatalogEntry, reviews: Reviews) -> KeptRevision | None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import TransientError, UsageError
 from graph.records import SkillState
+from search.revision_history import KeptRevision
 from skills.review import ReviewKind, ReviewRecord
+from tasks.ingest.held.pinned import hold_back
 from tasks.ingest.held.reviewed import request_decided
 from tasks.ingest.ingest import ingest
+from tasks.ingest.preparation.prepare import UnreadableSkill
 from tasks.policies import Deadline
 from tests.support.samples.one_skill import SKILL, OneSkill, open_skill, text_of
 from workers.library.pins import pin_skill
@@ -156,6 +161,25 @@ def test_two_ingests_at_once_hold_an_update_under_one_number() -> None:
         library.reviews.decide(ReviewDecision.APPROVE, SKILL, held.seq, ANA)
         library.ingest(1)
         assert library.published_text() == "Text number 1."
+
+
+def test_a_decision_while_a_newer_update_is_held_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_skill(**REVIEW) as library:
+        library.edit(1)
+        library.ingest(1)
+        (first,) = library.reader.list_revisions(SKILL)
+
+        def approve_meanwhile(*given: Any) -> KeptRevision | UnreadableSkill:
+            library.reviews.decide(ReviewDecision.APPROVE, SKILL, first.seq, ANA)
+            return hold_back(*given)
+
+        library.edit(2)
+        with monkeypatch.context() as patched:
+            patched.setattr("tasks.ingest.held.reviewed.hold_back", approve_meanwhile)
+            library.ingest(1)
+        library.ingest(1)
+        assert library.published_text() == "Text number 1."
+        assert len(waiting(library)) == 1
 
 
 def test_a_source_that_goes_back_ends_the_wait() -> None:
