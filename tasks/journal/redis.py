@@ -2,7 +2,8 @@
 
 Each job is a hash; sorted sets by time list the open, ended and failed jobs and the outbox. Writes
 that belong together are one Lua script, which Redis runs atomically. All times are of the clock of
-Redis, so that the clocks of producers and workers need not agree.
+Redis, so that the clocks of producers and workers need not agree. If that clock is set back, open
+jobs keep their order.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ local expires = ''
 if ARGV[4] ~= '' then expires = string.format('%.6f', now + ARGV[4]) end
 redis.call('HSET', KEYS[1], 'kind', ARGV[2], 'payload', ARGV[3], 'state', 'accepted',
     'reason', '', 'accepted', string.format('%.6f', now), 'expires', expires, 'owed', ARGV[5])
-redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1])
+local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+local place = math.max(now, (tonumber(last) or 0) + 0.000001)
+redis.call('ZADD', KEYS[2], string.format('%.6f', place), ARGV[1])
 if ARGV[2] == 'query' then
     redis.call('ZADD', KEYS[3], string.format('%.6f', now), ARGV[1])
     redis.call('ZREMRANGEBYRANK', KEYS[3], 0, -1 - {MAX_ASKED})

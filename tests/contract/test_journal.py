@@ -26,7 +26,7 @@ from skills.events import (
     new_event,
     replace_origin,
 )
-from tasks.broker.redis_connection import connect
+from tasks.broker.redis_connection import PREFIX, connect
 from tasks.journal.protocol import (
     MAX_ASKED,
     MAX_BODY_CHARACTERS,
@@ -204,6 +204,21 @@ def test_open_jobs_come_oldest_first_and_by_kind(journal: Journal) -> None:
     assert journal.list_open_jobs("event", limit=2) == [event.id for event in events[:2]]
     assert journal.list_open_jobs("query") == [question.id]
     assert (journal.count_open_jobs("event"), journal.count_open_jobs("query")) == (5, 1)
+
+
+def test_jobs_keep_their_order_when_the_clock_of_redis_is_set_back(
+    redis_settings: ServerSettings,
+) -> None:
+    events = [changed(f"/skills/{number}") for number in range(4)]
+    with closing(open_at(redis_settings)) as journal, connect(redis_settings) as client:
+        journal.add_job(events[0], "event")
+        client.zincrby(
+            f"{PREFIX}open:event", 3_600, job_id(events[0])
+        )  # as if it was an hour ahead
+        for event in events[1:]:
+            journal.add_job(event, "event")
+        assert journal.list_open_jobs("event") == [job_id(event) for event in events]
+        assert journal.get_oldest_job_age("event") == 0
 
 
 def test_expiry_is_of_the_clock_of_the_journal(
