@@ -95,6 +95,8 @@ def record_missing_answers(services: Services) -> int:
     journal, outcomes = services.journal, services.outcomes
     since = outcomes.get_recorded_until() - _CLOCK_SECONDS
     ended = journal.list_ended_jobs("query", since)
+    if ended.until < since:  # the journal's clock was set back
+        ended = journal.list_ended_jobs("query", 0.0)
     for start in range(0, len(ended.job_ids), _BATCH_JOBS):
         batch = ended.job_ids[start : start + _BATCH_JOBS]
         missing = set(batch) - outcomes.get_answers(batch).keys()

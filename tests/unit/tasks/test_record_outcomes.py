@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from skills.events import Event, OutcomesReported, SkillOutcome, new_event
+from skills.bundle.model import Bundle
+from skills.events import Event, OutcomesReported, QueryAsked, SkillOutcome, new_event
 from skills.outcomes.model import SECONDS_PER_DAY, AnsweredQuery, AnsweredSkill, OutcomeKind
 from tasks.journal.protocol import job_id
 from tasks.journal.sqlite import SqliteJournal
 from tasks.metrics_recorder import NullMetrics
 from tasks.outcomes.protocol import MAX_OUTCOMES_PER_QUERY
+from tasks.outcomes.record_answers import record_missing_answers
 from tasks.outcomes.record_outcomes import record_outcomes
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.policies import Deadline
@@ -94,3 +96,14 @@ def test_a_report_beyond_the_limit_of_a_query_is_refused(services: Services) -> 
     # Its job may be deleted when an event is delivered again.
     services.journal.delete_ended_jobs("outcome", -1)
     assert services.record(parts[-1]) == "done "
+
+
+def test_a_missing_answer_is_recorded_although_the_clock_was_set_back(services: Services) -> None:
+    query = new_event(QueryAsked(task="clean the tracks"), "tests")
+    services.journal.add_job(query, "query")
+    bundle = Bundle(query_id=job_id(query), status="NO_SKILL_HIT", task="clean", budget=99)
+    services.journal.finish_job(job_id(query), bundle.model_dump(mode="json"))
+    services.outcomes.set_recorded_until(time.time() + 3_600)
+    given: Any = services
+    assert record_missing_answers(given) == 1
+    assert services.outcomes.get_answers([job_id(query)])
