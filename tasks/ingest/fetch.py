@@ -196,8 +196,7 @@ class _FetchRun:
         return self._retry_at.get(awaited, 0.0) > time.monotonic()
 
     def _awaits_removal(self, batch: EventBatch) -> bool:
-        """Return whether `plan` has yet to remove the source, or a skill of it, before this
-        change."""
+        """Return whether `plan` has yet to remove the source, or a skill of it, before it."""
         removals = self._removals.get(batch.event_ids[0])
         if not removals:
             return False
@@ -211,8 +210,7 @@ class _FetchRun:
     def _prepare_fetch(
         self, batch: EventBatch, content: SourceChanged, known: Source | None
     ) -> _Fetch | None:
-        """Return the fetch for a batch; if it is not allowed, fail the batch's events and return
-        None."""
+        """Return the fetch for a batch; None, with its events failed, if it is not allowed."""
         try:
             if not batch.may_set_git:  # git options choose the repository and the credential file
                 raise UsageError(
@@ -265,7 +263,7 @@ class _FetchRun:
                 if isinstance(error, RefNotFoundError) and self._retry_if_not_pushed(one, ""):
                     return
                 failure = error
-                _record_failure(services, one, str(error))
+                _record_failure(services, self._deadline, one, str(error))
                 usage = isinstance(error, UsageError)
                 self._fail(batch, f"{one.source.source_id}: {error}", usage=usage)
             except Exception as error:  # fails only this fetch
@@ -284,8 +282,7 @@ class _FetchRun:
         fail_events_with_reason(self._services, batch.event_ids, reason, usage=usage)
 
     def _retry_if_not_pushed(self, one: _Fetch, commit: str) -> bool:
-        """Schedule another fetch if the host does not serve the commit that its webhook announced
-        yet.
+        """Schedule another fetch if the host does not serve the announced commit yet.
 
         commit: the fetched commit, "" if the host shows no such branch. Returns False if the commit
         is to be used, as also after the last of several fetches.
@@ -391,10 +388,13 @@ def resolve_source(known: Source | None, content: SourceChanged) -> Source:
     return source if content.git is None else replace(source, **dict(content.git))
 
 
-def _record_failure(services: Services, one: _Fetch, reason: str) -> None:
+def _record_failure(services: Services, deadline: Deadline, one: _Fetch, reason: str) -> None:
     """Store with a source why its fetch failed; if the source is new, delete the mirror instead."""
     known = one.known
     if known is None:
         delete_mirror(one.source.source_id, services.settings)
-    elif find_source(services.graph.list_sources(), known.source_id) is not None:
-        services.graph.save_source(replace(known, last_attempt=one.started, last_error=reason))
+        return
+    with _plan_lock(services, deadline):  # `plan` removes sources
+        if find_source(services.graph.list_sources(), known.source_id) is not None:
+            failed = replace(known, last_attempt=one.started, last_error=reason)
+            services.graph.save_source(failed)

@@ -6,7 +6,7 @@ import socket
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,8 +26,10 @@ from skills.events import (
     new_event,
 )
 from tasks.ingest.fetch import fetch
+from tasks.ingest.plan import _remove_source
 from tasks.policies import FETCH, PLAN, Deadline
 from tasks.run_task import TASK_DEFINITIONS
+from tasks.sources.readers import find_source
 from tests.support.program.program import wait_for
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
@@ -284,6 +286,26 @@ def test_a_new_source_that_fails_is_none(
     assert (state, "has no folder nowhere" in reason) == ("failed", True)
     assert backend.graph.list_sources() == []
     assert list((tmp_path / "home/git").iterdir()) == []
+
+
+def test_a_failed_fetch_does_not_bring_a_source_back(
+    backend: EmbeddedBackend, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert come(backend, address)[0] == "done"
+    removed: list[bool] = []
+
+    def remove_meanwhile(sources: Iterable[Source], source_id: str) -> Source | None:
+        found = find_source(sources, source_id)
+        with backend.coordinator.try_lock("plan") as free:
+            if free:
+                _remove_source(backend.services, source_id)
+            removed.append(free)
+        return found
+
+    monkeypatch.setattr("tasks.ingest.fetch.find_source", remove_meanwhile)
+    assert come(backend, address, branch="never")[0] == "failed"
+    assert len(removed) == 1
+    assert len(backend.graph.list_sources()) == (0 if removed[0] else 1)
 
 
 def test_a_hung_host_holds_up_no_other(
