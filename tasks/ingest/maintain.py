@@ -184,10 +184,12 @@ def request_reingest(services: Services, skill_ids: Sequence[str]) -> int:
     if skill_ids:
         log.warning("revisions missing from the index are ingested again", skills=len(skill_ids))
         graph = services.graph
+        # Before the entries are read: a skill that is removed meanwhile does not come back.
+        seq = graph.allocate_sequence(1)[0]
         wanted = [
             (entry.skill_id, entry.source_id, entry.path) for entry in graph.get_entries(skill_ids)
         ]
-        graph.request_ingest(wanted, graph.allocate_sequence(1)[0])
+        graph.request_ingest(wanted, seq)
     return len(skill_ids)
 
 
@@ -200,6 +202,8 @@ def request_completions(services: Services) -> int:
     if services.answers is None or not completion_origins(services.settings.language_model):
         return 0
     graph = services.graph
+    # Before the entries are read: a skill that is removed meanwhile does not come back.
+    seq = graph.allocate_sequence(1)[0]
     entries = [entry for entry in graph.get_entries() if entry.seq and not needs_ingest(entry)]
     lacking: set[RevisionKey] = set()
     for batch in batches(entries, _COMPLETION_BATCH):
@@ -215,7 +219,7 @@ def request_completions(services: Services) -> int:
         if RevisionKey(one.skill_id, one.seq) in lacking
     ][:_MAX_RECOMPLETED]
     if wanted:
-        graph.request_ingest(wanted, graph.allocate_sequence(1)[0])
+        graph.request_ingest(wanted, seq)
         log.info("ingest requested for completions", skills=len(wanted))
     return len(wanted)
 

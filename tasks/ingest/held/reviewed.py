@@ -114,7 +114,11 @@ def request_decided(services: Services) -> int:
         for skill_id, records in store.get_all().by_skill.items()
         if (found := [one for one in records if one.kind in UPDATE_KINDS])
     }
-    pinned = history.get_pins() if newest else {}
+    if not newest:
+        return 0
+    # Before the entries are read: a skill that is removed meanwhile does not come back.
+    seq = services.graph.allocate_sequence(1)[0]
+    pinned = history.get_pins()
     wanted = []
     for entry in services.graph.get_entries(sorted(newest.keys() - pinned.keys())):
         record = newest[entry.skill_id]
@@ -131,7 +135,6 @@ def request_decided(services: Services) -> int:
             key = RevisionKey(entry.skill_id, record.seq)
             wanted += [entry] if history.find_kept([key]) else []
     if wanted:
-        seq = services.graph.allocate_sequence(1)[0]
         places = [(one.skill_id, one.source_id, one.path) for one in wanted]
         services.graph.request_ingest(places, seq)
     return len(wanted)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from config.settings import Settings
+from graph.records import CatalogEntry, SkillState
 from skills.events import QueryAsked, SourceChanged, new_event
 from skills.record import RevisionKey
-from tasks.ingest.maintain import compare_stores, resend_open_work
+from tasks.ingest.maintain import compare_stores, request_reingest, resend_open_work
 from tasks.policies import INGEST, PLAN, QUERY
+from tasks.refine.completion.apply_completion import _request_ingest
 from tasks.services import Services
 from tests.support.samples.documents import tiny_document
+from tests.support.samples.one_skill import SKILL, open_skill
 from tests.support.samples.refining import write_skill
 from tests.support.samples.tiny import TinyEncoder, settle
 from workers.backend.embedded import EmbeddedBackend
@@ -81,3 +84,26 @@ def add_unpublished(services: Services, skill_id: str, seq: int) -> RevisionKey:
     key = RevisionKey(skill_id, seq)
     services.index.add([replace(tiny_document("made"), key=key)])
     return key
+
+
+@pytest.mark.parametrize("of", ["the reconciler", "refinement"])
+def test_a_request_does_not_bring_back_a_skill_that_was_removed_meanwhile(of: str) -> None:
+    with open_skill() as library:
+        library.edit(0)
+        library.ingest(1)
+        graph = library.services.graph
+        get_entries = graph.get_entries
+
+        def remove_meanwhile(skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
+            found = get_entries(skill_ids)
+            graph.remove([RevisionKey(SKILL, graph.allocate_sequence(1)[0])])
+            return found
+
+        [entry] = get_entries([SKILL])
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(graph, "get_entries", remove_meanwhile)
+            if of == "the reconciler":
+                request_reingest(library.services, [SKILL])
+            else:
+                _request_ingest(library.services, RevisionKey(SKILL, entry.seq))
+        assert [one.state for one in get_entries([SKILL])] == [SkillState.REMOVED]
