@@ -25,6 +25,7 @@ from skills.events.envelope import (
     parse_request,
     with_trace_context,
 )
+from skills.events.ids import SESSION_ID, check_file_path, check_skill_id, check_source_id
 from skills.events.problems import describe_problems, describe_validation_error
 from skills.events.replies import (
     MESSAGE_REFUSED,
@@ -52,7 +53,6 @@ from skills.events.requests import (
     OUTCOME_REPORTED,
     QUERY_ASKED,
     REQUESTS,
-    SESSION_ID,
     SKILL_REMOVED,
     SKILL_UPSERTED,
     SOURCE_CHANGED,
@@ -68,9 +68,6 @@ from skills.events.requests import (
     SkillUpserted,
     SourceChanged,
     SourceRemoved,
-    check_file_path,
-    check_skill_id,
-    check_source_id,
     get_source_id,
 )
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from skills.bundle.budget_form import BudgetForm
 from skills.bundle.rejection import RejectionReason
+from skills.events.ids import (
+    MAX_PATH_CHARACTERS,
+    FilePath,
+    RelativePath,
+    SessionId,
+    SkillId,
+    SourceId,
+    check_id_bytes,
+)
 from skills.outcomes.model import OutcomeKind, Reporter, TaskResult
 
 SOURCE_CHANGED = "skillbus.source.changed.v1"
@@ -36,53 +44,7 @@ MAX_EVENT_FILE_BYTES = 8 << 20
 MAX_BUDGET = 10_000_000
 """Maximum tokens that a query may ask for."""
 
-SESSION_ID = re.compile(r"([\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?)?")
-"""Regular expression of ids of sessions; "" means no session."""
-
-_MAX_PATH_CHARACTERS = 4_096
-_MAX_ID_BYTES = 4_096
-_MAX_NAME_BYTES = 255
-_MAX_SHOWN_CHARACTERS = 80
 _SKILL_FILE = "SKILL.md"
-
-
-def check_source_id(source_id: str) -> str:
-    """Return `source_id`; raises ValueError if it contains path parts like `..`."""
-    if any(part in ("", ".", "..") for part in source_id.split("/")):
-        raise ValueError("parts between slashes must be names, and not '.' or '..'")
-    return source_id
-
-
-def _check_id_bytes(skill_id: str) -> str:
-    """Return `skill_id`; raises ValueError if it is longer than a catalog can index."""
-    if len(skill_id.encode()) > _MAX_ID_BYTES:
-        raise ValueError(f"a skill id has at most {_MAX_ID_BYTES} bytes")
-    return skill_id
-
-
-def check_skill_id(skill_id: str) -> str:
-    """Return `skill_id`; raises ValueError if it is too long or its path leaves the source."""
-    _check_id_bytes(skill_id)
-    source_id, _, path = skill_id.partition(":")
-    check_source_id(source_id)
-    if path != ".":
-        _check_path(path)
-    return skill_id
-
-
-def check_file_path(path: str) -> str:
-    """Return `path`; raises ValueError unless it is a relative path inside a skill's folder."""
-    _check_path(path)
-    if "\\" in path or not path.isprintable():
-        raise ValueError("a file's path must be printable and have '/' between its parts")
-    if any(len(part.encode()) > _MAX_NAME_BYTES for part in path.split("/")):
-        raise ValueError(f"a part of a file's path has more than {_MAX_NAME_BYTES} bytes")
-    return path
-
-
-def _check_path(path: str) -> None:
-    if any(part in ("", ".", "..") for part in path.split("/")):
-        raise ValueError("a path must be relative, with no part that is empty, '.' or '..'")
 
 
 def _require_integer(value: object) -> object:
@@ -99,28 +61,6 @@ def _require_number(value: object) -> object:
     return value
 
 
-def _require_skill_id_form(value: object) -> object:
-    """Reject a malformed skill id with a readable message; pydantic would show only the pattern."""
-    if isinstance(value, str) and not re.fullmatch(_SKILL_ID, value):
-        shown = _shorten(value)
-        raise ValueError(f"{shown!r} is no skill id: write SOURCE:PATH, as a bundle names it")
-    return value
-
-
-def _require_source_id_form(value: object) -> object:
-    """Reject a malformed source id as `_require_skill_id_form` does."""
-    if isinstance(value, str) and not re.fullmatch(f"(?=.{{1,200}}$){_SOURCE_ID}", value):
-        raise ValueError(
-            f"{_shorten(value)!r} cannot be a source id: at most 200 characters, no spaces, "
-            "colons, @ or backslashes, and no slash at the start"
-        )
-    return value
-
-
-def _shorten(value: str) -> str:
-    return value[:_MAX_SHOWN_CHARACTERS] + "…" * (len(value) > _MAX_SHOWN_CHARACTERS)
-
-
 def _is_markdown(form: BudgetForm) -> bool:
     return form is BudgetForm.MARKDOWN
 
@@ -133,37 +73,6 @@ def _is_null(value: object) -> bool:
     return value is None
 
 
-_SOURCE_ID = r"[^:@\s/\\\x00-\x1f\x7f][^:@\s\\\x00-\x1f\x7f]*"
-SourceId = Annotated[
-    str,
-    Field(min_length=1, max_length=200, pattern=f"^{_SOURCE_ID}$"),
-    AfterValidator(check_source_id),
-    BeforeValidator(_require_source_id_form),
-]
-_SKILL_ID = rf"{_SOURCE_ID}:[^\x00]+"
-SkillId = Annotated[
-    str,
-    Field(
-        min_length=3,
-        max_length=_MAX_PATH_CHARACTERS,
-        pattern=f"^{_SKILL_ID}$",
-        description="source id, colon, the folder's path in the source (`.` for the root itself)",
-    ),
-    AfterValidator(check_skill_id),
-    BeforeValidator(_require_skill_id_form),
-]
-SessionId = Annotated[
-    str,
-    Field(
-        max_length=200,
-        pattern=f"^({SESSION_ID.pattern})$",
-        description="any id of the caller's: printable ASCII, no space at its ends",
-    ),
-]
-RelativePath = Annotated[str, Field(max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")]
-FilePath = Annotated[
-    str, Field(min_length=1, max_length=_MAX_PATH_CHARACTERS), AfterValidator(check_file_path)
-]
 _FilterValues = Annotated[tuple[str, ...], Field(max_length=100)]
 _INTEGER = BeforeValidator(_require_integer)
 _NUMBER = BeforeValidator(_require_number)
@@ -207,7 +116,7 @@ class SourceChanged(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     source_id: SourceId
-    root: str = Field(default="", max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
+    root: str = Field(default="", max_length=MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$")
     paths: tuple[RelativePath, ...] = ()
     git: GitFetchOptions | None = Field(default=None, exclude_if=lambda git: git is None)
     pushed: GitPush | None = Field(default=None, exclude_if=lambda pushed: pushed is None)
@@ -266,8 +175,8 @@ class SkillRemoved(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    skill_id: Annotated[str, AfterValidator(_check_id_bytes)] = Field(
-        min_length=3, max_length=_MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$"
+    skill_id: Annotated[str, AfterValidator(check_id_bytes)] = Field(
+        min_length=3, max_length=MAX_PATH_CHARACTERS, pattern=r"^[^\x00]*$"
     )
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from graph.records import LinkPlace, LinkType
-from skills.events.requests import SkillId
+from skills.events.ids import SkillId
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.library.reasons import MAX_REASON_CHARACTERS

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from skills.events.requests import SkillId
+from skills.events.ids import SkillId
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope

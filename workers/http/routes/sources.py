@@ -15,7 +15,7 @@ from config.errors import MisconfiguredError, NotFoundError, UsageError
 from graph.records import SkillState, Source
 from skills.access import MAX_GROUPS, GroupName
 from skills.events import GitFetchOptions, SourceChanged, SourceRemoved, describe_validation_error
-from skills.events.requests import SourceId
+from skills.events.ids import SourceId
 from tasks.sources.git.mirror import check_git_source
 from tasks.sources.readers import find_source
 from workers.audit.requests import note_object

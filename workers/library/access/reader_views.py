@@ -18,7 +18,7 @@ from search.revision_history import RevisionHistory
 from search.visible_index import VisibleHistory, VisibleIndex
 from skills.access import Reader, parse_groups
 from skills.events import describe_validation_error
-from skills.events.requests import SourceId
+from skills.events.ids import SourceId
 from workers.library.revisions import RevisionReader
 
 _SOURCE_ID: TypeAdapter[str] = TypeAdapter(SourceId)

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from skills.events.requests import SkillId, SourceId
+from skills.events.ids import SkillId, SourceId
 from skills.skill_policy import check_rule_ids
 from workers.audit.log import get_local_principal
 from workers.audit.requests import note_object
