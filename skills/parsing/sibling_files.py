@@ -121,8 +121,9 @@ def scan_files(
         readings[path] = _LINE_END.split(text)
         found += scan_lines(readings[path], 1, path)
         if plain != text:
-            found += set(scan_lines(_LINE_END.split(plain), 1, path)).difference(found)
-    found += set(scan_scripts(readings)).difference(found)
+            found += scan_lines(_LINE_END.split(plain), 1, path)
+    found += scan_scripts(readings)
+    found = [*dict.fromkeys(found)]
     found += find_ordered_scripts(lines, body_line, found)
     found.sort(key=lambda finding: -finding.level)
     return tuple(found[:MAX_FINDINGS])
