@@ -9,7 +9,7 @@ import structlog
 
 
 def configure_logging(level: str) -> None:
-    """Set up structlog and the standard library's root logger at `level`.
+    """Set up structlog, the standard library's root logger and Python's warnings at `level`.
 
     Libraries stay at warning unless `level` is debug, since Celery reports every task at info.
     """
@@ -38,6 +38,8 @@ def configure_logging(level: str) -> None:
             foreign_pre_chain=shared,
         )
     )
+    # Python writes warnings as plain text, between the lines of JSON.
+    logging.captureWarnings(True)
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(number if level == "debug" else max(number, logging.WARNING))

@@ -15,8 +15,8 @@ _MAX_ID_BYTES = 4_096
 _MAX_NAME_BYTES = 255
 _MAX_SHOWN_CHARACTERS = 80
 
-_CHARACTER = r"[^:@\s/\\\x00-\x1f\x7f]"
-_NO_DOT = r"[^:@\s/\\.\x00-\x1f\x7f]"
+_CHARACTER = r"[^:@\s/\\\x00-\x1f\x7f-\x9f]"
+_NO_DOT = r"[^:@\s/\\.\x00-\x1f\x7f-\x9f]"
 # Neither `.` nor `..`, without a lookahead, which not every reader of a JSON schema knows.
 _PART = rf"(?:\.{{0,2}}{_NO_DOT}{_CHARACTER}*|\.{{3}}{_CHARACTER}*)"
 _SOURCE_ID = rf"{_PART}(?:/{_PART})*"

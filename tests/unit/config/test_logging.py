@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -17,6 +18,7 @@ def _restore() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers, root.level
     yield
+    logging.captureWarnings(False)
     root.handlers = handlers
     root.setLevel(level)
     structlog.reset_defaults()
@@ -52,6 +54,16 @@ def test_libraries_stay_at_warning_unless_debug(capsys: pytest.CaptureFixture[st
     configure_logging("debug")
     logging.getLogger("some.library").debug("chatter")
     assert [line["event"] for line in lines(capsys)] == ["chatter"]
+
+
+def test_a_warning_of_python_is_a_json_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        configure_logging("info")
+        warnings.warn("old use", DeprecationWarning, stacklevel=1)
+    [line] = lines(capsys)
+    assert "DeprecationWarning: old use" in str(line["event"])
+    assert line["level"] == "warning"
 
 
 def test_bound_context_is_on_every_line(capsys: pytest.CaptureFixture[str]) -> None:
