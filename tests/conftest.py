@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +17,6 @@ import structlog
 
 from tests.support.program import loopback_only
 from tests.support.program.program import ForkServer, Skillbus
-
-TESTS = Path(__file__).parent
-WAITING = [TESTS / "integration" / name for name in ("distributed", "faults", "servers")]
 
 pytest_plugins = [
     "tests.support.servers.servers",
@@ -52,28 +48,6 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files whose tests wait for timeouts and restarts among those that compute, so that
-    processes of a run do not all wait at once; short unit tests stay last, to end together."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    kinds = {path: _kind(path) for path in files}
-    many, seen = Counter(kinds.values()), Counter[str]()
-    places: dict[Path, float] = {}
-    for path, kind in kinds.items():
-        places[path] = 1.0 if kind == "unit" else (seen[kind] + 0.5) / many[kind]
-        seen[kind] += 1
-    items[:] = [item for path in sorted(files, key=places.__getitem__) for item in files[path]]
-
-
-def _kind(path: Path) -> str:
-    if path.is_relative_to(TESTS / "unit"):
-        return "unit"
-    return "waits" if any(path.is_relative_to(folder) for folder in WAITING) else "computes"
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,6 @@ that starts a `Stack` of its own does so inside `or_left_out()`, to the same end
 from __future__ import annotations
 
 import os
-import re
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -34,9 +33,6 @@ EXTERNAL = ("elasticsearch", "neo4j", "redis", "rabbitmq")
 """Servers that a variable may name."""
 
 NAMES = (*EXTERNAL, "language_model")
-
-_PROCESS_BYTES = 5 << 30
-"""Memory of a process with its servers, commands, and temporary files in memory."""
 
 
 class RunServers:
@@ -207,24 +203,15 @@ def servers(run_servers: RunServers) -> Iterator[ServerControls]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Three processes, each with servers of its own: a process that waits for a timeout leaves a
-    core to the others. Two where the memory is too small, one on servers that run already.
+    """Two processes, each with servers of its own; one on servers that run already.
+
+    Three for unit tests alone: they start no servers, and wait for timers and short processes.
     """
     if any(external(name) for name in NAMES):
         return 1
     unit = config.rootpath / "tests" / "unit"
     paths = [config.invocation_params.dir / one for one in config.args]
-    if all(one.is_relative_to(unit) for one in paths):  # they start no servers
-        return 3
-    return 3 if _available_memory() >= 3 * _PROCESS_BYTES else 2
-
-
-def _available_memory() -> int:
-    """Bytes that programs may have, after Linux; 0 elsewhere."""
-    file = Path("/proc/meminfo")
-    text = file.read_text(encoding="ascii") if file.exists() else ""
-    found = re.search(r"^MemAvailable: +(\d+) kB$", text, re.MULTILINE)
-    return int(found[1]) << 10 if found else 0
+    return 3 if all(one.is_relative_to(unit) for one in paths) else 2
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
