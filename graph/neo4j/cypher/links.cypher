@@ -122,7 +122,8 @@ WITH DISTINCT other WHERE other IS NOT NULL
 RETURN other
 
 // name: link_owners
-UNWIND $ids AS id MATCH (s:Skill {skill_id: id})-[r:$$links]-()
+UNWIND $ids AS id
+MATCH (s:Skill {skill_id: id})-[r:$$links]-() USING INDEX SEEK s:Skill(skill_id)
 RETURN DISTINCT r.owner
 
 // name: delete_links_of
@@ -139,6 +140,7 @@ RETURN source, target
 // name: delete_links
 UNWIND $rows AS row
 MATCH (a:Skill {skill_id: row.source})-[r:$$links]->(b:Skill {skill_id: row.target})
+USING INDEX SEEK a:Skill(skill_id)
 WHERE type(r) = row.type AND r.owner = row.owner
 DELETE r
 

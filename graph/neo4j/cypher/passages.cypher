@@ -31,5 +31,6 @@ WITH p LIMIT $limit DETACH DELETE p RETURN count(*)
 
 // name: orphaned_passages
 UNWIND ['failed', 'held', 'removed'] AS state
-MATCH (s:Skill)-[:HAS_PASSAGE]->() WHERE s.state = state AND s.skill_id IS NOT NULL
+MATCH (s:Skill)-[:HAS_PASSAGE]->() USING INDEX SEEK s:Skill(state, skill_id)
+WHERE s.state = state AND s.skill_id IS NOT NULL
 RETURN DISTINCT s.skill_id AS skill_id ORDER BY skill_id LIMIT $limit
