@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
-from billiard.common import terminate_handler_fired  # type: ignore[import-untyped]  # no annotations
+from billiard.common import terminate_handler_fired
 from celery import Celery, Task
 from celery.loaders.app import AppLoader
 from kombu.entity import Queue

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import structlog
-from billiard.process import active_children  # type: ignore[import-untyped]  # no annotations
+from billiard.process import active_children
 from kombu.asynchronous.hub import get_event_loop
 
 from config.errors import SkillbusError
@@ -139,7 +139,7 @@ def _wake_event_loop() -> None:
     """End the wait of the worker's loop for messages, which lasts up to 5 s on RabbitMQ."""
     loop = get_event_loop()
     if loop is not None:
-        loop.call_soon(lambda: None)  # type: ignore[no-untyped-call]  # no annotations
+        loop.call_soon(lambda: None)
 
 
 def start_child_heartbeat(coordinator: RedisCoordinator) -> None:
