@@ -56,7 +56,8 @@ def test_without_a_tracer_nothing_happens() -> None:
         opened.set_attributes({"a": 1})
         opened.fail("500")
         assert opened.trace_id == ""
-        assert tracing.span("stage") is opened
+        with tracing.span("stage") as stage:
+            assert stage is opened
         with tracing.resume(TraceContext(TRACEPARENT)):
             assert tracing.current_context() == tracing.parent_context() == NO_CONTEXT
         tracing.add_event("retry")

@@ -309,7 +309,7 @@ def test_what_was_returned_survives_a_kill(tmp_path: Path, rounds: int) -> None:
 
 def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:
     graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
-    broken = Link("lib:a", "lib:a", "lib:b", LinkType.SEMANTIC, 0.5, None)
+    broken = Link("lib:a", "lib:a", "lib:b", LinkType.SEMANTIC, 0.5, None)  # type: ignore[arg-type]  # the store refuses it
     graph.publish([publication("a", 1), publication("b", 2)])
     marks = graph.list_awaiting_linking(9)
     with pytest.raises(sqlite3.IntegrityError):

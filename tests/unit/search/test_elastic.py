@@ -38,7 +38,7 @@ def key(name: str, seq: int = 1) -> RevisionKey:
 
 def unit(rows: int, seed: int = 1) -> np.ndarray:
     vectors = np.random.default_rng(seed).normal(size=(rows, 4)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 class TestRecords:
@@ -89,7 +89,7 @@ class TestRecords:
         assert (stored[:3] * vectors[:3]).sum(axis=1).min() > 0.999
         assert not stored[3].any()
         record = json.loads(
-            sections_record(key("a"), [*hashes, hashes[0]], np.zeros((5, 4)), Filters())
+            sections_record(key("a"), [*hashes, hashes[0]], np.zeros((5, 4), np.float32), Filters())
         )
         assert len(record["hashes"]) == 4
 
@@ -121,6 +121,7 @@ class TestQueries:
             body = search_body(one)
             assert body is not None
             assert body["size"] == 10_000
+        assert body is not None
         assert body["knn"]["num_candidates"] == 10_000
         assert body["knn"]["filter"] == [{"terms": {"tool": ["Bash"]}}]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
@@ -18,14 +19,13 @@ from config.errors import PermanentError, TransientError
 from search.completed_terms import widen
 from search.local.index import LocalSearchIndex, index_identity
 from search.local.local_records import LocalRecords
-from search.local.packs import column_pack
 from search.local.packs.column_pack import PackWriter
 from search.local.packs.forward_pack import forward_format
 from search.local.revision_store import RevisionStore, read_identity
 from search.packed_records import HashLists, PackedRecords
 from search.protocol import Filters, SkillDocument
 from search.scoring.library_statistics import LibraryStatistics
-from search.scoring.record_source import MemoryRecords
+from search.scoring.record_source import MemoryRecords, RecordSource
 from search.scoring.score_candidates import score_candidates
 from search.skill_analysis import analyse_skill
 from search.text.query_understanding import understand
@@ -144,7 +144,7 @@ def killed_after(calls: int) -> Iterator[None]:
     with (
         mock.patch.object(os, "fsync", count(os.fsync)),
         mock.patch.object(PackWriter, "_commit", count(PackWriter._commit)),
-        mock.patch.object(column_pack.shutil, "rmtree", count(column_pack.shutil.rmtree)),
+        mock.patch.object(shutil, "rmtree", count(shutil.rmtree)),
     ):
         yield
 
@@ -285,12 +285,12 @@ def test_the_index_packs_what_is_worth_it(tmp_path: Path, monkeypatch: pytest.Mo
 def test_records_stay_readable_for_a_while(tmp_path: Path) -> None:
     with closing(open_index(tmp_path)) as index:
         index.add(DOCUMENTS[:2])
-        sources = (
+        sources: list[tuple[RecordSource, list[RevisionKey]]] = [
             (index.open_records(keep_seconds=60), KEYS[:1]),
             (MemoryRecords(index, keep_seconds=60), KEYS[:1]),
             (index.open_records(), []),
             (MemoryRecords(index), []),
-        )
+        ]
         for source, _ in sources:
             assert [len(some) for some in source.read(KEYS)] == [2]
         index.delete(KEYS[:1])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,7 +43,7 @@ LONG = "Fire the stoneware in a kiln on a schedule with cones. " + " ".join(
 )
 
 
-def names(text: str, **options: object) -> list[str]:
+def names(text: str, **options: Any) -> list[str]:
     scored = score(understand(text), LIBRARY, STATISTICS, **options)
     return [key.skill_id.removeprefix("home:") for key in scored.keys]
 

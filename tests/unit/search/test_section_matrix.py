@@ -179,7 +179,7 @@ def test_the_mean_of_codes_is_chosen_again_when_there_are_twice_the_sections(
 ) -> None:
     monkeypatch.setattr("search.local.index._MAX_UNPACKED", 5)
     made = Library(tmp_path, template, topics)
-    folders = []
+    folders: list[str] = []
     for start in (0, 5, 10):
         made.add(range(start, start + 5), 1)
         folders += (path.name for path in (tmp_path / "packs").glob("sections-*"))

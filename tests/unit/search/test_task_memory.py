@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
+from random import Random
 
 import numpy as np
 import pytest
@@ -80,7 +82,7 @@ def memory_of(tasks: list[PastTask]) -> TaskMemory:
     return memory
 
 
-def recall_all(memory: TaskMemory, rules: OwnerRules | None = None) -> list[object]:
+def recall_all(memory: TaskMemory, rules: OwnerRules | None = None) -> Sequence[object]:
     """What is recalled for tasks with and without vectors."""
     rules = rules or OwnerRules()
     by_vector = [memory.recall(WORDS, unit(100 + n), rules) for n in range(4)]
@@ -89,9 +91,9 @@ def recall_all(memory: TaskMemory, rules: OwnerRules | None = None) -> list[obje
 
 @given(TASKS, st.randoms(use_true_random=False))
 @settings(deadline=None)
-def test_order_of_arrival_changes_no_bit(tasks: list[PastTask], random: object) -> None:
+def test_order_of_arrival_changes_no_bit(tasks: list[PastTask], random: Random) -> None:
     shuffled = list(tasks)
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     assert recall_all(memory_of(tasks)) == recall_all(memory_of(shuffled))
 
 

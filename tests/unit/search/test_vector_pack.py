@@ -28,7 +28,7 @@ SOURCES = ("home", "team")
 
 def unit(seed: int) -> np.ndarray:
     vectors = np.random.default_rng(seed).normal(size=(2, DIMENSION)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
 def document(number: int) -> SkillDocument:

@@ -117,7 +117,7 @@ def test_ideas_meet_in_a_sentence_or_its_neighbours_and_in_order() -> None:
     text = NormalisedText(["Take the keys. Send them. Then rest."], 1)
     places = find_places(text, send, keys, rest, them)
 
-    def meet(*ideas: Concept, **options: Any) -> list[Span]:
+    def meet(*ideas: Concept | tuple[Concept, ...], **options: Any) -> list[Span]:
         return [*make_rule("id", *ideas, **options).find(places)]
 
     assert meet(keys, send) == []

@@ -40,7 +40,7 @@ def asking(vector: np.ndarray) -> PassageQuery:
 
 def mixed(near: float) -> np.ndarray:
     """A unit vector with this cosine to CLOSE."""
-    return (near * CLOSE + np.sqrt(1 - near**2) * FAR).astype(np.float32)
+    return np.asarray(near * CLOSE + np.sqrt(1 - near**2) * FAR, np.float32)
 
 
 def test_mmr_prefers_what_is_new() -> None:

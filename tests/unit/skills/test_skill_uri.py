@@ -18,7 +18,7 @@ from skills.skill_uri import (
 
 NAMES = st.from_regex(r"[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,2}", fullmatch=True)
 SEGMENTS = st.text(
-    st.characters(exclude_categories=("Cs",), exclude_characters="/\0"), min_size=1, max_size=8
+    st.characters(exclude_categories=["Cs"], exclude_characters="/\0"), min_size=1, max_size=8
 ).filter(lambda text: text not in (".", ".."))
 SOURCES = st.from_regex(r"[a-z]{1,5}(/[a-z]{1,5})?", fullmatch=True)
 

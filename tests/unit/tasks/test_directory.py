@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -431,13 +432,13 @@ NAMES = st.text("abcdef", min_size=1, max_size=5)
 
 @given(st.dictionaries(NAMES, st.text(max_size=20), max_size=5), st.randoms())
 @settings(max_examples=25, deadline=None)
-def test_the_hash_depends_on_content_only(files: dict[str, str], random: object) -> None:
+def test_the_hash_depends_on_content_only(files: dict[str, str], random: Random) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         for place in (one, other):
             items = list(files.items())
-            random.shuffle(items)  # hypothesis hands out a Random
+            random.shuffle(items)
             put(Path(place, "a", "SKILL.md"), old=place == one)
             for name, text in items:
                 put(Path(place, "a", name), text, old=place == one)

@@ -124,7 +124,8 @@ def test_a_locked_file_is_not_reported_as_damaged(
     connect = sqlite3.connect
 
     def impatient(*args: Any, **kwargs: Any) -> sqlite3.Connection:
-        return connect(*args, **(kwargs | {"timeout": 0.01}))
+        opened: sqlite3.Connection = connect(*args, **(kwargs | {"timeout": 0.01}))
+        return opened
 
     other = connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kombu import Connection, Consumer, Producer, Queue
+from kombu.connection import Connection
+from kombu.entity import Queue
+from kombu.messaging import Consumer, Producer
 
 from tasks.broker.broker_config import memory_broker_config
 from tasks.broker.memory_transport import Channel
@@ -91,7 +93,7 @@ def test_a_waiting_consumer_looks_into_its_queue_once(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[str] = []
-    get = Channel._get
+    get: Callable[..., Any] = Channel._get
 
     def count(self: Channel, queue: str, timeout: float | None = None) -> Any:
         looks.append(queue)

@@ -308,8 +308,7 @@ def test_a_source_id_of_another_root_is_refused(
 def test_an_event_is_carried_out_once(root: Path, services: Services) -> None:
     put(root / "a" / "SKILL.md")
     job = services.run(everything(root))
-    services.sent.clear()
-    plan(services, Deadline(60), [job.id])
+    services.plan(job.id)
     assert services.sent == []
 
 

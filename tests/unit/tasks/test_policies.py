@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_every_task_has_its_own_name_and_queue() -> None:
         {"time_limit": 1, "retry_backoff": -1},
     ],
 )
-def test_contradictions_are_refused(wrong: dict[str, float]) -> None:
+def test_contradictions_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="test"):
         TaskPolicy("test", "queue", **wrong)
 

@@ -159,7 +159,8 @@ def test_the_roll_up_equals_a_naive_count(data: st.DataObject) -> None:
     store = SqliteOutcomeStore(":memory:")
     store.add_answers(queries[:1])
     # Outcomes come in any order and twice, with roll-ups in between; so do answers.
-    later = data.draw(st.permutations([*queries, *queries, *reported, *reported]))
+    everything: list[AnsweredQuery | Outcome] = [*queries, *queries, *reported, *reported]
+    later = data.draw(st.permutations(everything))
     waiting: list[Outcome] = []
     for one in later:
         if isinstance(one, AnsweredQuery):

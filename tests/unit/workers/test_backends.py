@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from config.errors import (
     UsageError,
 )
 from config.settings import Settings
+from graph.records import SafetyRecord
 from skills.events import QueryAsked, SourceChanged
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
@@ -177,7 +179,7 @@ def test_what_is_waited_for_is_noted_once() -> None:
 
 def test_a_worker_that_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     now, alive = 0.0, False
-    monkeypatch.setattr(workers.backend.distributed.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     backend = object.__new__(DistributedBackend)
     backend._last_worker_seen = now
     backend._coordinator = cast(
@@ -243,9 +245,12 @@ def test_a_warm_process_has_the_safety_records_of_all_skills(
     with tiny_backend(tmp_path / "home") as backend:
         graph = backend.services.graph
         original = graph.get_safety_records
-        monkeypatch.setattr(
-            graph, "get_safety_records", lambda ids: read.extend(ids) or original(ids)
-        )
+
+        def keep_read(ids: Sequence[str]) -> list[SafetyRecord]:
+            read.extend(ids)
+            return original(ids)
+
+        monkeypatch.setattr(graph, "get_safety_records", keep_read)
         # A query for a skill reads its candidates, which in a small library are all.
         monkeypatch.setattr(workers.processes.warm_up, "rank_skills", lambda _: None)
         backend.warm_up()

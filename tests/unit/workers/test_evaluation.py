@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,8 +149,9 @@ def test_the_table_is_readable() -> None:
 
 
 def test_only_labelled_tasks_are_scored() -> None:
-    rows = [{"task_id": "a"}, {"task_id": "b", "gt_skill_ids": []}, {"gt_skill_ids": ["s:a"]}]
-    assert tasks_with_gold_skills(rows) == [rows[2]]
+    labelled = {"gt_skill_ids": ["s:a"]}
+    rows: list[dict[str, Any]] = [{"task_id": "a"}, {"task_id": "b", "gt_skill_ids": []}, labelled]
+    assert tasks_with_gold_skills(rows) == [labelled]
 
 
 @pytest.mark.parametrize(

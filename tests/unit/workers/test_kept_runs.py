@@ -96,7 +96,7 @@ class TestComparison:
             ("2", (1,), (0,))
         ]
         change = next(one for one in found.measures if one.name == "MRR@10")
-        assert (change.before, change.after) == (pytest.approx(2.5 / 3), pytest.approx(2 / 3))
+        assert (change.before, change.after) == pytest.approx((2.5 / 3, 2 / 3))
         assert tuple(change.change) == tuple(bootstrap_interval([0.5, -1.0, 0.0]))
         assert not change.is_significant
 
@@ -114,7 +114,8 @@ class TestComparison:
     def test_equal_runs_do_not_differ(self) -> None:
         run = keep(evaluate_prompt(ranked("1", "a"), "fire", ["a"]))
         found = compare_runs(run, run)
-        assert found.better == found.worse == found.settings == ()
+        assert found.better == found.worse == ()
+        assert found.settings == ()
         assert all(tuple(one.change) == (0.0, 0.0, 0.0) for one in found.measures)
 
     def test_settings_are_named_where_they_differ(self) -> None:

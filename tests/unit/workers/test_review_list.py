@@ -105,7 +105,8 @@ def test_pages_are_filtered(lister: ReviewLister, wanted: ReviewFilter, found: l
 
 def test_findings_of_a_rule_are_read_of_skills_that_have_some(library: OneSkill) -> None:
     """Once the catalog knows all rules; before, all marked skills are read."""
-    services, read = library.services, []
+    services = library.services
+    read: list[str] = []
     assert services.review_store is not None
 
     def read_revisions(keys: Sequence[RevisionKey]) -> Mapping[RevisionKey, StoredRevision]:
@@ -136,7 +137,8 @@ def test_findings_of_a_rule_are_read_of_skills_that_have_some(library: OneSkill)
 
 def test_of_a_rule_only_skills_with_findings_of_it_are_read(library: OneSkill) -> None:
     """Once the catalog knows all rules; before, the list is the same, and all are read."""
-    services, read = library.services, []
+    services = library.services
+    read: list[str] = []
     assert services.review_store is not None
 
     def read_revisions(keys: Sequence[RevisionKey]) -> Mapping[RevisionKey, StoredRevision]:

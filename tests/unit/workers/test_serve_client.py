@@ -59,7 +59,7 @@ class UnixServer(HTTPServer):
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Path]:
-    server = UnixServer(str(tmp_path / SOCKET_NAME), Handler)
+    server = UnixServer(str(tmp_path / SOCKET_NAME), Handler)  # type: ignore[arg-type]  # of AF_INET
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield tmp_path

@@ -140,7 +140,12 @@ def test_reads_are_not_reported(tmp_path: Path) -> None:
         (tmp_path / "written").mkdir()
         (tmp_path / "written" / "SKILL.md").write_text("new")
         changed = set[str]()
-        wait_for(lambda: changed.update(pending.take_settled(0)) or "written/SKILL.md" in changed)
+
+        def is_reported() -> bool:
+            changed.update(pending.take_settled(0))
+            return "written/SKILL.md" in changed
+
+        wait_for(is_reported)
     finally:
         observer.stop()
         observer.join()

@@ -141,7 +141,9 @@ def kind(line: str) -> str:
 
 def outside(markdown: str) -> tuple[list[str], list[list[str]]]:
     """What a strict reader sees: the lines outside passages, and the lines of each passage."""
-    lines, passages, inside = [], [], False
+    lines: list[str] = []
+    passages: list[list[str]] = []
+    inside = False
     for line in markdown.split("\n"):
         if inside:
             if line == "</passage>":

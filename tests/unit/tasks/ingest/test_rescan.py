@@ -32,7 +32,7 @@ def library() -> Iterator[OneSkill]:
         ids = ["lib:plain", "lib:scripted", "lib:shell"]
         graph = library.services.graph
         seq = graph.allocate_sequence(1)[0]
-        graph.request_ingest([(one, *one.split(":")) for one in ids], seq)
+        graph.request_ingest([(one, "lib", one.removeprefix("lib:")) for one in ids], seq)
         ingest(library.services, Deadline(60), ids)
         yield library
 

@@ -147,7 +147,8 @@ def test_two_ingests_at_once_hold_an_update_under_one_number() -> None:
     with open_skill(**REVIEW) as library:
         library.edit(1)
         graph = library.services.graph
-        allocate, seen = graph.allocate_sequence, []
+        allocate = graph.allocate_sequence
+        seen: list[int] = []
 
         def allocate_for_the_second(count: int) -> range:
             seqs = allocate(count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ DEPENDS, ALTERNATIVE, CONFLICT = LinkType.DEPENDENCY, LinkType.ALTERNATIVE, Link
 class Links:
     """A graph made from (source, type, target[, weight]) that counts the reads."""
 
-    def __init__(self, *links: tuple[object, ...]) -> None:
+    def __init__(self, *links: tuple[Any, ...]) -> None:
         self._rows: dict[str, list[Neighbour]] = {}
         self.reads = 0
         for source, kind, target, *rest in links:

@@ -12,7 +12,7 @@ from skills.token_count import count_tokens
 from tasks.query.filling.filler import _markup_tokens
 
 HEADINGS = st.text(
-    st.characters(blacklist_categories=("Cs",), blacklist_characters="\n\r"), max_size=30
+    st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r"), max_size=30
 )
 
 

@@ -20,6 +20,7 @@ from tasks.language_model.answer_store import RefinementKind
 from tasks.policies import INGEST, Deadline
 from tasks.refine.completion.completions import completion_origins, keep_used
 from tasks.refine.refine import refine
+from tasks.services import Services
 from tests.support.samples.refining import write_skill
 from tests.support.samples.tiny import TinyEncoder, settle
 from tests.support.servers.language_model import Asked, LanguageModelServer
@@ -46,7 +47,7 @@ class Library:
         self.backend = EmbeddedBackend(settings, writable=True, encoder=encoder, refine="never")
 
     @property
-    def services(self) -> Any:
+    def services(self) -> Services:
         return self.backend.services
 
     def refine(self) -> None:
@@ -56,7 +57,7 @@ class Library:
     def revision(self, skill_id: str) -> StoredRevision:
         entry = self.services.graph.get_entries([skill_id])[0]
         key = RevisionKey(skill_id, entry.seq)
-        return dict(self.services.index.get_revisions([key]))[key]
+        return self.services.index.get_revisions([key])[key]
 
     def origins(self, skill_id: str) -> list[str]:
         return [one.origin for one in self.revision(skill_id).parsed.record.completions]
@@ -131,6 +132,7 @@ def test_the_next_ingest_without_a_model_builds_the_document_again(library: Libr
 
 def test_a_completion_that_a_crash_kept_from_the_index_is_found(library: Library) -> None:
     services = library.services
+    assert services.answers is not None
     content_hash = library.revision(IDS[1]).content_hash
     kind = RefinementKind("record", "scripted-model", 1)
     services.answers.save_refinements(

@@ -268,7 +268,9 @@ def test_nothing_is_asked_without_a_model(services: Services, server: LanguageMo
     assert server.requests == 0
 
 
-def test_refined_contents_are_read_once(services: Services) -> None:
+def test_refined_contents_are_read_once(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answers = services.answers
     assert answers is not None
     run(services, IDS[:2])
@@ -282,9 +284,12 @@ def test_refined_contents_are_read_once(services: Services) -> None:
     assert [entry.skill_id for entry in missing["roles"]] == IDS[2:]
     asked: list[int] = []
     read = answers.get_refinements
-    answers.get_refinements = lambda kind, subjects: (  # type: ignore[method-assign]  # it counts the calls
-        asked.append(len(subjects)) or read(kind, subjects)
-    )
+
+    def count(kind: RefinementKind, subjects: Sequence[str]) -> dict[str, dict[str, Any]]:
+        asked.append(len(subjects))
+        return read(kind, subjects)
+
+    monkeypatch.setattr(answers, "get_refinements", count)
     assert find_unrefined(answers, refined, model, stages, entries) == missing
     assert asked == [1]
 

@@ -14,9 +14,10 @@ from fastapi.routing import APIRoute
 from hypothesis import given
 from hypothesis import strategies as st
 
+from config.bundle_settings import PolicySettings
 from config.errors import MisconfiguredError, TransientError
 from config.inbound_settings import AuditSettings
-from config.settings import PolicySettings, Settings
+from config.settings import Settings
 from docs.reference.schemas import render_openapi
 from workers.audit.log import AuditLog, clean_object, get_local_principal, parse_record
 from workers.audit.policy import record_policy_changes

@@ -90,10 +90,10 @@ def test_no_label_covers_another_or_a_circle(
     for skill, box in shown:
         assert picture.left <= box[0]
         assert box[2] <= -picture.left
-        for other in picture.skills:
-            radius = max(other.radii)
-            circle = (other.x - radius, other.y - radius, other.x + radius, other.y + radius)
-            assert other is skill or not overlap(box, circle)
+        for near in picture.skills:
+            radius = max(near.radii)
+            circle = (near.x - radius, near.y - radius, near.x + radius, near.y + radius)
+            assert near is skill or not overlap(box, circle)
     whole = {one.label.text for one in picture.skills if not one.label.is_shown}
     assert whole <= set(names)
 

@@ -289,8 +289,9 @@ def test_keys_that_are_not_for_tokens_are_left_out() -> None:
     with pytest.raises(MisconfiguredError, match="no public key"):
         parse_keys({"keys": rows})
     kept = parse_keys({"keys": [*rows, public_jwk("good", key, alg="RS256")]})
-    assert [(one.key_id, one.algorithms) for one in kept] == [("good", {"RS256"})]
-    for wrong in ({}, [], None, {"keys": {}}, "text"):
+    assert [(one.key_id, one.algorithms) for one in kept] == [("good", frozenset({"RS256"}))]
+    wrongs: tuple[object, ...] = ({}, [], None, {"keys": {}}, "text")
+    for wrong in wrongs:
         with pytest.raises(MisconfiguredError, match="no JSON Web Key Set"):
             parse_keys(wrong)
 

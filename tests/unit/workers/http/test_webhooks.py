@@ -154,10 +154,8 @@ def test_a_retry_of_gitlab_has_the_same_identity() -> None:
         now = int(time.time())
         times = [{"webhook_timestamp": str(now + late)} for late in (0, 9)]
         keys = {"idempotency_key": "key-1"}
-        retries = [
-            gitlab(gitlab_push(), secret, **keys, **(when if secret is SIGNING else {}))
-            for when in times
-        ]
+        sent: list[dict[str, Any]] = [keys | (when if secret is SIGNING else {}) for when in times]
+        retries = [gitlab(gitlab_push(), secret, **headers) for headers in sent]
         assert len({verify_signature(one, [Secret(secret)]).replay_key for one in retries}) == 1
 
 
@@ -188,7 +186,7 @@ def test_a_signature_is_asked_for_where_both_are_known() -> None:
 def test_a_secret_counts_for_its_source_alone() -> None:
     delivery = github(github_push(), "of-team")
     secrets = [Secret("of-all"), Secret("of-team", "team"), Secret("of-team", "guild")]
-    assert verify_signature(delivery, secrets).sources == {"team", "guild"}
+    assert verify_signature(delivery, secrets).sources == frozenset({"team", "guild"})
 
 
 def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path) -> None:

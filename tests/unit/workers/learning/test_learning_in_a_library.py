@@ -130,6 +130,7 @@ def test_links_of_an_evaluation_are_learned_anew(tmp_path: Path) -> None:
         library.report(number, ("c", "helped"), ("a", "helped"))
         library.report(10 + number, ("a", "helped"), ("b", "wrong_domain"))
     expected = LearnedGraph(library.graph, library.learned)
+    assert library.learned is not None
     library.learned.refresh()
     wanted = expected.get_adjacency(ids, 10)
     library.link()

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import anyio
 import pytest
@@ -63,7 +63,7 @@ def test_who_leaves_before_or_after_it_is_accepted(seconds: float) -> None:
 
     async def ask() -> None:
         await QueryRunner(_in_thread, 60.0, report_progress).run(
-            backend, QueryAsked(task="x"), "ada", UNRESTRICTED
+            cast(QueryBackend, backend), QueryAsked(task="x"), "ada", UNRESTRICTED
         )
 
     async def leave() -> None:
@@ -87,7 +87,7 @@ def test_a_query_that_is_not_answered_in_time_is_ended() -> None:
     async def wait() -> None:
         with pytest.raises(TransientError, match="no answer within"):
             await QueryRunner(_in_thread, 0.05, report_progress).run(
-                backend, QueryAsked(task="x"), "", UNRESTRICTED
+                cast(QueryBackend, backend), QueryAsked(task="x"), "", UNRESTRICTED
             )
 
     anyio.run(wait)
@@ -114,7 +114,7 @@ def test_a_query_that_ends_while_it_is_cancelled_is_answered() -> None:
 
     async def ask() -> QueryStatus:
         return await QueryRunner(_in_thread, 0.05, report_progress).run(
-            LateBackend(), QueryAsked(task="x"), "", UNRESTRICTED
+            cast(QueryBackend, LateBackend()), QueryAsked(task="x"), "", UNRESTRICTED
         )
 
     assert anyio.run(ask).state == "done"
