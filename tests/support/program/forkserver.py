@@ -162,7 +162,7 @@ def leave_to_the_parent() -> None:
     """Have children neither collect nor take apart what is loaded: every page that they write to
     is copied, and torch alone has hundreds of finalizers."""
     gc.freeze()
-    for finalizer in list(weakref.finalize._registry):
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]  # there is no public one
         finalizer.atexit = False
 
 
@@ -206,7 +206,8 @@ def serve(wake: int, listener: socket.socket) -> dict[str, Any] | None:
     """Fork for every job until standard input ends (None); in a child, its job."""
     buffer = b""
     while True:
-        ready, _, _ = select.select([0, wake, listener, *shells.values()], [], [])
+        watched: list[Any] = [0, wake, listener, *shells.values()]
+        ready, _, _ = select.select(watched, [], [])
         if wake in ready:
             os.read(wake, 4096)
             reap()
@@ -317,7 +318,7 @@ def finish(code: int) -> None:
 
     Taking apart all that was imported would copy every page that the fork shares.
     """
-    threading._shutdown()  # waits for threads, as at any end
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as at any end
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

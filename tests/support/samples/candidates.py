@@ -12,6 +12,7 @@ from search.protocol import ForwardRecord
 from search.scoring.library_statistics import LibraryStatistics
 from search.scoring.record_source import pack_completed
 from search.scoring.score_candidates import ScoredCandidates, score_candidates
+from search.scoring.weights import ScoringWeights
 from search.text.query_understanding import Understanding
 from skills.record import RevisionKey
 
@@ -38,11 +39,14 @@ def score(
     understanding: Understanding,
     candidates: Sequence[Candidate],
     statistics: LibraryStatistics,
-    *args: Any,
+    weights: ScoringWeights | None = None,
+    without: frozenset[str] = frozenset(),
     **options: Any,
 ) -> ScoredCandidates:
     """Score candidates; further arguments as of `score_candidates`."""
     records = pack_completed({one.key: one.forward for one in candidates}, ())
     pairs = [one.cosines or (np.nan, np.nan) for one in candidates]
     cosines = np.array(pairs, dtype=np.float64).reshape(-1, 2)
-    return score_candidates(understanding, records, statistics, *args, cosines=cosines, **options)
+    return score_candidates(
+        understanding, records, statistics, weights, without, cosines=cosines, **options
+    )

@@ -59,7 +59,7 @@ class PlanServices:
         """Record a task instead of sending it."""
         self.sent.append((name, list(ids)))
 
-    def ingested(self) -> list[object]:
+    def ingested(self) -> list[str]:
         """Ids of the skills that were sent to ingest, sorted."""
         return sorted(str(one) for name, ids in self.sent if name == INGEST.name for one in ids)
 

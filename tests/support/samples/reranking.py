@@ -37,7 +37,7 @@ class WordReranker:
 def write_cross_encoder(folder: Path, labels: int = 1, body: str = "classifier") -> str:
     """Save a tiny BERT with random weights that reads letters; a `body` "encoder" has no head."""
     import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizerFast
+    from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
 
     torch.manual_seed(0)
     words = WORDS.split()
@@ -50,9 +50,9 @@ def write_cross_encoder(folder: Path, labels: int = 1, body: str = "classifier")
         num_attention_heads=2,
         intermediate_size=16,
         max_position_embeddings=128,
-        num_labels=labels,
     )
+    config.num_labels = labels
     kind = BertForSequenceClassification if body == "classifier" else BertModel
     kind(config).save_pretrained(folder)
-    BertTokenizerFast(vocab=vocabulary, model_max_length=128).save_pretrained(folder)
+    BertTokenizer(vocab=vocabulary, model_max_length=128).save_pretrained(folder)
     return str(folder)

@@ -147,19 +147,17 @@ class Distributed:
         return Skillbus(self._server, self.folder / "home", **self.env)
 
     # -- workers
-    def start(self, *workloads: str, processes: int = 1, **env: str) -> None:
+    def start(self, *workloads: str, **env: str) -> None:
         """Start workers by the names of `WORKLOADS`, all at default, until they take tasks.
 
         `env` is theirs alone, on top of the deployment's.
         """
         names = workloads or tuple(workload.name for workload in WORKLOADS)
         for name in names:
-            self.launch(name, processes, **env)
+            self.launch(name, **env)
         self.wait_ready(*names)
 
-    def launch(
-        self, workload: str, processes: int = 1, *, name: str = "", queues: str = "", **env: str
-    ) -> Worker:
+    def launch(self, workload: str, *, name: str = "", queues: str = "", **env: str) -> Worker:
         """Start one worker and return while it starts; it takes the place of one that ended.
 
         name: under which it is known, for a second one of a workload. queues: only these.
@@ -167,7 +165,7 @@ class Distributed:
         own = next(each.queues for each in WORKLOADS if each.name == workload)
         short = queues or ",".join(queue.removeprefix("skillbus.") for queue in own)
         program = Skillbus(self._server, self.folder / "home", **(self.env | env))
-        count = ("--processes", str(processes), "--supervised")
+        count = ("--processes", "1", "--supervised")
         process = program.start("worker", "--queues", short, *count)
         self.workers[name or workload] = Worker(process)
         return self.workers[name or workload]
@@ -327,7 +325,7 @@ class Deployments:
 
     make_one: Callable[..., Distributed]
 
-    def __call__(self, broker: Broker = "redis", **env: str) -> Distributed:
+    def __call__(self, broker: Broker = "redis", /, **env: str) -> Distributed:
         """A deployment without workers yet. `env`: variables such as SKILLBUS_WORKERS__…"""
         return self.make_one(broker, env)
 

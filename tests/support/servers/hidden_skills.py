@@ -187,7 +187,7 @@ def use_as_admin(walked: Walked) -> dict[str, str]:
     ids["event_id"] = refreshed.json()["id"]
     for place in (sent, refreshed):
         url = place.headers["location"]
-        wait_for(lambda url=url: admin.get(url).json()["state"] != "accepted")
+        wait_for(lambda url=url: admin.get(url).json()["state"] != "accepted")  # type: ignore[misc]  # mypy cannot infer it
     links = admin.get(f"/v1/skills/{quote(KILN)}").json()["links"]
     [link] = [one for one in links if MARK in json.dumps(one)][:1]
     dismissal = {name: link[name] for name in ("source", "target", "type")}
@@ -206,7 +206,7 @@ def list_routes() -> set[tuple[str, str]]:
         (method, route.path_format)
         for route in (*api.state.routes, *api.routes)
         if isinstance(route, APIRoute)
-        for method in route.methods - {"HEAD"}
+        for method in (route.methods or set()) - {"HEAD"}
     }
 
 

@@ -35,7 +35,7 @@ def public_jwk(key_id: str, key: Any, **more: Any) -> dict[str, Any]:
     """The public key as an entry of a JSON Web Key Set."""
     public = key.public_key()
     kinds = {rsa.RSAPublicKey: RSAAlgorithm, ec.EllipticCurvePublicKey: ECAlgorithm}
-    kind = next((one for base, one in kinds.items() if isinstance(public, base)), OKPAlgorithm)
+    kind: Any = next((one for base, one in kinds.items() if isinstance(public, base)), OKPAlgorithm)
     return {**kind.to_jwk(public, as_dict=True), "kid": key_id, "use": "sig", **more}
 
 

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel
 
@@ -140,9 +140,9 @@ class LanguageModelServer:
         self._changed = threading.Condition()
         self._connections: set[socket.socket] = set()
 
-    def __enter__(self) -> LanguageModelServer:
+    def __enter__(self) -> Self:
         """Start."""
-        owner = self
+        owner: LanguageModelServer = self
 
         class Handler(_Handler):
             server_state = owner

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tasks.broker.redis_backup import PASSING_KEYS
@@ -44,7 +44,7 @@ def _text(row: list[Any]) -> str:
 
 
 def _keys(deployment: Distributed) -> Iterator[tuple[bytes, Any]]:
-    readers = {
+    readers: dict[bytes, Callable[[Any, bytes], Any]] = {
         b"string": lambda client, key: client.get(key),
         b"hash": lambda client, key: sorted(client.hgetall(key).items()),
         b"zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),

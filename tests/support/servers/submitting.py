@@ -93,7 +93,7 @@ class OnRedis:
     def __init__(self, servers: RunServers) -> None:
         url = f"{servers.url('redis').rpartition('/')[0]}/{_DATABASE}"
         file = servers.password_file("redis")
-        self.settings = {"broker": url, "broker_password_file": file}
+        self.settings: dict[str, Any] = {"broker": url, "broker_password_file": file}
         secret = file.read_text().strip() if file else None
         self.client: Any = Redis.from_url(
             add_password(url, secret), decode_responses=True, protocol=2, socket_timeout=60
@@ -137,7 +137,7 @@ class OnRabbit:
 
     def __init__(self, servers: RunServers) -> None:
         url, file = servers.url("rabbitmq"), servers.password_file("rabbitmq")
-        self.settings = {"broker": url, "broker_password_file": file}
+        self.settings: dict[str, Any] = {"broker": url, "broker_password_file": file}
         self._parameters = pika.URLParameters(
             add_password(url, file.read_text().strip() if file else "guest")
         )
