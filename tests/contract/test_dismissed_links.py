@@ -54,7 +54,7 @@ class DismissedLinksContract:
     ) -> None:
         kept = link("a", "c", kind)
         link_all(graph, link("a", "b", kind), link("b", "a", kind), kept)
-        graph.dismiss_link(dismissed(*ends, kind))
+        graph.dismiss_link(dismissed(ends[0], ends[1], kind))
         assert all_links(graph) == {kept}
         assert graph.list_dismissed_links() == [dismissed("a", "b", kind)]
 
@@ -140,7 +140,7 @@ class DismissedLinksContract:
 
     def test_many_are_listed_by_source_target_and_type(self, graph: SkillGraph) -> None:
         for ends, kind in (("bc", "semantic"), ("ab", "workflow"), ("ab", "conflict")):
-            graph.dismiss_link(dismissed(*ends, LinkType(kind)))
+            graph.dismiss_link(dismissed(ends[0], ends[1], LinkType(kind)))
         assert [
             (one.source, one.target, one.type.value) for one in graph.list_dismissed_links()
         ] == [

@@ -48,8 +48,15 @@ def store(reopen: Reopen) -> EvaluationStore:
 
 def prompt(prompt_id: str, owner: str | None = None) -> EvaluatedPrompt:
     return EvaluatedPrompt(
-        *(prompt_id, f"brenne “{prompt_id}” \ud800", ("lib:kiln", "lib:glaze")),
-        *(("lib:glaze", "lib:kiln"), (2, 1), {"Hit@1": 1.0}, 0.25, owner, 5.0),
+        prompt_id,
+        f"brenne “{prompt_id}” \ud800",
+        needed=("lib:kiln", "lib:glaze"),
+        found=("lib:glaze", "lib:kiln"),
+        ranks=(2, 1),
+        values={"Hit@1": 1.0},
+        probability=0.25,
+        owner=owner,
+        asked=5.0,
     )
 
 

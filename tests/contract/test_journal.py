@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def asked_by(owner: str, task: str) -> Event:
 
 def letter(number: int = 0, **values: object) -> DeadLetter:
     now = 1_000_000.0 + number
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "id": new_dead_letter_id(now),
         "task": "skillbus.plan",
         "ids": ("one", "zwei: ü"),

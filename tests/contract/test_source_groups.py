@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from config.inbound_settings import EVERYONE
 from graph.entry_filter import EntryFilter
 from graph.protocol import SkillGraph
 from graph.records import (
@@ -20,7 +21,7 @@ from graph.records import (
     SourceAccess,
 )
 from graph.visible_graph import VisibleGraph, find_visible_sources
-from skills.access import ANYONE, EVERYONE, UNRESTRICTED, Reader
+from skills.access import ANYONE, UNRESTRICTED, Reader
 from tests.contract.test_skill_graph import key, publication
 from tests.support.samples.reopened import reopening_neo4j_graph, reopening_sqlite_graph
 
