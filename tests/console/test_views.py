@@ -367,7 +367,9 @@ class TestAsk:
         response = other.goto(page.url)
         assert response is not None
         assert response.status == 404
-        assert open_page("admin").goto(page.url).status == 200
+        response = open_page("admin").goto(page.url)
+        assert response is not None
+        assert response.status == 200
 
 
 class TestUse:

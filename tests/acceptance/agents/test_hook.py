@@ -28,7 +28,7 @@ CLAUDE_CODE = {
     "permission_mode": "default",
 }
 CODEX = {**CLAUDE_CODE, "transcript_path": None, "model": "gpt-5", "turn_id": "t-1"}
-FIELDS = {"claude-code": CLAUDE_CODE, "codex": CODEX}
+FIELDS: dict[str, dict[str, Any]] = {"claude-code": CLAUDE_CODE, "codex": CODEX}
 
 OUTPUT = {
     "type": "object",
@@ -70,7 +70,7 @@ def install(skillbus: Skillbus, agent: str) -> str:
     skillbus("hook", "install", agent, "--yes")
     name = ".claude/settings.json" if agent == "claude-code" else ".codex/hooks.json"
     hooks = json.loads((skillbus.home.parent / name).read_text())["hooks"]
-    commands = {
+    commands: set[str] = {
         handler["command"]
         for event in ("UserPromptSubmit", "SessionStart")
         for group in hooks[event]

@@ -16,7 +16,8 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from config.settings import PolicySettings, Settings
+from config.bundle_settings import PolicySettings
+from config.settings import Settings
 from skills.token_count import count_tokens
 from tests.support.program.program import ROOT, ForkServer, Skillbus, clean_environment, wait_for
 from tests.support.samples.library import write_skill, write_topics

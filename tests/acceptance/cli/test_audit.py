@@ -328,7 +328,7 @@ def drive_requests(
     once(("POST", "/v1/sources"), json=spare, scope="read", outcome="refused", status=403)
     wait_for(lambda: "spare:soldering" in skillbus.skills())
     once(("POST", "/v1/sources/{source_id}"), "spare", path="/v1/sources/spare")
-    groups = {"path": "/v1/sources/spare/groups", "json": {"groups": ["everyone"]}}
+    groups: dict[str, Any] = {"path": "/v1/sources/spare/groups", "json": {"groups": ["everyone"]}}
     once(SET_GROUPS, "spare everyone", scope="admin", status=200, **groups)
     once(("DELETE", "/v1/sources/{source_id}"), "spare", path="/v1/sources/spare")
     event = {
@@ -342,15 +342,15 @@ def drive_requests(
     once(("POST", "/v1/otlp/logs"), json={"resourceLogs": []}, scope="read", status=200)
     once(("POST", "/v1/links/dismissed"), json=link | {"reason": "no"}, scope="admin", status=201)
     once(("DELETE", "/v1/links/dismissed"), params=link, scope="admin", status=204)
-    for method, route, status in (
+    for method, template, status in (
         ("POST", "/v1/letters/{letter_id}/retry", 200),
         ("DELETE", "/v1/letters/{letter_id}", 204),
     ):
         letter = bury(skillbus.home, LINK.name)
-        path = route.replace("{letter_id}", letter)
-        once((method, route), letter, path=path, scope="admin", status=status)
-        path = route.replace("{letter_id}", "none")
-        once((method, route), "none", path=path, scope="admin", status=404, outcome="refused")
+        path = template.replace("{letter_id}", letter)
+        once((method, template), letter, path=path, scope="admin", status=status)
+        path = template.replace("{letter_id}", "none")
+        once((method, template), "none", path=path, scope="admin", status=404, outcome="refused")
     drive_webhook(skillbus, client, once)
     before = records(skillbus)
     wrong = client.delete("/v1/sources/crafts", headers={"Authorization": "Bearer skb_wrong"})

@@ -21,7 +21,7 @@ def skillbus(crafts_library: Skillbus) -> Skillbus:
 @pytest.fixture(scope="module")
 def other(skillbus: Skillbus) -> str:
     """A skill that the kiln has no link with."""
-    listed = [row["skill_id"] for row in skillbus("skills", "list", "--json").data]
+    listed: list[str] = [row["skill_id"] for row in skillbus("skills", "list", "--json").data]
     known = {end for link in links(skillbus) for end in (link["source"], link["target"])}
     return next(one for one in listed if one not in {KILN, *known})
 

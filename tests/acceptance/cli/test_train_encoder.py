@@ -49,8 +49,7 @@ def test_a_trained_encoder_serves_a_library(
 def test_a_training_goes_on_after_a_kill(examples: Skillbus, tmp_path: Path) -> None:
     out = tmp_path / "model"
     args = ("train", "encoder", "--out", str(out), "--base", SMALL_MODEL, "--epochs", "3", *SHORT)
-    args = (*args, "--checkpoint-steps", "1")
-    kill_and_resume(examples, out, *args)
+    kill_and_resume(examples, out, *args, "--checkpoint-steps", "1")
 
 
 def write_adapter(folder: Path) -> None:

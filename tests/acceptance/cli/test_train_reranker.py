@@ -91,8 +91,8 @@ def test_a_model_without_time_is_skipped_and_the_bundle_says_so(
 def test_a_training_goes_on_after_a_kill(examples: Skillbus, base: str, tmp_path: Path) -> None:
     out = tmp_path / "model"
     args = ("train", "reranker", "--out", str(out), "--base", base, "--epochs", "4", *SHORT)
-    args = (*args, "--batch-size", "4", "--checkpoint-steps", "1")
-    assert kill_and_resume(examples, out, *args)["lists"] > 0
+    more = ("--batch-size", "4", "--checkpoint-steps", "1")
+    assert kill_and_resume(examples, out, *args, *more)["lists"] > 0
 
 
 def test_what_cannot_be_is_refused(examples: Skillbus, base: str, tmp_path: Path) -> None:

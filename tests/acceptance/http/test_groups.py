@@ -114,13 +114,16 @@ def test_groups_of_a_source_that_is_not_there_are_said_to_protect_nothing(walked
 
 def test_a_writer_reads_what_it_changes(walked: Walked) -> None:
     """A token may add sources, and change those that it sees; groups are given by admins."""
-    text = {"content": "---\nname: a\ndescription: A skill\n---\n# A\n", "headers": MARKDOWN}
+    skill = "---\nname: a\ndescription: A skill\n---\n# A\n"
     with walked.client("writer") as writer:
         where = {"source": f"{MARK}vault", "path": "a"}
-        assert writer.post("/v1/skills", params=where, **text).status_code == 404
+        assert (
+            writer.post("/v1/skills", params=where, content=skill, headers=MARKDOWN).status_code
+            == 404
+        )
         assert walked.admin.put("/v1/sources/team/groups", json={"groups": ["hr"]}).is_success
         where = {"source": "team", "path": "a"}
-        accepted = writer.post("/v1/skills", params=where, **text)
+        accepted = writer.post("/v1/skills", params=where, content=skill, headers=MARKDOWN)
         assert accepted.status_code == 202
         place = accepted.headers["location"]
         wait_for(lambda: writer.get(place).json()["state"] == "done")

@@ -97,7 +97,7 @@ def test_figures_for_prometheus(served: Skillbus, port: int) -> None:
     ):
         for client in (over_socket, loop):
             assert _ask(client, task=TASK)["state"] == "done"
-            wait_for(lambda ask=client: COUNT_OF_QUERIES in ask.get("/metrics").text)
+            wait_for(lambda ask=client: COUNT_OF_QUERIES in ask.get("/metrics").text)  # type: ignore[misc]  # mypy cannot infer it
             answer = client.get("/metrics")
             assert answer.headers["content-type"].startswith("text/plain; version=")
             families = list(text_string_to_metric_families(answer.text))

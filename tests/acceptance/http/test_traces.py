@@ -181,11 +181,8 @@ def test_an_event_keeps_its_own_trace(
 def test_a_call_of_a_tool_is_traced(served: Process, port: int, collector: Collector) -> None:
     async def call() -> Any:
         async with Client(streamable_http_client(f"http://127.0.0.1:{port}/mcp")) as opened:
-            return await opened.call_tool(
-                "find_skills",
-                {"task": TASK},
-                meta={"traceparent": f"00-{TOOL_TRACE}-{PARENT}-01"},
-            )
+            meta: Any = {"traceparent": f"00-{TOOL_TRACE}-{PARENT}-01"}
+            return await opened.call_tool("find_skills", {"task": TASK}, meta=meta)
 
     assert not anyio.run(call).is_error
     tool = collector.find("tools/call find_skills", TOOL_TRACE)
