@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -38,7 +39,7 @@ def test_all_views_are_walked_through_on_two_gateways(
         Walk(context.new_page(), secret).take_all()
 
         # Browsers send the cookie of a host to all of its ports.
-        copied = context.cookies()
+        copied: list[Any] = [*context.cookies()]
         other = context.new_page()
         other.goto(f"{addresses[1]}/console/ask")
         expect(other.get_by_role("link", name=Walk.TASK).first).to_be_visible()

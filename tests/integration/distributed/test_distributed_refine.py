@@ -59,7 +59,7 @@ def test_killed_workers_lose_nothing_and_pay_for_no_stored_answer_twice(
     for _ in range(KILLS):
         before = server.requests
         running.launch("refine", SKILLBUS_WORKERS__RECONCILE_SECONDS="1")
-        wait_for(lambda before=before: server.requests >= before + 3, 150)
+        wait_for(lambda before=before: server.requests >= before + 3, 150)  # type: ignore[misc]  # mypy cannot infer it
         time.sleep(0.1)
         running.kill("refine")
     running.start("refine", SKILLBUS_WORKERS__RECONCILE_SECONDS="1")

@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ def test_figures_of_every_worker(running: Distributed, ports: dict[str, int]) ->
     known = {series.name for series in (*PROCESS_METRICS, *DEPLOYMENT_METRICS)}
     everything: set[str] = set()
     for name in ("query", "link", "embed_sections", "outcomes"):
-        found = wait_for(lambda port=ports[name]: when_all_are_up(port))
+        found = wait_for(partial(when_all_are_up, ports[name]))
         everything |= {sample.rpartition("_")[0] for sample in found} | set(found)
         assert found["skillbus_skills"][("published",)] == 10
         assert set(found["skillbus_workers"].values()) == {1.0}
@@ -265,7 +266,7 @@ def test_doctor_finds_nothing_wrong(running: Distributed) -> None:
 
 def test_doctor_says_what_would_lose_work(running: Distributed) -> None:
     with running.redis() as client:
-        before = client.config_get("maxmemory-policy") | client.config_get("appendonly")
+        before: Any = client.config_get("maxmemory-policy") | client.config_get("appendonly")
         client.config_set("maxmemory-policy", "allkeys-lru")
         client.config_set("appendonly", "no")
         try:
@@ -291,7 +292,7 @@ def test_doctor_misses_workers_and_an_index(running: Distributed) -> None:
         hidden = [
             key
             for key in client.scan_iter("skillbus:alive:*")
-            if "embed_sections" in client.get(key)
+            if "embed_sections" in str(client.get(key))
         ]
     assert len(hidden) == 1
     running.stop("embed_sections")

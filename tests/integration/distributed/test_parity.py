@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from config.bundle_settings import PolicySettings
 from config.errors import UsageError
 from config.server_settings import ServerSettings
-from config.settings import PolicySettings, Settings
+from config.settings import Settings
 from search.models.load_models import encoder_identity
 from skills.bundle.budget_form import BudgetForm
 from skills.events import QueryAsked
@@ -135,7 +136,7 @@ def test_both_deployments_answer_alike(deployments: Deployments) -> None:
         assert distributed[name] >= embedded[name] - 1 / len(tasks), name
 
 
-def withheld(services: Services, policy: PolicySettings, task: str) -> tuple[object, ...]:
+def withheld(services: Services, policy: PolicySettings, task: str) -> tuple[Any, ...]:
     """What an answer says of the policy, and how many skills it sends."""
     changed = services.settings.model_copy(update={"policy": policy})
     asked = QueryAsked(task=task, budget=20_000)

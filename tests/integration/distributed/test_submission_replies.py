@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tasks.ingest.preparation import prepare
-from tasks.ingest.preparation.prepare import PreparedSkill, prepare_skill
+from tasks.ingest.preparation.prepare import PreparedSkill, UnreadableSkill, prepare_skill
 from tests.support.program.program import wait_for
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.samples.tiny import tiny_backend
@@ -136,7 +136,7 @@ def test_skills_are_reported_once_they_are_settled(outside: Outside, tmp_path: P
     (root / "empty").mkdir()
     (root / "empty" / "SKILL.md").write_text("")
     name = reply_name(tmp_path)
-    given = {"submissions": {**outside.settings, "roots": [str(tmp_path)]}}
+    given: dict[str, Any] = {"submissions": {**outside.settings, "roots": [str(tmp_path)]}}
 
     def changed(**data: Any) -> str:
         data = {"source_id": "crafts", "root": str(root)} | data
@@ -177,16 +177,19 @@ def test_waiting_for_skills_ends_with_a_report_after_a_while(
     outside = OnRedis(run_servers)
     outside.clear()
     root, name = write_topics(tmp_path / "crafts"), reply_name(tmp_path)
-    given = {"submissions": {**outside.settings, "roots": [str(tmp_path)], "settle_seconds": 0.3}}
+    submissions = {**outside.settings, "roots": [str(tmp_path)], "settle_seconds": 0.3}
     reported = threading.Event()
 
-    def prepare_late(*args: Any) -> PreparedSkill:
+    def prepare_late(*args: Any) -> PreparedSkill | UnreadableSkill:
         reported.wait(120)
         return prepare_skill(*args)
 
     monkeypatch.setattr(prepare, "prepare_skill", prepare_late)
     sent = event("skillbus.source.changed.v1", {"source_id": "crafts", "root": str(root)})
-    with tiny_backend(tmp_path / "home", **given) as backend, consuming(backend):
+    with (
+        tiny_backend(tmp_path / "home", submissions=submissions) as backend,
+        consuming(backend),
+    ):
         outside.put(json.dumps(sent), name)
         replies = outside.replies(name, 10)
         assert {one.type for one in replies} == {"skillbus.skill.failed.v1"}

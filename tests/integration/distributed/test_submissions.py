@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def test_outcomes_are_recorded_and_confirmed(home: Home, tmp_path: Path) -> None
         home.outside.listen(name)
         for one in (good, good, bad):
             home.outside.put(json.dumps(one), name)
-        jobs = [wait_for(lambda one=one: recorded(backend, one)) for one in (good, bad)]
+        jobs = [wait_for(partial(recorded, backend, one)) for one in (good, bad)]
         assert [job.kind for job in jobs] == ["outcome", "outcome"]
         assert backend.journal.count_open_jobs("outcome") == 2
         backend.journal.finish_job(jobs[0].id, {"query_id": "q-1", "outcomes": 1})
@@ -237,7 +238,7 @@ def test_a_message_of_another_form_becomes_a_dead_letter(
             sent = query()
             outside.put(json.dumps(sent), name, encoding=encoding or None, kind=kind)
             if not reason:
-                wait_for(lambda sent=sent: recorded(backend, sent))
+                wait_for(partial(recorded, backend, sent))
                 continue
             [reply] = outside.replies(name, 1)
             assert reason in reply.data["reason"]

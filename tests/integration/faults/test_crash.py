@@ -112,7 +112,7 @@ def test_what_serve_acknowledged_is_carried_out_after_a_kill(
             serve.kill()
         with skillbus.serving(), skillbus.client() as client:
             for path in (f"/v1/events/{job_id(event)}", f"/v1/queries/{asked.json()['id']}"):
-                wait_for(lambda path=path: client.get(path).json()["state"] == "done")
+                wait_for(lambda path=path: client.get(path).json()["state"] == "done")  # type: ignore[misc]  # mypy cannot infer it
             wait_for(lambda: _still(client.get("/v1/status").json()))
         assert snapshot(skillbus.home) == states.libraries[state], f"seed {SEED}"
 

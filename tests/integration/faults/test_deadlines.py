@@ -6,6 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ def root(tmp_path: Path) -> Path:
     return write_topics(tmp_path / "crafts")
 
 
-def _limit(monkeypatch: pytest.MonkeyPatch, name: str, **changes: float) -> None:
+def _limit(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> None:
     """Give one kind of task another policy."""
     policy = dataclasses.replace(policies.POLICIES[name], **changes)
     monkeypatch.setitem(policies.POLICIES, name, policy)
@@ -86,8 +87,9 @@ def test_a_poisonous_skill_fails_alone(
 
 def test_a_skill_that_breaks_the_encoder_is_found_by_words(tmp_path: Path, root: Path) -> None:
     home = tmp_path / "home"
-    settings = {"workers": {"reconcile_seconds": 0.5}, "passages": {"milliseconds": 0}}
-    with tiny_backend(home, TinyEncoder(_poison), **settings) as backend:
+    workers, passages = {"reconcile_seconds": 0.5}, {"milliseconds": 0}
+    encoder = TinyEncoder(_poison)
+    with tiny_backend(home, encoder, workers=workers, passages=passages) as backend:
         graph = backend.services.graph
         _sync(backend, root)
         wait_for(lambda: POISON in backend.services.coordinator.task_error)
@@ -109,7 +111,9 @@ def test_a_skill_that_breaks_the_encoder_is_found_by_words(tmp_path: Path, root:
         assert bundle["degraded"] == []
 
 
-def test_a_skill_that_poisons_embedding_leaves_others_embedded(tmp_path: Path, root: Path) -> None:
+def test_a_skill_that_poisons_embedding_leaves_others_embedded(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     armed = False
 
     def poison(texts: Sequence[str]) -> None:
@@ -121,14 +125,14 @@ def test_a_skill_that_poisons_embedding_leaves_others_embedded(tmp_path: Path, r
     with tiny_backend(home, TinyEncoder(poison)) as backend:
         graph = backend.services.graph
         mark = graph.mark_embedded
-        graph.mark_embedded = lambda keys: None
+        monkeypatch.setattr(graph, "mark_embedded", lambda keys: None)
         _sync(backend, root)
         wait_for(lambda: graph.get_counts()["published"] == len(TOPICS))
-        backend.services.index.get_cached_vectors = lambda hashes: {}
+        monkeypatch.setattr(backend.services.index, "get_cached_vectors", lambda hashes: {})
         armed = True
         wait_for(lambda: POISON in backend.services.coordinator.task_error)
         assert "ZeroDivisionError" in backend.services.coordinator.task_error
-        graph.mark_embedded = mark
+        monkeypatch.setattr(graph, "mark_embedded", mark)
         backend.send_maintenance()
         wait_for(lambda: graph.get_counts()["embedded"] == len(TOPICS) - 1)
     with tiny_backend(home) as backend:

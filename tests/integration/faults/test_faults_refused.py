@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -111,7 +111,10 @@ REFUSALS = [
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("spoilt", "said"), REFUSALS, ids=lambda one: getattr(one, "__name__", ""))
 def test_work_waits_until_it_is_put_right(
-    arena: Arena, tmp_path: Path, spoilt: object, said: str
+    arena: Arena,
+    tmp_path: Path,
+    spoilt: Callable[[Arena, Path], AbstractContextManager[dict[str, str]]],
+    said: str,
 ) -> None:
     distributed = arena.distributed
     with distributed.backend() as backend:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from config.settings import PolicySettings
+from config.bundle_settings import PolicySettings
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked, SourceChanged
 from tasks.language_model.frame import clean

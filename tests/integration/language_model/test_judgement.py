@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import pytest
 
+from config.bundle_settings import PolicySettings
 from config.errors import PermanentError
 from config.language_model_settings import LanguageModelSettings
-from config.settings import PolicySettings
 from graph.entry_filter import EntryFilter
 from search.protocol import StoredRevision
 from skills.bundle.markdown import render_markdown

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from config.settings import PolicySettings
+from config.bundle_settings import PolicySettings
 from skills.parsing.parse_skill import parse_skill
 from skills.record import SiblingFile
 from skills.scanner import SCANNER_VERSION

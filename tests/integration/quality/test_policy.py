@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from config.settings import PolicySettings
+from config.bundle_settings import PolicySettings
+from skills import scanner
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked, SourceChanged
-from skills.parsing import normalise, parse_skill
+from skills.parsing import normalise
 from skills.record import SafetyFinding
 from skills.scanner import SCANNER_VERSION
 from skills.token_count import count_tokens
@@ -219,7 +220,7 @@ def upgraded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBacke
 
     with tiny_backend(base / "home") as backend:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(parse_skill.scanner, "scan_lines", older)
+            patch.setattr(scanner, "scan_lines", older)
             patch.setattr(normalise, "SCANNER_VERSION", SCANNER_VERSION - 1)
             backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
             settle(backend)

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from config.settings import PolicySettings
+from config.bundle_settings import PolicySettings
 from skills.judgement import JUDGED_LEVELS
 from tasks.language_model.openai_client import OpenAILanguageModel
 from tasks.refine.judging.judge_prompt import JudgeAnswer, build_judge_prompt

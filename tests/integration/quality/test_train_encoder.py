@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,7 +50,8 @@ def training_set(base: str, **options: object) -> EncoderTrainingSet:
         TrainingPair(OWN_TEXT, following[letter], (f"x:{letter}",), "", ("x:z",))
         for letter in LETTERS
     ]
-    chosen = {"batch_size": 5, "learning_rate": 3e-2, "rank": 4, "query_prompt": "z "} | options
+    chosen: dict[str, Any] = {"batch_size": 5, "learning_rate": 3e-2, "rank": 4}
+    chosen |= {"query_prompt": "z "} | options
     return EncoderTrainingSet(
         EncoderOptions(base, ("en",), **chosen),
         pairs,

@@ -48,8 +48,10 @@ def names(index: ElasticsearchIndex, word: str) -> set[str]:
     return {hit.key.skill_id.removeprefix("home:") for hit in hits}
 
 
-def open_index(settings: ServerSettings, model: str = MODEL, **how: bool) -> ElasticsearchIndex:
-    return ElasticsearchIndex(settings, model, DIMENSION, **({"writable": True} | how))
+def open_index(
+    settings: ServerSettings, model: str = MODEL, writable: bool = True
+) -> ElasticsearchIndex:
+    return ElasticsearchIndex(settings, model, DIMENSION, writable=writable)
 
 
 @pytest.fixture
@@ -381,7 +383,7 @@ class TestReindex:
         def stop() -> None:
             raise Interrupted
 
-        replacement.switch = stop  # dies before the switch
+        replacement.switch = stop  # type: ignore[method-assign]  # dies before the switch
         with pytest.raises(Interrupted):
             task.reindex(replacement, copier, lambda: dict(list(pointers.items())[:7]))
         assert len(replacement.target.list_keys()) == 7
@@ -445,6 +447,7 @@ class TestReindex:
         plain = ElasticsearchIndex(
             settings, MODEL, DIMENSION, writable=False, index_set=new.ensure(), caching=False
         )
+        assert one.vectors is not None
         assert np.array_equal(plain.get_skill_vectors([one.key])[one.key], one.vectors)
         assert np.allclose(
             new.get_section_vectors([one.key])[one.key], old.get_section_vectors([one.key])[one.key]

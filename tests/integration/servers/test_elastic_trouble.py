@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_settings_that_cannot_be_used_are_named(changed: dict[str, object], mess
     assert "secret" not in str(caught.value)
 
 
-def _renamed(changed: dict[str, object]) -> dict[str, object]:
+def _renamed(changed: dict[str, object]) -> dict[str, Any]:
     return {"url" if name == "elasticsearch" else name: value for name, value in changed.items()}
 
 

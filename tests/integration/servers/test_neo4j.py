@@ -110,7 +110,7 @@ def test_writers_compete_and_the_feed_misses_nothing(
     troubles: list[str] = []
     retry_seconds = client._retry_seconds
 
-    def recorded(error: Exception, *about: object) -> float:
+    def recorded(error: Exception, *about: Any) -> float:
         troubles.append(str(error))
         return retry_seconds(error, *about)
 

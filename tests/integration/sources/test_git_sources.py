@@ -210,7 +210,7 @@ def test_a_push_that_is_announced_before_it_is_served_is_awaited(
     # Announced late, or for a commit that others have followed: nothing is awaited.
     for was, now in ((before, after), ("", before), (before, "1" * 40)):
         event_id = pushed(backend, was, now)
-        wait_for(lambda one=event_id: backend.journal.get_job(one).state == "done")
+        wait_for(lambda one=event_id: backend.journal.get_job(one).state == "done")  # type: ignore[misc]  # mypy cannot infer it
         put(remote.tree, f"skills/{now[:7]}")
         remote.push()
     assert f"skills/{after[:7]}" in paths(backend)
