@@ -12,7 +12,8 @@ from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from skills.bundle.rejection import RejectionReason
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
-from tasks.evaluations.model import EvaluatedPrompt, Evaluation
+from tasks.evaluations.model import PURGED, EvaluatedPrompt, Evaluation
+from tasks.evaluations.protocol import forget_skill
 from tasks.evaluations.sqlite import SqliteEvaluationStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from workers.cli.program import cli
@@ -110,6 +111,35 @@ class TestComparison:
             found = compare_runs(run, other)
             assert (found.paired, found.unpaired) == (2, 0)
             assert found.better == found.worse == ()
+
+    def test_a_prompt_of_the_same_id_is_not_paired_with_another_one(self) -> None:
+        first, second, third = (
+            evaluate_prompt(ranked(name, *ids), "fire", ["a"])
+            for name, ids in (("1", "a"), ("2", "xa"), ("3", "xya"))
+        )
+        found = compare_runs(keep(first, second), keep(third, first))
+        assert found.paired == 2
+        assert found.better == ()
+        assert [one.prompt_id for one in found.worse] == ["3"]
+
+    def test_runs_do_not_differ_by_purged_skills(self) -> None:
+        run = keep(evaluate_prompt(ranked("1", "a", "x", "b"), "fire", ["a", "b"]))
+        with closing(SqliteEvaluationStore(":memory:")) as store:
+            store.add(run)
+            for skill_id in ("a", "b"):
+                forget_skill(store, skill_id)
+            purged = store.get(run.summary.evaluation_id)
+        assert purged.prompts[0].needed == (PURGED, PURGED)
+        found = compare_runs(purged, purged)
+        assert (found.paired, found.better, found.worse) == (1, (), ())
+
+    def test_skills_that_change_places_make_a_prompt_neither_better_nor_worse(self) -> None:
+        first, second = (
+            keep(evaluate_prompt(ranked("1", *ids), "fire", ["a", "b", "c"]))
+            for ids in ("ab45678c", "ac45678b")
+        )
+        found = compare_runs(first, second)
+        assert (found.paired, found.better, found.worse) == (1, (), ())
 
     def test_equal_runs_do_not_differ(self) -> None:
         run = keep(evaluate_prompt(ranked("1", "a"), "fire", ["a"]))

@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log2
+from math import fsum, log2
 from typing import Any
 
 from tasks.evaluations.model import EvaluatedPrompt, Evaluation, Measure
 from workers.evaluation.intervals import bootstrap_interval
 
 _Pair = tuple[EvaluatedPrompt, EvaluatedPrompt]
-_PairKey = tuple[str, frozenset[str]]
+_PairKey = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +88,23 @@ def _sort(changes: Any) -> tuple[PromptChange, ...]:
 def _pair(before: Sequence[EvaluatedPrompt], after: Sequence[EvaluatedPrompt]) -> list[_Pair]:
     """Return pairs of prompts that have the same text and need the same skills; of several such
     prompts, those with the same id."""
-    known: defaultdict[_PairKey, list[EvaluatedPrompt]] = defaultdict(list)
+    known: defaultdict[_PairKey, dict[str, EvaluatedPrompt]] = defaultdict(dict)
     for one in before:
-        known[_pair_key(one)].append(one)
+        known[_pair_key(one)][one.prompt_id] = one
+    same = [known[_pair_key(one)].pop(one.prompt_id, None) for one in after]
     pairs = []
-    for one in after:
+    for one, old in zip(after, same, strict=True):
         # Several prompts may be alike: a text is stored up to a length.
         others = known[_pair_key(one)]
-        places = [place for place, other in enumerate(others) if other.prompt_id == one.prompt_id]
-        if others:
-            pairs.append((others.pop(places[0] if places else 0), one))
+        if old is None and others:
+            old = others.pop(next(iter(others)))
+        if old is not None:
+            pairs.append((old, one))
     return pairs
 
 
 def _pair_key(prompt: EvaluatedPrompt) -> _PairKey:
-    return prompt.task, frozenset(prompt.needed)
+    return prompt.task, tuple(sorted(prompt.needed))
 
 
 def _compare_measures(pairs: Sequence[_Pair]) -> list[MeasureChange]:
@@ -141,18 +143,18 @@ def _find_interval(differences: tuple[float, ...]) -> Measure:
 
 
 def _compare_prompt(old: EvaluatedPrompt, new: EvaluatedPrompt) -> PromptChange | None:
-    before = dict(zip(old.needed, old.ranks, strict=True))
-    places = tuple(before.get(one, 0) for one in new.needed)
-    gain = _discount(new.ranks) - _discount(places)
-    if places == new.ranks:
+    # By skill; purged skills have one id, so their ranks are sorted.
+    before, after = (sorted(zip(one.needed, one.ranks, strict=True)) for one in (old, new))
+    if before == after:
         return None
+    places, ranks = (tuple(rank for _, rank in rows) for rows in (before, after))
     return PromptChange(
         new.prompt_id,
         new.task,
-        new.needed,
+        tuple(skill_id for skill_id, _ in after),
         places,
-        new.ranks,
-        gain,
+        ranks,
+        _discount(ranks) - _discount(places),
         old.found[0] if old.found else "",
         new.found[0] if new.found else "",
         new.owner,
@@ -161,7 +163,7 @@ def _compare_prompt(old: EvaluatedPrompt, new: EvaluatedPrompt) -> PromptChange 
 
 def _discount(ranks: Sequence[int]) -> float:
     """Return the discounted cumulative gain (Järvelin and Kekäläinen, TOIS 20, 2002)."""
-    return sum(1 / log2(rank + 1) for rank in ranks if rank)
+    return fsum(1 / log2(rank + 1) for rank in ranks if rank)  # the same in any order
 
 
 def _compare_settings(before: Evaluation, after: Evaluation) -> list[tuple[str, Any, Any]]:
