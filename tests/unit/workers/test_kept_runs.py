@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from config.errors import UsageError
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from skills.bundle.rejection import RejectionReason
@@ -157,6 +158,21 @@ class TestComparison:
             ("skills", 3, 4),
             ("without", "", "dense"),
         )
+
+    def test_budgets_are_named_where_they_differ(self) -> None:
+        row = {"task_id": "t", "instruction": "fire", "gt_skill_ids": ["a"]}
+        bundle = BundleOutcome(("a",), {}, 90, no_hit=False)
+        before, after = (
+            make_run("bundles", "t", Settings(), 3, (), [evaluate_bundle_prompt(row, given)])
+            for given in ({2000: bundle, 10000: bundle}, {2000: bundle})
+        )
+        assert compare_runs(before, after).settings == (("budgets", "2000 10000", "2000"),)
+
+    def test_runs_of_different_commands_are_not_compared(self) -> None:
+        prompts = (evaluate_prompt(ranked("1", "a"), "fire", ["a"]),)
+        other = make_run("bundles", "t", Settings(), 3, (), prompts)
+        with pytest.raises(UsageError, match=r"`eval routing` cannot .* `eval bundles`"):
+            compare_runs(keep(*prompts), other)
 
 
 class TestCommands:

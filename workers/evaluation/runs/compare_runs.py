@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import fsum, log2
 from typing import Any
 
+from config.errors import UsageError
 from tasks.evaluations.model import EvaluatedPrompt, Evaluation, Measure
 from workers.evaluation.intervals import bootstrap_interval
 
@@ -56,7 +57,7 @@ class RunComparison:
 
     paired: number of prompts with the same text and needed skills in both; unpaired: number
     of the others. better, worse: the largest difference first. settings: (name, before,
-    after) of changed settings.
+    after) of the conditions that differ, such as settings, version and budgets.
     """
 
     paired: int
@@ -68,7 +69,14 @@ class RunComparison:
 
 
 def compare_runs(before: Evaluation, after: Evaluation) -> RunComparison:
-    """Compare two runs, the earlier one first."""
+    """Compare two runs, the earlier one first; raises UsageError for runs of different commands,
+    whose ranks have different meanings."""
+    kinds = before.summary.kind, after.summary.kind
+    if kinds[0] != kinds[1]:
+        raise UsageError(
+            f"a run of `eval {kinds[0]}` cannot be compared with one of `eval {kinds[1]}`; "
+            "compare two runs of one command"
+        )
     pairs = _pair(before.prompts, after.prompts)
     changes = [change for pair in pairs if (change := _compare_prompt(*pair)) is not None]
     return RunComparison(
@@ -173,14 +181,17 @@ def _compare_settings(before: Evaluation, after: Evaluation) -> list[tuple[str, 
 
 
 def _flatten(run: Evaluation) -> dict[str, Any]:
-    """Return the conditions of a run by name: version, size of the library, stages, settings."""
+    """Return the conditions of a run by name: version, size of the library, stages, budgets of
+    bundles, settings."""
     summary = run.summary
     flat: dict[str, Any] = {
         "version": summary.version,
         "skills": summary.skills,
         "without": " ".join(summary.without),
     }
+    if summary.kind == "bundles":
+        budgets = {int(name.rpartition("@")[2]) for name in summary.measures}
+        flat["budgets"] = " ".join(map(str, sorted(budgets)))
     for section, values in summary.settings.items():
-        if isinstance(values, Mapping):
-            flat |= {f"{section}.{name}": value for name, value in values.items()}
+        flat |= {f"{section}.{name}": value for name, value in values.items()}
     return flat
