@@ -35,7 +35,7 @@ def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as reason:
+        except (ValueError, RecursionError) as reason:
             raise UsageError(f"{path}:{number}: not JSON: {reason}") from None
         error = _row_error(row, fields)
         if error:
@@ -69,7 +69,13 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
     if wrong:
         return f"{', '.join(wrong)} must be text"
     empty = [name for name in fields if isinstance(row[name], str) and not row[name].strip()]
-    return f"{', '.join(empty)} must not be empty" if empty else ""
+    if empty:
+        return f"{', '.join(empty)} must not be empty"
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "has a lone surrogate (\\ud800 to \\udfff), which is no character"
+    return ""
 
 
 class RankedTask(NamedTuple):

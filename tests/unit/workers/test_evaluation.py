@@ -173,6 +173,15 @@ def test_only_labelled_tasks_are_scored() -> None:
             "tasks.jsonl:2: task_id 'a' is that of line 1 too",
         ),
         ("{", "tasks.jsonl:2: not JSON"),
+        ("[" * 100_000, "tasks.jsonl:2: not JSON"),
+        (
+            r'{"task_id": "b", "instruction": "bake \ud800"}',
+            "tasks.jsonl:2: has a lone surrogate",
+        ),
+        (
+            r'{"task_id": "b", "instruction": "bake", "gt_skill_ids": ["s:\udfff"]}',
+            "tasks.jsonl:2: has a lone surrogate",
+        ),
     ],
 )
 def test_a_line_of_another_shape_is_named(tmp_path: Path, line: str, said: str) -> None:
