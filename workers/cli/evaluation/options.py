@@ -181,14 +181,15 @@ def write_text_file(path: Path, text: str) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def check_line_ranges(query_id: str, ranges: Any, lines: int) -> None:
-    """Raise UsageError for missing or invalid line ranges, and for ranges outside the file."""
+def check_line_ranges(owner: str, ranges: Any, lines: int) -> None:
+    """Raise UsageError for missing or invalid line ranges, and for ranges outside the file. owner:
+    the query or skill that they belong to, for messages."""
     for row in ranges if isinstance(ranges, list) and ranges else [ranges]:
         match row:
             case [int(first), int(last)] if 1 <= first <= last <= lines:
                 continue
             case _:
                 raise UsageError(
-                    f"{query_id}: {row!r} is not a line range; `required` must hold "
+                    f"{owner}: {row!r} is not a line range of the SKILL.md; expected "
                     f"[first, last] within 1 to {lines}"
                 )
