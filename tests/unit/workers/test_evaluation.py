@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,11 @@ from workers.evaluation.bundles import (
     bundle_metrics,
     count_missing_skills,
 )
-from workers.evaluation.intervals import ConfidenceInterval, bootstrap_interval
+from workers.evaluation.intervals import (
+    ConfidenceInterval,
+    bootstrap_groups,
+    bootstrap_interval,
+)
 from workers.evaluation.metrics import routing_metrics, routing_metrics_by_task
 from workers.evaluation.predictions import percentile, read_jsonl
 
@@ -104,18 +109,37 @@ def test_an_interval_narrows_with_more_tasks() -> None:
         bootstrap_interval([])
 
 
-def test_the_memory_of_an_interval_does_not_grow_with_tasks_and_resamples() -> None:
-    values = np.random.default_rng(1).random(20_001).tolist()
+def measure_peak(function: Callable[[], ConfidenceInterval]) -> tuple[ConfidenceInterval, int]:
     tracemalloc.start()
     try:
-        found = bootstrap_interval(values, resamples=1_000)
-        _, peak = tracemalloc.get_traced_memory()
+        return function(), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def test_the_memory_of_an_interval_does_not_grow_with_tasks_and_resamples() -> None:
+    values = np.random.default_rng(1).random(20_001).tolist()
+    found, peak = measure_peak(lambda: bootstrap_interval(values, resamples=1_000))
     assert peak < 100_000_000
     indices = np.random.default_rng(intervals.SEED).integers(0, 20_001, (1_000, 20_001))
     means = np.asarray(values)[indices].mean(axis=1)
     assert (found.low, found.high) == tuple(np.percentile(means, (2.5, 97.5)))
+
+
+def test_the_memory_of_an_interval_does_not_grow_with_groups() -> None:
+    values = np.random.default_rng(1).random(20_001)
+    rows, names = np.stack([values, np.ones(20_001)], axis=1), [str(n) for n in range(20_001)]
+
+    def mean(sums: intervals.Floats) -> intervals.Floats:
+        return np.asarray(sums[:, 0] / sums[:, 1])
+
+    found, peak = measure_peak(lambda: bootstrap_groups(rows, names, mean, resamples=1_000))
+    assert peak < 100_000_000
+    assert found.mean == pytest.approx(values.mean())
+    share = np.full(len(names), 1 / len(names))
+    counts = np.random.default_rng(intervals.SEED).multinomial(len(names), share, 1_000)
+    sums = counts @ rows[np.argsort(names)]
+    assert (found.low, found.high) == pytest.approx(np.percentile(mean(sums), (2.5, 97.5)))
 
 
 def test_every_stage_has_its_turn() -> None:
