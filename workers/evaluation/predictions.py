@@ -13,10 +13,12 @@ from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey, Role
 from skills.roles import RoleClassifier, classify_passages
+from tasks.policies import Deadline
 from tasks.query.context import QueryContext, check_stages
 from tasks.query.pipeline import rank_skills
 from tasks.refine.roles.role_overlay import overlay_roles
 from tasks.services import Services
+from workers.evaluation.ask import SECONDS
 from workers.library.user_files import read_text
 
 MAX_RANKED = 100
@@ -105,7 +107,8 @@ def rank_task(
 ) -> RankedTask:
     """Rank the library for one task."""
     request = QueryAsked(task=instruction, without=without)
-    context = QueryContext.create(services, request, degrade=False)
+    limit = Deadline(SECONDS)
+    context = QueryContext.create(services, request, limit, degrade=False, wanted_seconds=SECONDS)
     hits = rank_skills(context).hits[:MAX_RANKED]
     return RankedTask(
         task_id,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
+from skills.bundle.model import Bundle, LeftOutSkill, Withheld, WithheldSkill
 from workers.evaluation import intervals
 from workers.evaluation.ablation import (
     ALL_STAGES,
@@ -24,11 +25,14 @@ from workers.evaluation.ablation import (
     to_markdown,
 )
 from workers.evaluation.bundles import (
+    ABSENT_REASON,
     NO_HIT_REASON,
     NOT_RANKED_REASON,
+    WITHHELD_REASON,
     BundleOutcome,
     bundle_metrics,
     count_missing_skills,
+    summarise_bundle,
 )
 from workers.evaluation.intervals import (
     ConfidenceInterval,
@@ -42,7 +46,7 @@ NEEDED = {"one": ["s:a"], "two": ["s:b", "s:c"], "none": [], "nothing": []}
 GIVEN = {
     "one": BundleOutcome(("s:a", "s:x"), {}, 300, no_hit=False),
     "two": BundleOutcome(
-        ("s:b",), {"s:c": "alternative to s:b, which ranks better"}, 100, no_hit=False
+        ("s:b",), {"s:c": "alternative to another, which ranks better"}, 100, no_hit=False
     ),
     "none": BundleOutcome((), {}, 0, no_hit=True),
     "nothing": BundleOutcome(("s:y",), {}, 200, no_hit=False),
@@ -76,10 +80,50 @@ def test_figures_that_no_task_speaks_of_are_left_out() -> None:
 
 
 def test_reasons_add_up() -> None:
-    no_hit = BundleOutcome((), {"s:a": "not said"}, 0, no_hit=True)
+    no_hit = BundleOutcome((), {}, 0, no_hit=True)
     assert count_missing_skills(NEEDED, GIVEN) == {"alternative to another, which ranks better": 1}
     assert count_missing_skills({"one": ["s:a", "s:b"]}, {"one": no_hit}) == {NO_HIT_REASON: 2}
     assert GIVEN["one"].reason("s:z") == NOT_RANKED_REASON
+
+
+def test_reasons_name_no_other_skill() -> None:
+    chosen, folded, withheld = "s:my loom, 2", "s:my loom", "s:glaze"
+    verdict = f"out: declared dependency of {chosen}, but conflicts with s:kiln"
+    bundle = Bundle(
+        query_id="q",
+        status="SKILL_HIT",
+        task="weave",
+        budget=99,
+        left_out=(
+            LeftOutSkill(
+                skill_id=folded,
+                name="",
+                reason=f"alternative to {chosen}, which ranks better",
+                cause="alternative",
+                other=chosen,
+            ),
+        ),
+        withheld=Withheld(
+            count=1, skills=(WithheldSkill(skill_id=withheld, kind="licence", reason="no licence"),)
+        ),
+        explain={
+            "candidates": [
+                {"skill_id": chosen, "verdict": "in: its text matches the task"},
+                {"skill_id": "s:kiln", "verdict": verdict},
+            ]
+        },
+    )
+    found = summarise_bundle(bundle, ["s:gone"])
+    assert {one: found.reason(one) for one in ("s:kiln", folded, withheld, "s:gone", "s:last")} == {
+        "s:kiln": "declared dependency of another, but conflicts with another",
+        folded: "alternative to another, which ranks better",
+        withheld: WITHHELD_REASON,
+        "s:gone": ABSENT_REASON,
+        "s:last": NOT_RANKED_REASON,
+    }
+    no_hit = summarise_bundle(bundle.model_copy(update={"status": "NO_SKILL_HIT"}), ["s:gone"])
+    assert no_hit.reason("s:kiln") == NO_HIT_REASON
+    assert no_hit.reason("s:gone") == ABSENT_REASON
 
 
 def test_rows_average_to_the_metrics() -> None:

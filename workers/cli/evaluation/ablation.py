@@ -10,7 +10,12 @@ import click
 from config.errors import UsageError
 from skills.events import MAX_BUDGET
 from workers.cli.common import json_option, print_json, print_to_stderr, read_settings
-from workers.cli.evaluation.options import open_library, wait_option, write_text_file
+from workers.cli.evaluation.options import (
+    note_missing_skills,
+    open_library,
+    wait_option,
+    write_text_file,
+)
 
 
 @click.command("ablation")
@@ -56,6 +61,7 @@ def ablation(
     if not rows:
         raise UsageError(f"{tasks}: no task has gt_skill_ids")
     with open_library(read_settings(ctx), wait) as services:
+        note_missing_skills(tasks, (row["gt_skill_ids"] for row in rows), services)
         found = measure(services, rows, budget, lambda name: print_to_stderr(f"measuring: {name}"))
     data = to_json_data(found, len(rows), budget)
     table = to_markdown(found, len(rows), budget)

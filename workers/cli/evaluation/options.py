@@ -13,6 +13,7 @@ import click
 
 from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
+from skills.bundle.escaping import escape_terminal_line
 from skills.events import MAX_BUDGET
 from tasks.evaluations.model import EvaluatedPrompt
 from tasks.policies import EMBED_SECTIONS
@@ -129,6 +130,17 @@ def find_missing_skills(path: Path, needed: Iterable[str], services: Services) -
         f"{path}: the library has none of the {len(missing)} skills that its tasks need, for "
         f"example not {missing[0]}, but {held}; `skillbus skills list` names what it has"
     )
+
+
+def note_missing_skills(path: Path, needed: Iterable[Iterable[str]], services: Services) -> None:
+    """Print how many skills that tasks need the library does not have; raises UsageError if it has
+    none of them. path: of the tasks. needed: by task."""
+    wanted = {name for names in needed for name in names}
+    if wanted and (missing := find_missing_skills(path, wanted, services)):
+        print_to_stderr(
+            f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
+            f"{escape_terminal_line(missing[0])}; they count as not found"
+        )
 
 
 def print_figures(report: dict[str, Any]) -> None:

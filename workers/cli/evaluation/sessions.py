@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from config.errors import UsageError
-from tasks.services import Services
 from workers.cli.common import (
+    format_count,
     json_option,
     print_table,
-    print_to_stderr,
     progress_bar,
     read_settings,
 )
 from workers.cli.evaluation.options import (
     budget_option,
-    find_missing_skills,
+    note_missing_skills,
     open_library,
     out_option,
     wait_option,
@@ -86,7 +85,7 @@ def sessions(
     predictions: dict[str, dict[str, Any]] = {task_id: {} for task_id in needed}
     chosen = sorted(set(budgets))
     with open_library(read_settings(ctx), wait) as services, progress_bar("tasks") as progress:
-        _note_missing(tasks, needed, services)
+        note_missing_skills(tasks, needed.values(), services)
         done = 0
         for budget in chosen:
             given = {}
@@ -103,17 +102,6 @@ def sessions(
     if plot is not None:
         write_text_file(plot, _draw(report))
     write_report(report, predictions, out, as_json, _print)
-
-
-def _note_missing(path: Path, needed: Mapping[str, Sequence[str]], services: Services) -> None:
-    """Raise UsageError if the library has no needed skill; print how many skills are missing."""
-    wanted = {name for names in needed.values() for name in names}
-    missing = find_missing_skills(path, wanted, services)
-    if missing:
-        print_to_stderr(
-            f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
-            f"{missing[0]}; they count as not sent"
-        )
 
 
 def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:
@@ -144,7 +132,7 @@ def _draw(report: dict[str, Any]) -> str:
 
 def _print(report: dict[str, Any]) -> None:
     """Print a row per budget and way of asking."""
-    click.echo(f"{report['tasks']} tasks")
+    click.echo(format_count(report["tasks"], "task"))
     rows = [
         (budget, arm, *(_figure(metrics[name]) for name in _COLUMNS), "")
         for budget, found in report["budgets"].items()
