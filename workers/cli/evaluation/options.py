@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
@@ -32,9 +33,23 @@ without_option = click.option(
     type=click.Choice(OPTIONAL_STAGES),
     help="Switch a stage off; repeatable.",
 )
-out_option = click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the predictions as JSON."
-)
+
+
+class OutputFile(click.Path):
+    """A file to write, refused before the work begins if it cannot be made."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path: Any = super().convert(value, param, ctx)
+        if not path.absolute().parent.is_dir():
+            self.fail(f"{path} is in no existing folder", param, ctx)
+        return path
+
+
+out_option = click.option("--out", type=OutputFile(), help="Write the predictions as JSON.")
 budget_option = click.option(
     "--budget",
     "--tokens",
@@ -156,13 +171,13 @@ def write_report(
     as_json: bool,
     print_report: Callable[[dict[str, Any]], None] = print_figures,
 ) -> None:
-    """Write the predictions to `out`, if given, and print the report as text or as JSON."""
-    if out is not None:
-        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
+    """Print the report as text or as JSON, and write the predictions to `out`, if given."""
     if as_json:
         print_json(report)
     else:
         print_report(report)
+    if out is not None:
+        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
 
 
 def keep_run(

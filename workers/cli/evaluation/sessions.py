@@ -17,6 +17,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.evaluation.options import (
+    OutputFile,
     budget_option,
     note_missing_skills,
     open_library,
@@ -45,9 +46,7 @@ _COLUMNS = (
 @click.argument("tasks", type=click.Path(path_type=Path))
 @budget_option
 @out_option
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw needed skills by tokens as SVG."
-)
+@click.option("--plot", type=OutputFile(), help="Draw needed skills by tokens as SVG.")
 @without_option
 @wait_option
 @json_option
@@ -99,9 +98,9 @@ def sessions(
                 "metrics": session_metrics(needed, given),
                 "reveal": trace_reveal(needed, given),
             }
+    write_report(report, predictions, out, as_json, _print)
     if plot is not None:
         write_text_file(plot, _draw(report))
-    write_report(report, predictions, out, as_json, _print)
 
 
 def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:
