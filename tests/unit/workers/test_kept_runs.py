@@ -74,6 +74,11 @@ class TestMadeRuns:
         settings = Settings(choice={"budget": 900}, git={"poll_seconds": 7_000})
         assert describe_settings(settings) == {"choice": {"budget": 900}}
 
+    def test_the_language_model_of_a_run_is_kept_without_its_address(self) -> None:
+        model = {"base_url": "http://10.0.0.7:8000/v1", "model": "small", "stages": ["rewrite"]}
+        found = describe_settings(Settings(language_model=model))
+        assert found == {"language_model": {"model": "small", "stages": ["rewrite"]}}
+
 
 class TestComparison:
     def test_prompts_get_better_and_worse(self) -> None:
