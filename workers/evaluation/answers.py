@@ -9,16 +9,12 @@ from typing import Any
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey
-from tasks.policies import Deadline
-from tasks.query.pipeline import answer_query
 from tasks.services import Services
+from workers.evaluation.ask import ask
 from workers.evaluation.intervals import bootstrap_interval
 from workers.evaluation.metrics import line_set
 
 LineRanges = list[tuple[int, int]]
-
-_SECONDS = 600.0
-"""Time limit of a query; long, so that no query fails on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +44,7 @@ def answer_queries(
     """
     for query in queries:
         request = QueryAsked(task=query["query"], budget=budget, top=top, without=tuple(without))
-        bundle, _ = answer_query(services, Deadline(_SECONDS), query["query_id"], request)
-        yield query["query_id"], _answer(services, bundle)
+        yield query["query_id"], _answer(services, ask(services, query["query_id"], request))
 
 
 def _answer(services: Services, bundle: Bundle) -> Answer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,22 +9,22 @@ from typing import Any
 
 from skills.bundle.model import Bundle
 from skills.events import QueryAsked
-from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import answer_query
 from tasks.services import Services
+from workers.evaluation.ask import ask
 
 NO_HIT_REASON = "answered NO_SKILL_HIT"
 NOT_RANKED_REASON = "not ranked high enough"
-
-_SKILL_ID = re.compile(r"[^\s:]+:[^\s,;]+")
+WITHHELD_REASON = "withheld by the policy"
+ABSENT_REASON = "not in the library"
 
 
 @dataclass(frozen=True, slots=True)
 class BundleOutcome:
     """Summary of one bundle.
 
-    skills: ids, best first; empty for NO_SKILL_HIT. reasons: by id, why a candidate is not in the
-    bundle. tokens: tokens of its Markdown. no_hit: whether the answer was NO_SKILL_HIT.
+    skills: ids, best first; empty for NO_SKILL_HIT. reasons: by id, why a skill is not in the
+    bundle, without ids of other skills, so that reasons group. tokens: tokens of its Markdown.
+    no_hit: whether the answer was NO_SKILL_HIT.
     """
 
     skills: tuple[str, ...]
@@ -34,11 +33,8 @@ class BundleOutcome:
     no_hit: bool
 
     def reason(self, skill_id: str) -> str:
-        """Return why a skill is not in the bundle; without ids of other skills,
-        so that reasons group."""
-        if self.no_hit:
-            return NO_HIT_REASON
-        return _SKILL_ID.sub("another", self.reasons.get(skill_id, NOT_RANKED_REASON))
+        """Return why a skill is not in the bundle."""
+        return self.reasons.get(skill_id, NO_HIT_REASON if self.no_hit else NOT_RANKED_REASON)
 
 
 def evaluate_bundles(
@@ -56,11 +52,27 @@ def evaluate_bundles(
         request = QueryAsked(
             task=task["instruction"], budget=budget, without=tuple(without), explain=True
         )
-        bundle, _ = answer_query(services, Deadline(QUERY.time_limit), task["task_id"], request)
-        yield task["task_id"], _outcome(bundle)
+        bundle = ask(services, task["task_id"], request)
+        published = services.library.latest.pointers
+        absent = [one for one in task.get("gt_skill_ids", ()) if one not in published]
+        yield task["task_id"], summarise_bundle(bundle, absent)
 
 
-def _outcome(bundle: Bundle) -> BundleOutcome:
+def summarise_bundle(bundle: Bundle, absent: Collection[str]) -> BundleOutcome:
+    """Summarise a bundle. absent: needed skills that the library does not have."""
+    reasons = {} if bundle.status == "NO_SKILL_HIT" else _find_reasons(bundle)
+    reasons |= dict.fromkeys((one.skill_id for one in bundle.withheld.skills), WITHHELD_REASON)
+    reasons |= dict.fromkeys(absent, ABSENT_REASON)
+    return BundleOutcome(
+        skills=tuple(skill.skill_id for skill in bundle.skills),
+        reasons=reasons,
+        tokens=bundle.tokens,
+        no_hit=bundle.status == "NO_SKILL_HIT",
+    )
+
+
+def _find_reasons(bundle: Bundle) -> dict[str, str]:
+    """Return why candidates are not in the bundle."""
     rows = (bundle.explain or {}).get("candidates", [])
     reasons = {
         row["skill_id"]: row["verdict"].removeprefix("out: ")
@@ -68,12 +80,14 @@ def _outcome(bundle: Bundle) -> BundleOutcome:
         if row["verdict"].startswith("out: ")
     }
     reasons |= {left.skill_id: left.reason for left in bundle.left_out}
-    return BundleOutcome(
-        skills=tuple(skill.skill_id for skill in bundle.skills),
-        reasons=reasons,
-        tokens=bundle.tokens,
-        no_hit=bundle.status == "NO_SKILL_HIT",
-    )
+    ids = {row["skill_id"] for row in rows} | {skill.skill_id for skill in bundle.skills}
+    # The longest first: an id may begin with another one.
+    ordered = sorted(ids | {left.other for left in bundle.left_out if left.other}, key=len)[::-1]
+    for skill_id, reason in reasons.items():
+        for other in ordered:
+            reason = reason.replace(other, "another")
+        reasons[skill_id] = reason
+    return reasons
 
 
 def bundle_metrics(

@@ -66,8 +66,13 @@ def bootstrap_groups(
     names, members = np.unique(np.asarray(groups), return_inverse=True)
     sums = np.zeros((len(names), rows.shape[1]))
     np.add.at(sums, members, rows)
-    share = np.full(len(names), 1 / len(names))
-    counts = np.random.default_rng(seed).multinomial(len(names), share, resamples)
+    generator, count = np.random.default_rng(seed), len(names)
+    share = np.full(count, 1 / count)
+    resampled = np.empty((resamples, rows.shape[1]))
+    at_once = max(1, _DRAWN // count)
+    for first in range(0, resamples, at_once):
+        part = resampled[first : first + at_once]
+        part[:] = generator.multinomial(count, share, len(part)) @ sums
     found = statistic(sums.sum(axis=0, keepdims=True))
-    low, high = np.nanpercentile(statistic(counts @ sums), (2.5, 97.5))
+    low, high = np.nanpercentile(statistic(resampled), (2.5, 97.5))
     return ConfidenceInterval(float(found[0]), float(low), float(high))

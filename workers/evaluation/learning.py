@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 
 from search.protocol import Encoder, Vector
-from skills.events import QueryAsked
 from tasks.outcomes.protocol import OutcomeStore, TaskVectors, quantise_vector
 from tasks.outcomes.sqlite import SqliteOutcomeStore
-from tasks.query.context import QueryContext
-from tasks.query.pipeline import rank_skills
 from tasks.services import Lazy, Services
 from workers.evaluation.learning_arms import ARMS, WITHOUT
 from workers.evaluation.learning_stream import (
@@ -31,7 +28,8 @@ from workers.evaluation.learning_stream import (
     poison,
     split_tasks,
 )
-from workers.evaluation.predictions import MAX_RANKED
+from workers.evaluation.metrics import routing_metrics
+from workers.evaluation.predictions import MAX_RANKED, rank_task
 
 METRICS = ("Hit@1", "R@5", "R@10")
 CHECKPOINTS = 4
@@ -226,8 +224,6 @@ class _Stream:
     def _measure(
         self, tasks: Sequence[LabelledTask], ranked: Mapping[str, Sequence[str]], place: int
     ) -> dict[str, float]:
-        from workers.evaluation.metrics import routing_metrics
-
         needed = {task.task_id: self._right(task, place) for task in tasks}
         found = routing_metrics(needed, ranked)
         return {name: found[name] for name in METRICS if name in found}
@@ -272,8 +268,7 @@ def _open_store() -> _OpenStore:
 
 
 def _rank(services: Services, task: LabelledTask) -> list[str]:
-    context = QueryContext.create(services, QueryAsked(task=task.text), degrade=False)
-    return [hit.key.skill_id for hit in rank_skills(context).hits[:MAX_RANKED]]
+    return rank_task(services, task.task_id, task.text, ()).skill_ids
 
 
 def to_json_data(

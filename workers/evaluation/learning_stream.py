@@ -103,26 +103,32 @@ def split_tasks(tasks: Sequence[LabelledTask], seed: int, *, drifts: bool = Fals
     """Choose half of the prompts of each skill to replay, and none of some skills.
 
     A prompt belongs to the first of its right skills; a prompt with both new and replayed skills is
-    in no part. drifts: the stream is about half of the skills first, then about the others.
+    in no part. The only prompt of a skill is not replayed, so it counts as one of a new skill.
+    drifts: the stream is about half of the skills first, then about the others.
     """
     rng = np.random.default_rng(seed)
     by_skill: defaultdict[str, list[LabelledTask]] = defaultdict(list)
     for task in tasks:
         by_skill[task.right[0]].append(task)
-    skills = [sorted(by_skill)[place] for place in rng.permutation(len(by_skill)).tolist()]
-    new = skills[: int(NEW_SKILLS * len(skills))]
+    names = sorted(by_skill)
+    skills = [names[place] for place in rng.permutation(len(names)).tolist()]
+    count = int(NEW_SKILLS * len(skills))
+    new = set(skills[:count])
     stream: list[tuple[float, LabelledTask]] = []
-    held_out: list[LabelledTask] = []
-    for number, skill_id in enumerate(skills[len(new) :]):
-        mine = [task for task in by_skill[skill_id] if not set(new).intersection(task.right)]
+    others = [task for name in skills[:count] for task in by_skill[name]]
+    for number, skill_id in enumerate(skills[count:]):
+        mine = [task for task in by_skill[skill_id] if new.isdisjoint(task.right)]
         order = [mine[place] for place in rng.permutation(len(mine)).tolist()]
         late = float(drifts and number % 2)
         stream += [(late + float(rng.random()), task) for task in order[: len(mine) // 2]]
-        held_out += order[len(mine) // 2 :]
+        others += order[len(mine) // 2 :]
     stream.sort(key=lambda pair: (pair[0], pair[1].task_id))
     seen = {name for _, task in stream for name in task.right}
-    unseen = [task for name in new for task in by_skill[name] if not seen.intersection(task.right)]
-    return Split(tuple(task for _, task in stream), tuple(held_out), tuple(unseen))
+    unseen = tuple(one for one in others if seen.isdisjoint(one.right))
+    held_out = tuple(
+        one for one in others if new.isdisjoint(one.right) and not seen.isdisjoint(one.right)
+    )
+    return Split(tuple(task for _, task in stream), held_out, unseen)
 
 
 def answer_of(

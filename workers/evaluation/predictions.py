@@ -13,10 +13,12 @@ from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import ParsedSkill, RevisionKey, Role
 from skills.roles import RoleClassifier, classify_passages
+from tasks.policies import Deadline
 from tasks.query.context import QueryContext, check_stages
 from tasks.query.pipeline import rank_skills
 from tasks.refine.roles.role_overlay import overlay_roles
 from tasks.services import Services
+from workers.evaluation.ask import SECONDS
 from workers.library.user_files import read_text
 
 MAX_RANKED = 100
@@ -35,7 +37,7 @@ def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as reason:
+        except (ValueError, RecursionError) as reason:
             raise UsageError(f"{path}:{number}: not JSON: {reason}") from None
         error = _row_error(row, fields)
         if error:
@@ -69,7 +71,13 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
     if wrong:
         return f"{', '.join(wrong)} must be text"
     empty = [name for name in fields if isinstance(row[name], str) and not row[name].strip()]
-    return f"{', '.join(empty)} must not be empty" if empty else ""
+    if empty:
+        return f"{', '.join(empty)} must not be empty"
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "has a lone surrogate (\\ud800 to \\udfff), which is no character"
+    return ""
 
 
 class RankedTask(NamedTuple):
@@ -99,7 +107,8 @@ def rank_task(
 ) -> RankedTask:
     """Rank the library for one task."""
     request = QueryAsked(task=instruction, without=without)
-    context = QueryContext.create(services, request, degrade=False)
+    limit = Deadline(SECONDS)
+    context = QueryContext.create(services, request, limit, degrade=False, wanted_seconds=SECONDS)
     hits = rank_skills(context).hits[:MAX_RANKED]
     return RankedTask(
         task_id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,10 +14,9 @@ from skills.events import QueryAsked
 from skills.record import RevisionKey
 from tasks.outcomes.record_answers import QueryFacts, describe_answer
 from tasks.outcomes.sqlite import SqliteOutcomeStore
-from tasks.policies import QUERY, Deadline
-from tasks.query.pipeline import answer_query
 from tasks.query.session.state import Asker
 from tasks.services import Services
+from workers.evaluation.ask import ask
 
 ARMS = ("one_shot", "one_shot_brief", "paragraphs")
 
@@ -98,13 +97,7 @@ class SessionRunner:
             task=task, budget=max(budget, 1), without=self._without, session=session, brief=brief
         )
         try:
-            bundle = answer_query(
-                self._services,
-                Deadline(QUERY.time_limit),
-                query_id,
-                request,
-                asker=Asker("", self._clock, UNRESTRICTED),
-            ).bundle
+            bundle = ask(self._services, query_id, request, Asker("", self._clock, UNRESTRICTED))
         except UsageError as error:
             if not any(reason in str(error) for reason in _TOO_SMALL_BUDGET):
                 raise
@@ -144,14 +137,12 @@ def evaluate_sessions(
     tasks: Sequence[Mapping[str, Any]],
     budget: int,
     without: Collection[str] = (),
-    report_progress: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[str, dict[str, Sent]]]:
     """Yield task id and what was sent for it, see `evaluate_task`."""
     runner = SessionRunner(services, without)
     try:
         for task in tasks:
             yield task["task_id"], evaluate_task(runner, task, budget)
-            report_progress()
     finally:
         runner.close()
 

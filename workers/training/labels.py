@@ -36,7 +36,7 @@ def read_labels(paths: Sequence[Path]) -> Labels:
 def _read_file(path: Path) -> Mapping[str, object]:
     try:
         found = json.loads(read_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path} is not JSON: {error}") from None
     if not isinstance(found, dict):
         raise UsageError(f"{path}: {_EXPECTED}")

@@ -60,3 +60,7 @@ def test_what_is_refused(examples: Skillbus, tmp_path: Path) -> None:
     for option in (("bundles", tasks, "--budget"), ("ablation", tasks, "--bundle")):
         assert "range" in examples("eval", *option, "9" * 20, code=2).err
     assert "missing.jsonl" in examples("eval", "bundles", "missing.jsonl", code=2).err
+    row = {"task_id": "x", "instruction": "bake bread", "gt_skill_ids": ["shop:bread"]}
+    other = write_tasks(tmp_path / "other.jsonl", row)
+    for command in ("routing", "bundles", "ablation"):
+        assert "the library has none of" in examples("eval", command, other, code=2).err

@@ -128,6 +128,7 @@ def test_labels_beyond_the_file_do_not_belong_to_it() -> None:
     [
         ("[1]", "expected a JSON object: skill id"),
         ("{", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
         ("{}", "no labels"),
         ('{"a:b": 3}', "is not a labelled range"),
         ('{"a:b": [[1, 2]]}', "is not a labelled range"),

@@ -50,6 +50,8 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
         (["sources", "add", "https://example.org/a.git", "--licence-policy", ""], "is empty"),
         (["sources", "groups", "a b", "team"], "'a b' cannot be a source id: at most 200"),
         (["upload", "SKILL.md", "--source", "a b"], "'a b' cannot be a source id: at most 200"),
+        (["eval", "routing", "SKILL.md", "--out", "none/a.json"], "is in no existing folder"),
+        (["eval", "ablation", "SKILL.md", "--out", "."], "is a directory"),
     ],
 )
 def test_options_that_name_nothing_are_refused(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from config.errors import UsageError
 from config.settings import OPTIONAL_STAGES
+from skills.bundle.model import Bundle, LeftOutSkill, Withheld, WithheldSkill
 from workers.evaluation import intervals
 from workers.evaluation.ablation import (
     ALL_STAGES,
@@ -24,13 +26,20 @@ from workers.evaluation.ablation import (
     to_markdown,
 )
 from workers.evaluation.bundles import (
+    ABSENT_REASON,
     NO_HIT_REASON,
     NOT_RANKED_REASON,
+    WITHHELD_REASON,
     BundleOutcome,
     bundle_metrics,
     count_missing_skills,
+    summarise_bundle,
 )
-from workers.evaluation.intervals import ConfidenceInterval, bootstrap_interval
+from workers.evaluation.intervals import (
+    ConfidenceInterval,
+    bootstrap_groups,
+    bootstrap_interval,
+)
 from workers.evaluation.metrics import routing_metrics, routing_metrics_by_task
 from workers.evaluation.predictions import percentile, read_jsonl
 
@@ -38,7 +47,7 @@ NEEDED = {"one": ["s:a"], "two": ["s:b", "s:c"], "none": [], "nothing": []}
 GIVEN = {
     "one": BundleOutcome(("s:a", "s:x"), {}, 300, no_hit=False),
     "two": BundleOutcome(
-        ("s:b",), {"s:c": "alternative to s:b, which ranks better"}, 100, no_hit=False
+        ("s:b",), {"s:c": "alternative to another, which ranks better"}, 100, no_hit=False
     ),
     "none": BundleOutcome((), {}, 0, no_hit=True),
     "nothing": BundleOutcome(("s:y",), {}, 200, no_hit=False),
@@ -72,10 +81,50 @@ def test_figures_that_no_task_speaks_of_are_left_out() -> None:
 
 
 def test_reasons_add_up() -> None:
-    no_hit = BundleOutcome((), {"s:a": "not said"}, 0, no_hit=True)
+    no_hit = BundleOutcome((), {}, 0, no_hit=True)
     assert count_missing_skills(NEEDED, GIVEN) == {"alternative to another, which ranks better": 1}
     assert count_missing_skills({"one": ["s:a", "s:b"]}, {"one": no_hit}) == {NO_HIT_REASON: 2}
     assert GIVEN["one"].reason("s:z") == NOT_RANKED_REASON
+
+
+def test_reasons_name_no_other_skill() -> None:
+    chosen, folded, withheld = "s:my loom, 2", "s:my loom", "s:glaze"
+    verdict = f"out: declared dependency of {chosen}, but conflicts with s:kiln"
+    bundle = Bundle(
+        query_id="q",
+        status="SKILL_HIT",
+        task="weave",
+        budget=99,
+        left_out=(
+            LeftOutSkill(
+                skill_id=folded,
+                name="",
+                reason=f"alternative to {chosen}, which ranks better",
+                cause="alternative",
+                other=chosen,
+            ),
+        ),
+        withheld=Withheld(
+            count=1, skills=(WithheldSkill(skill_id=withheld, kind="licence", reason="no licence"),)
+        ),
+        explain={
+            "candidates": [
+                {"skill_id": chosen, "verdict": "in: its text matches the task"},
+                {"skill_id": "s:kiln", "verdict": verdict},
+            ]
+        },
+    )
+    found = summarise_bundle(bundle, ["s:gone"])
+    assert {one: found.reason(one) for one in ("s:kiln", folded, withheld, "s:gone", "s:last")} == {
+        "s:kiln": "declared dependency of another, but conflicts with another",
+        folded: "alternative to another, which ranks better",
+        withheld: WITHHELD_REASON,
+        "s:gone": ABSENT_REASON,
+        "s:last": NOT_RANKED_REASON,
+    }
+    no_hit = summarise_bundle(bundle.model_copy(update={"status": "NO_SKILL_HIT"}), ["s:gone"])
+    assert no_hit.reason("s:kiln") == NO_HIT_REASON
+    assert no_hit.reason("s:gone") == ABSENT_REASON
 
 
 def test_rows_average_to_the_metrics() -> None:
@@ -105,18 +154,37 @@ def test_an_interval_narrows_with_more_tasks() -> None:
         bootstrap_interval([])
 
 
-def test_the_memory_of_an_interval_does_not_grow_with_tasks_and_resamples() -> None:
-    values = np.random.default_rng(1).random(20_001).tolist()
+def measure_peak(function: Callable[[], ConfidenceInterval]) -> tuple[ConfidenceInterval, int]:
     tracemalloc.start()
     try:
-        found = bootstrap_interval(values, resamples=1_000)
-        _, peak = tracemalloc.get_traced_memory()
+        return function(), tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def test_the_memory_of_an_interval_does_not_grow_with_tasks_and_resamples() -> None:
+    values = np.random.default_rng(1).random(20_001).tolist()
+    found, peak = measure_peak(lambda: bootstrap_interval(values, resamples=1_000))
     assert peak < 100_000_000
     indices = np.random.default_rng(intervals.SEED).integers(0, 20_001, (1_000, 20_001))
     means = np.asarray(values)[indices].mean(axis=1)
     assert (found.low, found.high) == tuple(np.percentile(means, (2.5, 97.5)))
+
+
+def test_the_memory_of_an_interval_does_not_grow_with_groups() -> None:
+    values = np.random.default_rng(1).random(20_001)
+    rows, names = np.stack([values, np.ones(20_001)], axis=1), [str(n) for n in range(20_001)]
+
+    def mean(sums: intervals.Floats) -> intervals.Floats:
+        return np.asarray(sums[:, 0] / sums[:, 1])
+
+    found, peak = measure_peak(lambda: bootstrap_groups(rows, names, mean, resamples=1_000))
+    assert peak < 100_000_000
+    assert found.mean == pytest.approx(values.mean())
+    share = np.full(len(names), 1 / len(names))
+    counts = np.random.default_rng(intervals.SEED).multinomial(len(names), share, 1_000)
+    sums = counts @ rows[np.argsort(names)]
+    assert (found.low, found.high) == pytest.approx(np.percentile(mean(sums), (2.5, 97.5)))
 
 
 def test_every_stage_has_its_turn() -> None:
@@ -175,6 +243,15 @@ def test_only_labelled_tasks_are_scored() -> None:
             "tasks.jsonl:2: task_id 'a' is that of line 1 too",
         ),
         ("{", "tasks.jsonl:2: not JSON"),
+        ("[" * 100_000, "tasks.jsonl:2: not JSON"),
+        (
+            r'{"task_id": "b", "instruction": "bake \ud800"}',
+            "tasks.jsonl:2: has a lone surrogate",
+        ),
+        (
+            r'{"task_id": "b", "instruction": "bake", "gt_skill_ids": ["s:\udfff"]}',
+            "tasks.jsonl:2: has a lone surrogate",
+        ),
     ],
 )
 def test_a_line_of_another_shape_is_named(tmp_path: Path, line: str, said: str) -> None:

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from config.errors import UsageError
 from config.settings import Settings
 from graph.local.store import SqliteSkillGraph
 from skills.bundle.rejection import RejectionReason
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
-from tasks.evaluations.model import EvaluatedPrompt, Evaluation
+from tasks.evaluations.model import PURGED, EvaluatedPrompt, Evaluation
+from tasks.evaluations.protocol import forget_skill
 from tasks.evaluations.sqlite import SqliteEvaluationStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from workers.cli.program import cli
@@ -72,6 +74,11 @@ class TestMadeRuns:
         settings = Settings(choice={"budget": 900}, git={"poll_seconds": 7_000})
         assert describe_settings(settings) == {"choice": {"budget": 900}}
 
+    def test_the_language_model_of_a_run_is_kept_without_its_address(self) -> None:
+        model = {"base_url": "http://10.0.0.7:8000/v1", "model": "small", "stages": ["rewrite"]}
+        found = describe_settings(Settings(language_model=model))
+        assert found == {"language_model": {"model": "small", "stages": ["rewrite"]}}
+
 
 class TestComparison:
     def test_prompts_get_better_and_worse(self) -> None:
@@ -111,6 +118,35 @@ class TestComparison:
             assert (found.paired, found.unpaired) == (2, 0)
             assert found.better == found.worse == ()
 
+    def test_a_prompt_of_the_same_id_is_not_paired_with_another_one(self) -> None:
+        first, second, third = (
+            evaluate_prompt(ranked(name, *ids), "fire", ["a"])
+            for name, ids in (("1", "a"), ("2", "xa"), ("3", "xya"))
+        )
+        found = compare_runs(keep(first, second), keep(third, first))
+        assert found.paired == 2
+        assert found.better == ()
+        assert [one.prompt_id for one in found.worse] == ["3"]
+
+    def test_runs_do_not_differ_by_purged_skills(self) -> None:
+        run = keep(evaluate_prompt(ranked("1", "a", "x", "b"), "fire", ["a", "b"]))
+        with closing(SqliteEvaluationStore(":memory:")) as store:
+            store.add(run)
+            for skill_id in ("a", "b"):
+                forget_skill(store, skill_id)
+            purged = store.get(run.summary.evaluation_id)
+        assert purged.prompts[0].needed == (PURGED, PURGED)
+        found = compare_runs(purged, purged)
+        assert (found.paired, found.better, found.worse) == (1, (), ())
+
+    def test_skills_that_change_places_make_a_prompt_neither_better_nor_worse(self) -> None:
+        first, second = (
+            keep(evaluate_prompt(ranked("1", *ids), "fire", ["a", "b", "c"]))
+            for ids in ("ab45678c", "ac45678b")
+        )
+        found = compare_runs(first, second)
+        assert (found.paired, found.better, found.worse) == (1, (), ())
+
     def test_equal_runs_do_not_differ(self) -> None:
         run = keep(evaluate_prompt(ranked("1", "a"), "fire", ["a"]))
         found = compare_runs(run, run)
@@ -128,6 +164,21 @@ class TestComparison:
             ("skills", 3, 4),
             ("without", "", "dense"),
         )
+
+    def test_budgets_are_named_where_they_differ(self) -> None:
+        row = {"task_id": "t", "instruction": "fire", "gt_skill_ids": ["a"]}
+        bundle = BundleOutcome(("a",), {}, 90, no_hit=False)
+        before, after = (
+            make_run("bundles", "t", Settings(), 3, (), [evaluate_bundle_prompt(row, given)])
+            for given in ({2000: bundle, 10000: bundle}, {2000: bundle})
+        )
+        assert compare_runs(before, after).settings == (("budgets", "2000 10000", "2000"),)
+
+    def test_runs_of_different_commands_are_not_compared(self) -> None:
+        prompts = (evaluate_prompt(ranked("1", "a"), "fire", ["a"]),)
+        other = make_run("bundles", "t", Settings(), 3, (), prompts)
+        with pytest.raises(UsageError, match=r"`eval routing` cannot .* `eval bundles`"):
+            compare_runs(keep(*prompts), other)
 
 
 class TestCommands:

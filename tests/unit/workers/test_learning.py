@@ -63,6 +63,15 @@ def test_prompts_of_new_skills_are_not_replayed_for_their_other_skills() -> None
     assert split.count() == len(TASKS + both) - 128
 
 
+def test_the_only_prompt_of_a_skill_shows_what_is_not_replayed() -> None:
+    single = [LabelledTask(f"single-{n}", f"one of {n}", (f"lib:{n}",)) for n in range(10)]
+    split = split_tasks(TASKS + single, seed=1)
+    replayed = {task.right for task in split.replayed}
+    assert replayed == {task.right for task in split.held_out}
+    assert {task.task_id for task in single} < {task.task_id for task in split.new}
+    assert split.count() == len(TASKS + single)
+
+
 def test_topics_drift_from_one_half_of_the_skills_to_the_other() -> None:
     stream = split_tasks(TASKS, seed=1, drifts=True).replayed
     first = {task.right for task in stream[:8]}

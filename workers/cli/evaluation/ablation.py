@@ -10,14 +10,20 @@ import click
 from config.errors import UsageError
 from skills.events import MAX_BUDGET
 from workers.cli.common import json_option, print_json, print_to_stderr, read_settings
-from workers.cli.evaluation.options import open_library, wait_option, write_text_file
+from workers.cli.evaluation.options import (
+    OutputFile,
+    note_missing_skills,
+    open_library,
+    wait_option,
+    write_text_file,
+)
 
 
 @click.command("ablation")
 @click.argument("tasks", type=click.Path(path_type=Path))
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=OutputFile(),
     help="Write the table: Markdown for .md, JSON for .json.",
 )
 @click.option(
@@ -56,13 +62,14 @@ def ablation(
     if not rows:
         raise UsageError(f"{tasks}: no task has gt_skill_ids")
     with open_library(read_settings(ctx), wait) as services:
+        note_missing_skills(tasks, (row["gt_skill_ids"] for row in rows), services)
         found = measure(services, rows, budget, lambda name: print_to_stderr(f"measuring: {name}"))
     data = to_json_data(found, len(rows), budget)
     table = to_markdown(found, len(rows), budget)
-    if out is not None:
-        as_text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        write_text_file(out, as_text if out.suffix == ".json" else table)
     if as_json:
         print_json(data)
     else:
         click.echo(table, nl=False)
+    if out is not None:
+        as_text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        write_text_file(out, as_text if out.suffix == ".json" else table)

@@ -7,11 +7,12 @@ from typing import Any
 
 import click
 
-from workers.cli.common import json_option, print_table, read_settings
+from workers.cli.common import format_count, json_option, print_table, read_settings
 from workers.cli.evaluation.options import (
     budget_option,
     keep_option,
     keep_run,
+    note_missing_skills,
     open_library,
     out_option,
     wait_option,
@@ -64,6 +65,7 @@ def bundles(
     predictions: dict[str, dict[str, list[str]]] = {row["task_id"]: {} for row in rows}
     outcomes: dict[str, dict[int, BundleOutcome]] = {row["task_id"]: {} for row in rows}
     with open_library(settings, wait) as services:
+        note_missing_skills(tasks, needed.values(), services)
         for budget in dict.fromkeys(budgets):
             given = dict(evaluate_bundles(services, rows, budget, without))
             for task_id, outcome in given.items():
@@ -86,7 +88,7 @@ def bundles(
 
 def _print(report: dict[str, Any]) -> None:
     """Print a row per budget, then why needed skills are missing."""
-    click.echo(f"{report['tasks']} tasks")
+    click.echo(format_count(report["tasks"], "task"))
     found = report["budgets"]
     names = list(dict.fromkeys(name for row in found.values() for name in row["metrics"]))
     rows = [
@@ -96,7 +98,7 @@ def _print(report: dict[str, Any]) -> None:
     print_table(rows, ("budget", *names, ""))
     for budget, row in found.items():
         for reason, count in row["missed"].items():
-            click.echo(f"missing at {budget} tokens: {count} skills, {reason}")
+            click.echo(f"missing at {budget} tokens: {format_count(count, 'skill')}, {reason}")
 
 
 def _figure(name: str, value: float | None) -> str:

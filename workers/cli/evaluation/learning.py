@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,7 @@ from workers.cli.common import (
     read_settings,
 )
 from workers.cli.evaluation.options import (
+    OutputFile,
     find_missing_skills,
     open_library,
     wait_option,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     help="Only this way to learn, compared with none; repeatable. By default all: memory, links, "
     "training (of the ranker), all (the three together).",
 )
-@click.option("--out", type=click.Path(path_type=Path), help="Write the figures as JSON.")
+@click.option("--out", type=OutputFile(), help="Write the figures as JSON.")
 @click.option(
     "--plots", type=click.Path(path_type=Path, file_okay=False), help="Write SVG plots here."
 )
@@ -105,11 +106,14 @@ def learning(
         replay.rank_base(on_step)
         results = [replay.run(scenario, on_step) for scenario in scenarios]
     data = to_json_data(results, split, seed, len(labelled))
-    _write_files(out, plots, data, results)
     if as_json:
         print_json(data)
     else:
         click.echo(to_markdown(results), nl=False)
+    if out is not None:
+        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+    if plots is not None:
+        _write_plots(plots, results)
 
 
 def _find_known(path: Path, tasks: list[LabelledTask], services: Services) -> list[LabelledTask]:
@@ -147,15 +151,6 @@ def _check_names(what: str, given: tuple[str, ...], known: list[str]) -> None:
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise UsageError(f"no {what} {', '.join(unknown)}; {what}s: {', '.join(known)}")
-
-
-def _write_files(
-    out: Path | None, plots: Path | None, data: dict[str, Any], results: list[ScenarioResult]
-) -> None:
-    if out is not None:
-        write_text_file(out, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
-    if plots is not None:
-        _write_plots(plots, results)
 
 
 def _write_plots(folder: Path, results: list[ScenarioResult]) -> None:

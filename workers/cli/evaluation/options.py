@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from typing_extensions import override
 
 from config.errors import TransientError, UsageError
 from config.settings import OPTIONAL_STAGES, Settings
+from skills.bundle.escaping import escape_terminal_line
 from skills.events import MAX_BUDGET
 from tasks.evaluations.model import EvaluatedPrompt
 from tasks.policies import EMBED_SECTIONS
@@ -31,9 +33,23 @@ without_option = click.option(
     type=click.Choice(OPTIONAL_STAGES),
     help="Switch a stage off; repeatable.",
 )
-out_option = click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the predictions as JSON."
-)
+
+
+class OutputFile(click.Path):
+    """A file to write, refused before the work begins if it cannot be made."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, writable=True, path_type=Path)
+
+    @override
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path: Any = super().convert(value, param, ctx)
+        if not path.absolute().parent.is_dir():
+            self.fail(f"{path} is in no existing folder", param, ctx)
+        return path
+
+
+out_option = click.option("--out", type=OutputFile(), help="Write the predictions as JSON.")
 budget_option = click.option(
     "--budget",
     "--tokens",
@@ -131,6 +147,17 @@ def find_missing_skills(path: Path, needed: Iterable[str], services: Services) -
     )
 
 
+def note_missing_skills(path: Path, needed: Iterable[Iterable[str]], services: Services) -> None:
+    """Print how many skills that tasks need the library does not have; raises UsageError if it has
+    none of them. path: of the tasks. needed: by task."""
+    wanted = {name for names in needed for name in names}
+    if wanted and (missing := find_missing_skills(path, wanted, services)):
+        print_to_stderr(
+            f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
+            f"{escape_terminal_line(missing[0])}; they count as not found"
+        )
+
+
 def print_figures(report: dict[str, Any]) -> None:
     """Print a line for each figure."""
     for name, value in report.items():
@@ -144,13 +171,13 @@ def write_report(
     as_json: bool,
     print_report: Callable[[dict[str, Any]], None] = print_figures,
 ) -> None:
-    """Write the predictions to `out`, if given, and print the report as text or as JSON."""
-    if out is not None:
-        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
+    """Print the report as text or as JSON, and write the predictions to `out`, if given."""
     if as_json:
         print_json(report)
     else:
         print_report(report)
+    if out is not None:
+        write_text_file(out, json.dumps(predictions, ensure_ascii=False) + "\n")
 
 
 def keep_run(
@@ -181,14 +208,15 @@ def write_text_file(path: Path, text: str) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def check_line_ranges(query_id: str, ranges: Any, lines: int) -> None:
-    """Raise UsageError for missing or invalid line ranges, and for ranges outside the file."""
+def check_line_ranges(owner: str, ranges: Any, lines: int) -> None:
+    """Raise UsageError for missing or invalid line ranges, and for ranges outside the file. owner:
+    the query or skill that they belong to, for messages."""
     for row in ranges if isinstance(ranges, list) and ranges else [ranges]:
         match row:
             case [int(first), int(last)] if 1 <= first <= last <= lines:
                 continue
             case _:
                 raise UsageError(
-                    f"{query_id}: {row!r} is not a line range; `required` must hold "
+                    f"{owner}: {row!r} is not a line range of the SKILL.md; expected "
                     f"[first, last] within 1 to {lines}"
                 )

@@ -11,6 +11,7 @@ from workers.cli.common import json_option, read_settings
 from workers.cli.evaluation.options import (
     keep_option,
     keep_run,
+    note_missing_skills,
     open_library,
     out_option,
     wait_option,
@@ -51,7 +52,9 @@ def routing(
 
     settings, rows = read_settings(ctx), read_jsonl(tasks, ("task_id", "instruction"))
     predictions, prompts, encoding, rest = {}, [], [], []
+    needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if row.get("gt_skill_ids")}
     with open_library(settings, wait) as services:
+        note_missing_skills(tasks, needed.values(), services)
         for row, ranked in zip(rows, rank_tasks(services, rows, without), strict=True):
             predictions[ranked.task_id] = ranked.skill_ids
             if "gt_skill_ids" in row:
@@ -60,7 +63,6 @@ def routing(
             encoding.append(ranked.milliseconds.get("encode", 0.0))
             rest.append(sum(ranked.milliseconds.values()) - encoding[-1])
         skills = len(services.library.latest.pointers)
-    needed = {row["task_id"]: row["gt_skill_ids"] for row in rows if row.get("gt_skill_ids")}
     report: dict[str, Any] = {"tasks": len(rows)} | routing_metrics(needed, predictions)
     report["rank_ms_p50"] = percentile(rest, 0.5)
     report["rank_ms_p95"] = percentile(rest, 0.95)

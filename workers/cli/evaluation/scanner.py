@@ -9,7 +9,7 @@ import click
 
 from skills.bundle.escaping import escape_terminal_line as safe_line
 from workers.cli.common import json_option, read_settings
-from workers.cli.evaluation.options import write_text_file
+from workers.cli.evaluation.options import OutputFile, write_text_file
 
 
 @click.command("scanner")
@@ -22,9 +22,7 @@ from workers.cli.evaluation.options import write_text_file
 @click.option(
     "--ablate", is_flag=True, help="Count for each rule the skills that no other rule finds."
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), help="Write the report as JSON, with all skills."
-)
+@click.option("--out", type=OutputFile(), help="Write the report as JSON, with all skills.")
 @json_option
 @click.pass_context
 def scanner(
@@ -54,12 +52,12 @@ def scanner(
     load_indicators(settings.policy.indicators)
     lowest = min(settings.policy.highest_level + 1, 3) if level is None else level
     report = scanner_report(scan_corpus(folder, settings.limits), lowest, ablate=ablate)
-    if out is not None:
-        write_text_file(out, json.dumps(report, ensure_ascii=False, indent=2) + "\n")
     if as_json:
         print_json(report)
     else:
         _print_report(report)
+    if out is not None:
+        write_text_file(out, json.dumps(report, ensure_ascii=False, indent=2) + "\n")
 
 
 def _print_report(report: dict[str, Any]) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from config.errors import UsageError
-from tasks.services import Services
 from workers.cli.common import (
+    format_count,
     json_option,
     print_table,
-    print_to_stderr,
     progress_bar,
     read_settings,
 )
 from workers.cli.evaluation.options import (
+    OutputFile,
     budget_option,
-    find_missing_skills,
+    note_missing_skills,
     open_library,
     out_option,
     wait_option,
@@ -46,9 +46,7 @@ _COLUMNS = (
 @click.argument("tasks", type=click.Path(path_type=Path))
 @budget_option
 @out_option
-@click.option(
-    "--plot", type=click.Path(path_type=Path), help="Draw needed skills by tokens as SVG."
-)
+@click.option("--plot", type=OutputFile(), help="Draw needed skills by tokens as SVG.")
 @without_option
 @wait_option
 @json_option
@@ -86,7 +84,7 @@ def sessions(
     predictions: dict[str, dict[str, Any]] = {task_id: {} for task_id in needed}
     chosen = sorted(set(budgets))
     with open_library(read_settings(ctx), wait) as services, progress_bar("tasks") as progress:
-        _note_missing(tasks, needed, services)
+        note_missing_skills(tasks, needed.values(), services)
         done = 0
         for budget in chosen:
             given = {}
@@ -100,20 +98,9 @@ def sessions(
                 "metrics": session_metrics(needed, given),
                 "reveal": trace_reveal(needed, given),
             }
+    write_report(report, predictions, out, as_json, _print)
     if plot is not None:
         write_text_file(plot, _draw(report))
-    write_report(report, predictions, out, as_json, _print)
-
-
-def _note_missing(path: Path, needed: Mapping[str, Sequence[str]], services: Services) -> None:
-    """Raise UsageError if the library has no needed skill; print how many skills are missing."""
-    wanted = {name for names in needed.values() for name in names}
-    missing = find_missing_skills(path, wanted, services)
-    if missing:
-        print_to_stderr(
-            f"{len(missing)} of {len(wanted)} needed skills are not in the library, for example "
-            f"{missing[0]}; they count as not sent"
-        )
 
 
 def _to_prediction(sent: Mapping[str, Sent]) -> dict[str, Any]:
@@ -144,7 +131,7 @@ def _draw(report: dict[str, Any]) -> str:
 
 def _print(report: dict[str, Any]) -> None:
     """Print a row per budget and way of asking."""
-    click.echo(f"{report['tasks']} tasks")
+    click.echo(format_count(report["tasks"], "task"))
     rows = [
         (budget, arm, *(_figure(metrics[name]) for name in _COLUMNS), "")
         for budget, found in report["budgets"].items()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log2
+from math import fsum, log2
 from typing import Any
 
+from config.errors import UsageError
 from tasks.evaluations.model import EvaluatedPrompt, Evaluation, Measure
 from workers.evaluation.intervals import bootstrap_interval
 
 _Pair = tuple[EvaluatedPrompt, EvaluatedPrompt]
-_PairKey = tuple[str, frozenset[str]]
+_PairKey = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class RunComparison:
 
     paired: number of prompts with the same text and needed skills in both; unpaired: number
     of the others. better, worse: the largest difference first. settings: (name, before,
-    after) of changed settings.
+    after) of the conditions that differ, such as settings, version and budgets.
     """
 
     paired: int
@@ -68,7 +69,14 @@ class RunComparison:
 
 
 def compare_runs(before: Evaluation, after: Evaluation) -> RunComparison:
-    """Compare two runs, the earlier one first."""
+    """Compare two runs, the earlier one first; raises UsageError for runs of different commands,
+    whose ranks have different meanings."""
+    kinds = before.summary.kind, after.summary.kind
+    if kinds[0] != kinds[1]:
+        raise UsageError(
+            f"a run of `eval {kinds[0]}` cannot be compared with one of `eval {kinds[1]}`; "
+            "compare two runs of one command"
+        )
     pairs = _pair(before.prompts, after.prompts)
     changes = [change for pair in pairs if (change := _compare_prompt(*pair)) is not None]
     return RunComparison(
@@ -88,21 +96,23 @@ def _sort(changes: Any) -> tuple[PromptChange, ...]:
 def _pair(before: Sequence[EvaluatedPrompt], after: Sequence[EvaluatedPrompt]) -> list[_Pair]:
     """Return pairs of prompts that have the same text and need the same skills; of several such
     prompts, those with the same id."""
-    known: defaultdict[_PairKey, list[EvaluatedPrompt]] = defaultdict(list)
+    known: defaultdict[_PairKey, dict[str, EvaluatedPrompt]] = defaultdict(dict)
     for one in before:
-        known[_pair_key(one)].append(one)
+        known[_pair_key(one)][one.prompt_id] = one
+    same = [known[_pair_key(one)].pop(one.prompt_id, None) for one in after]
     pairs = []
-    for one in after:
+    for one, old in zip(after, same, strict=True):
         # Several prompts may be alike: a text is stored up to a length.
         others = known[_pair_key(one)]
-        places = [place for place, other in enumerate(others) if other.prompt_id == one.prompt_id]
-        if others:
-            pairs.append((others.pop(places[0] if places else 0), one))
+        if old is None and others:
+            old = others.pop(next(iter(others)))
+        if old is not None:
+            pairs.append((old, one))
     return pairs
 
 
 def _pair_key(prompt: EvaluatedPrompt) -> _PairKey:
-    return prompt.task, frozenset(prompt.needed)
+    return prompt.task, tuple(sorted(prompt.needed))
 
 
 def _compare_measures(pairs: Sequence[_Pair]) -> list[MeasureChange]:
@@ -141,18 +151,18 @@ def _find_interval(differences: tuple[float, ...]) -> Measure:
 
 
 def _compare_prompt(old: EvaluatedPrompt, new: EvaluatedPrompt) -> PromptChange | None:
-    before = dict(zip(old.needed, old.ranks, strict=True))
-    places = tuple(before.get(one, 0) for one in new.needed)
-    gain = _discount(new.ranks) - _discount(places)
-    if places == new.ranks:
+    # By skill; purged skills have one id, so their ranks are sorted.
+    before, after = (sorted(zip(one.needed, one.ranks, strict=True)) for one in (old, new))
+    if before == after:
         return None
+    places, ranks = (tuple(rank for _, rank in rows) for rows in (before, after))
     return PromptChange(
         new.prompt_id,
         new.task,
-        new.needed,
+        tuple(skill_id for skill_id, _ in after),
         places,
-        new.ranks,
-        gain,
+        ranks,
+        _discount(ranks) - _discount(places),
         old.found[0] if old.found else "",
         new.found[0] if new.found else "",
         new.owner,
@@ -161,7 +171,7 @@ def _compare_prompt(old: EvaluatedPrompt, new: EvaluatedPrompt) -> PromptChange 
 
 def _discount(ranks: Sequence[int]) -> float:
     """Return the discounted cumulative gain (Järvelin and Kekäläinen, TOIS 20, 2002)."""
-    return sum(1 / log2(rank + 1) for rank in ranks if rank)
+    return fsum(1 / log2(rank + 1) for rank in ranks if rank)  # the same in any order
 
 
 def _compare_settings(before: Evaluation, after: Evaluation) -> list[tuple[str, Any, Any]]:
@@ -171,14 +181,17 @@ def _compare_settings(before: Evaluation, after: Evaluation) -> list[tuple[str, 
 
 
 def _flatten(run: Evaluation) -> dict[str, Any]:
-    """Return the conditions of a run by name: version, size of the library, stages, settings."""
+    """Return the conditions of a run by name: version, size of the library, stages, budgets of
+    bundles, settings."""
     summary = run.summary
     flat: dict[str, Any] = {
         "version": summary.version,
         "skills": summary.skills,
         "without": " ".join(summary.without),
     }
+    if summary.kind == "bundles":
+        budgets = {int(name.rpartition("@")[2]) for name in summary.measures}
+        flat["budgets"] = " ".join(map(str, sorted(budgets)))
     for section, values in summary.settings.items():
-        if isinstance(values, Mapping):
-            flat |= {f"{section}.{name}": value for name, value in values.items()}
+        flat |= {f"{section}.{name}": value for name, value in values.items()}
     return flat

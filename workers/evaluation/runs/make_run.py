@@ -37,6 +37,17 @@ _SECTIONS = (
 )
 """Sections of the settings that affect the results. None of them has a secret."""
 
+_LANGUAGE_MODEL = (
+    "model",
+    "query_milliseconds",
+    "stages",
+    "select_candidates",
+    "select_margin",
+    "rewrite_queries",
+    "search_terms",
+)
+"""Settings of the language model that affect the results: no address, as readers see them."""
+
 
 def evaluate_prompt(
     ranked: RankedTask,
@@ -131,5 +142,6 @@ def measure(prompts: Sequence[EvaluatedPrompt]) -> dict[str, Measure]:
 
 def describe_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings that affect the results and differ from the defaults, by section."""
-    found = settings.model_dump(mode="json", include=set(_SECTIONS), exclude_defaults=True)
+    include = dict.fromkeys(_SECTIONS, True) | {"language_model": set(_LANGUAGE_MODEL)}
+    found = settings.model_dump(mode="json", include=include, exclude_defaults=True)
     return {name: values for name, values in sorted(found.items()) if values}

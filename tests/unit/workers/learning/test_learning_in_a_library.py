@@ -10,14 +10,17 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from config.errors import UsageError
+from config.errors import TransientError, UsageError
 from graph.protocol import SkillGraph
 from graph.records import Adjacency, Link, LinkType, Neighbour
+from search.protocol import SearchIndex
 from skills.events import QueryAsked, SourceChanged
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.outcomes.sqlite import SqliteOutcomeStore
+from tasks.policies import Deadline
 from tasks.query.context import QueryContext
-from tasks.query.pipeline import rank_candidates
+from tasks.query.pipeline import answer_query, rank_candidates
+from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.services import Services
 from tests.support.samples.library import TOPICS, write_topics
@@ -25,6 +28,7 @@ from tests.support.samples.tiny import settle, tiny_backend
 from tests.unit.graph.test_learned_links import Library
 from workers.backend.embedded import EmbeddedBackend
 from workers.cli.evaluation.options import find_missing_skills
+from workers.evaluation.bundles import evaluate_bundles
 from workers.evaluation.learned_links import LearnedGraph
 from workers.evaluation.learning_arms import ARMS
 from workers.evaluation.sessions import SessionRunner
@@ -186,6 +190,39 @@ def test_a_budget_below_the_names_of_what_was_sent_sends_nothing(services: Servi
     assert runner.ask(PROMPT, 1, session) is None
     assert runner.ask(PROMPT, 1) is None
     runner.close()
+
+
+class IndexWithoutVectors:
+    """An index on a server that stopped after the search."""
+
+    def __init__(self, index: SearchIndex) -> None:
+        self._index = index
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+    def get_section_vectors(self, keys: object) -> Any:
+        raise TransientError("no answer")
+
+
+def test_figures_are_not_of_a_library_without_a_server(services: Services) -> None:
+    away = replace(
+        services,
+        circuit_breakers=CircuitBreakers(),
+        index=cast(SearchIndex, IndexWithoutVectors(services.index)),
+    )
+    task = {"task_id": "kiln", "instruction": PROMPT, "gt_skill_ids": [KILN]}
+    degraded = answer_query(away, Deadline(30), "q", QueryAsked(task=PROMPT)).bundle.degraded
+    assert degraded == ("passages chosen by words only: the search index did not answer",)
+    with pytest.raises(TransientError):
+        list(evaluate_bundles(away, [task], 4000))
+
+
+def test_an_evaluation_names_the_task_that_cannot_be_asked(services: Services) -> None:
+    limit = services.settings.limits.query_characters
+    task = {"task_id": "long one", "instruction": "kiln " * limit, "gt_skill_ids": [KILN]}
+    with pytest.raises(UsageError, match=f"long one: .*the limit is {limit}"):
+        list(evaluate_bundles(services, [task], 4000))
 
 
 def test_a_file_about_another_library_is_refused(services: Services) -> None:
