@@ -20,6 +20,7 @@ from skills.passages import section_texts
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
+from workers.evaluation.predictions import right_skills
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.encoder.encoder_pairs import (
     EncoderOptions,
@@ -123,8 +124,7 @@ def _make_labelled_pairs(
     number of their copies."""
     pairs = []
     for row, copies in zip(tasks, count_copies(tasks, options.seed), strict=True):
-        names = (*row["gt_skill_ids"], *row.get("also", ()))
-        needed = tuple(dict.fromkeys(name for name in names if name in known))
+        needed = tuple(name for name in right_skills(row) if name in known)
         text = str(row["instruction"]).strip()
         if text and needed and copies:
             pairs.append((TrainingPair(LABELLED, text, needed), copies))
