@@ -44,8 +44,8 @@ _MIN_LISTS = 4
 class TrainingOptions:
     """Options of a training; equal options on the same library give the same training set.
 
-    base: the model to start from. feedback: hash of the feedback file, "" for none. queries: number
-    of queries generated from each skill's own text. prompts: the language model whose stored
+    base: the model to start from. feedback: identity of the labelled tasks, "" for none. queries:
+    number of queries generated from each skill's own text. prompts: the language model whose stored
     prompts are also queries, "" for none. list_size: skills in a training list, including the
     needed one. temperature: divides the scores of a list before the softmax. folds: number of parts
     into which skills are divided. fold: the held-out part, with the tasks that need its skills.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -211,24 +210,26 @@ def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> Non
     click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
 
 
-def read_feedback(
-    settings: Settings, path: Path | None, outcomes: bool
-) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows of a file of labelled tasks, and rows of reported outcomes if requested; and
-    a digest of both, "" without either."""
+def identify_feedback(path: Path | None, outcomes: bool) -> str:
+    """Return what tells the labelled tasks of a training from others: a digest of the file, and
+    whether there are reported outcomes; "" without either.
+
+    Outcomes that are reported during an interruption do not make it another training.
+    """
     from hashlib import blake2b
 
+    from workers.library.user_files import read_bytes
+
+    digest = blake2b(read_bytes(path), digest_size=8).hexdigest() if path is not None else ""
+    return f"{digest} and outcomes" if outcomes else digest
+
+
+def read_feedback(settings: Settings, path: Path | None, outcomes: bool) -> list[dict[str, Any]]:
+    """Return the rows of a file of labelled tasks, and rows of reported outcomes if requested."""
     from workers.evaluation.predictions import read_jsonl
 
-    digest, rows = blake2b(digest_size=8), []
-    if path is not None:
-        rows += read_jsonl(path, ("instruction", "gt_skill_ids"))
-        digest.update(path.read_bytes())
-    if outcomes:
-        reported = read_reported(settings)
-        rows += reported
-        digest.update(json.dumps(reported).encode())
-    return rows, digest.hexdigest() if path is not None or outcomes else ""
+    rows = [] if path is None else read_jsonl(path, ("instruction", "gt_skill_ids"))
+    return rows + (read_reported(settings) if outcomes else [])
 
 
 def read_reported(settings: Settings) -> list[dict[str, Any]]:

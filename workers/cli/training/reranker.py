@@ -15,6 +15,7 @@ from workers.cli.training.model_training import (
     check_fold,
     choose_options,
     data_options,
+    identify_feedback,
     number_option,
     prepare_folder,
     print_comparison,
@@ -112,10 +113,11 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSe
     from workers.training.reranker_training import TRAINING_SET_FILE
     from workers.training.training_set import build_training_set, dump, load
 
-    tasks, feedback = read_feedback(settings, options["feedback"], options["outcomes"])
-    chosen = _choose(settings, options, feedback)
+    labelled = (options["feedback"], options["outcomes"])
+    chosen = _choose(settings, options, identify_feedback(*labelled))
 
     def build() -> TrainingSet:
+        tasks = read_feedback(settings, *labelled)
         with (
             open_library(settings, wait=True) as services,
             progress_bar("building the training set") as step,
