@@ -47,7 +47,8 @@ class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):
         network, self._tokenizer = _load(base)
         network.to(self._device).train()
         positions = int(getattr(network.config, "max_position_embeddings", max_length))
-        self.max_length = min(max_length, positions)
+        # RoBERTa has two positions more than it reads tokens; its tokenizer has the limit.
+        self.max_length = min(max_length, positions, int(self._tokenizer.model_max_length))
         self._tokenizer.model_max_length = self.max_length
         self._temperature = temperature
         self._prepare(network, list(network.parameters()))

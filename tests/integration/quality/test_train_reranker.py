@@ -119,6 +119,28 @@ def test_a_base_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
         CrossEncoderTrainer(labels, max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1)
 
 
+def test_pairs_are_cut_at_the_limit_of_the_tokenizer(base: str, tmp_path: Path) -> None:
+    """RoBERTa has two positions more than it reads tokens."""
+    from transformers import AutoTokenizer, RobertaConfig, RobertaForSequenceClassification
+
+    config = RobertaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=34,
+        num_labels=1,
+    )
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(base, model_max_length=32).save_pretrained(tmp_path)
+    trainer = CrossEncoderTrainer(
+        str(tmp_path), max_length=256, steps=1, learning_rate=1e-3, seed=0, threads=1
+    )
+    assert trainer.max_length == 32
+    assert np.isfinite(trainer.step([("a " * 50, ["b " * 50, "c"])]))
+
+
 def test_an_encoder_gets_a_head(tmp_path: Path) -> None:
     encoder = write_cross_encoder(tmp_path / "encoder", body="encoder")
     out = tmp_path / "out"
