@@ -18,10 +18,18 @@ from typing_extensions import override
 from config.errors import PermanentError
 from search.models.encoder import model_load_errors, silence_libraries
 from search.models.identity import model_path
+from search.models.installed import check_installed
 from workers.training.trainer import Trainer
 
 RankedTexts = tuple[str, Sequence[str]]
 """A query and texts, of which the first is that of the needed skill."""
+
+
+def check_base(base: str) -> None:
+    """Raise PermanentError if a base cannot be loaded."""
+    check_installed("torch", "transformers", purpose="training a reranker")
+    silence_libraries()
+    _load(base)
 
 
 class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):

@@ -14,6 +14,7 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from workers.cli.common import json_option, print_to_stderr, progress_bar
+from workers.cli.folder_path import FolderPath
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -53,7 +54,7 @@ _DATA_OPTIONS = (
     click.option(
         "--out",
         required=True,
-        type=click.Path(path_type=Path, file_okay=False),
+        type=FolderPath(path_type=Path, file_okay=False),
         help="Folder of the model. An interrupted training there is resumed.",
     ),
     click.option(
@@ -78,7 +79,7 @@ _RUN_OPTIONS = (
         "Parts into which the library and its tasks are divided.",
     ),
     number_option("--fold", 0, click.IntRange(0, 99), "The part that is held out, counted from 0."),
-    click.option("--seed", default=0, show_default=True, help="Seed of all random choices."),
+    number_option("--seed", 0, click.IntRange(0, 2**32 - 1), "Seed of all random choices."),
     click.option(
         "--threads",
         default=0,
@@ -112,18 +113,22 @@ def _add_options(
 
 
 def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str, base: str) -> None:
-    """Create the folder; raise UsageError if it holds a finished model or other files, or is the
-    model to start from.
+    """Create the folder; raise UsageError if it holds a finished model or other files, or a part of
+    the model to start from.
 
     set_file: the name of the training set of an unfinished training. fresh: whether the files of an
     earlier training are deleted. base: the model to start from.
     """
-    from search.models.identity import TRAINING_FILE
+    from search.models.identity import TRAINING_FILE, adapter_files, base_model
     from search.models.low_rank import ADAPTER_FILE
     from workers.training.trainer import CHECKPOINT
 
-    if Path(base).resolve() == out.resolve():
-        raise UsageError(f"{out} is the model to start from; name another folder with --out")
+    parts = [Path(base_model(base)), *(path.parent for path in adapter_files(base))]
+    if out.resolve() in [part.resolve() for part in parts]:
+        raise UsageError(
+            f"{out} is the model to start from, or one that it adapts; name another folder with "
+            "--out"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:

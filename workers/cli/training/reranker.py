@@ -110,6 +110,7 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
     """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
+    from workers.training.cross_encoder import check_base
     from workers.training.reranker_training import TRAINING_SET_FILE
     from workers.training.training_set import build_training_set, dump, load
 
@@ -118,6 +119,7 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSe
 
     def build() -> TrainingSet:
         tasks = read_feedback(settings, *labelled)
+        check_base(chosen.base)  # the ranking of the queries takes long
         with (
             open_library(settings, wait=True) as services,
             progress_bar("building the training set") as step,
