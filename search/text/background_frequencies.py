@@ -13,6 +13,7 @@ import io
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +59,7 @@ def read_background(content: bytes) -> BackgroundFrequencies:
                 levels=arrays["levels"],
                 max_idf=float(arrays["largest"]),
             )
-    except (ValueError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError, EOFError, BadZipFile) as error:
         raise PermanentError(f"the background frequencies cannot be read: {error}") from error
 
 

@@ -137,6 +137,12 @@ def test_what_is_no_cross_encoder_is_refused(tmp_path: Path) -> None:
         CrossEncoderReranker(write_cross_encoder(tmp_path / "headless", body="encoder"))
     with pytest.raises(PermanentError, match="no cross-encoder"):
         CrossEncoderReranker(str(get_model_path()))
+    config = tmp_path / "headless" / "config.json"
+    settings = json.loads(config.read_text(encoding="utf-8"))
+    del settings["architectures"]
+    config.write_text(json.dumps(settings), encoding="utf-8")
+    with pytest.raises(PermanentError, match=r"no cross-encoder.*no architecture"):
+        CrossEncoderReranker(str(config.parent))
 
 
 @pytest.mark.parametrize("content", [None, {}, {"config.json": "{"}, {"config.json": "{}"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,7 @@ from workers.evaluation.ask import SECONDS
 from workers.library.user_files import read_text
 
 MAX_RANKED = 100
+_MAX_WEIGHT = 1_000
 _IDS = frozenset({"task_id", "query_id"})
 
 
@@ -58,8 +59,8 @@ def read_jsonl(path: Path, fields: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _row_error(row: object, fields: Sequence[str]) -> str:
-    """Return why a line is invalid, "" if it is valid; lists of skill ids
-    are checked if present."""
+    """Return why a line is invalid, "" if it is valid; lists of skill ids and the weight are
+    checked if present."""
     if not isinstance(row, dict) or not all(name in row for name in fields):
         missing = [name for name in fields if not isinstance(row, dict) or name not in row]
         return f"missing {', '.join(missing)}"
@@ -67,9 +68,14 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
         ids = row.get(name, [])
         if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
             return f"{name} must be a list of skill ids"
+    weight = row.get("weight", 1)
+    if type(weight) not in (int, float) or not 0 <= weight <= _MAX_WEIGHT:
+        return f"weight must be a number from 0 to {_MAX_WEIGHT}"
     wrong = [n for n in fields if n != "gt_skill_ids" and not isinstance(row[n], str)]
     if wrong:
         return f"{', '.join(wrong)} must be text"
+    if any(not _is_unicode(row[name]) for name in fields if isinstance(row[name], str)):
+        return "half of a surrogate pair: write the character itself, or both halves"
     empty = [name for name in fields if isinstance(row[name], str) and not row[name].strip()]
     if empty:
         return f"{', '.join(empty)} must not be empty"
@@ -78,6 +84,20 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
     except UnicodeEncodeError:
         return "has a lone surrogate (\\ud800 to \\udfff), which is no character"
     return ""
+
+
+def _is_unicode(text: str) -> bool:
+    """Return whether a text can be written as UTF-8; `\\ud800` of JSON cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def right_skills(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the distinct skills that serve a labelled task: `gt_skill_ids`, then `also`."""
+    return tuple(dict.fromkeys((*row["gt_skill_ids"], *row.get("also", ()))))
 
 
 class RankedTask(NamedTuple):

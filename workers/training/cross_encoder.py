@@ -18,10 +18,18 @@ from typing_extensions import override
 from config.errors import PermanentError
 from search.models.encoder import model_load_errors, silence_libraries
 from search.models.identity import model_path
+from search.models.installed import check_installed
 from workers.training.trainer import Trainer
 
 RankedTexts = tuple[str, Sequence[str]]
 """A query and texts, of which the first is that of the needed skill."""
+
+
+def check_base(base: str) -> None:
+    """Raise PermanentError if a base cannot be loaded."""
+    check_installed("torch", "transformers", purpose="training a reranker")
+    silence_libraries()
+    _load(base)
 
 
 class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):
@@ -47,7 +55,8 @@ class CrossEncoderTrainer(Trainer[Sequence[RankedTexts]]):
         network, self._tokenizer = _load(base)
         network.to(self._device).train()
         positions = int(getattr(network.config, "max_position_embeddings", max_length))
-        self.max_length = min(max_length, positions)
+        # RoBERTa has two positions more than it reads tokens; its tokenizer has the limit.
+        self.max_length = min(max_length, positions, int(self._tokenizer.model_max_length))
         self._tokenizer.model_max_length = self.max_length
         self._temperature = temperature
         self._prepare(network, list(network.parameters()))

@@ -41,6 +41,8 @@ class Trainer(ABC, Generic[BatchT]):
     """
 
     steps_done = 0
+    _is_updating = False
+    """Whether some weights may be those after the step, and others those before it."""
 
     def __init__(self, *, steps: int, learning_rate: float, seed: int, threads: int) -> None:
         """Set up a training.
@@ -73,14 +75,24 @@ class Trainer(ABC, Generic[BatchT]):
         """Save the trained model."""
 
     def step(self, batch: BatchT) -> float:
-        """Make one optimizer step on a batch, and return the mean loss in nats."""
+        """Make one optimizer step on a batch, and return the mean loss in nats.
+
+        Raises PermanentError if the gradient is not finite.
+        """
         for group in self._optimizer.param_groups:
             group["lr"] = self._rate * learning_rate_factor(self.steps_done, self._steps)
         self._optimizer.zero_grad()
         loss = self._add_gradients(batch)
-        self._torch.nn.utils.clip_grad_norm_(self._parameters, _MAX_GRADIENT_NORM)
+        norm = self._torch.nn.utils.clip_grad_norm_(self._parameters, _MAX_GRADIENT_NORM)
+        if not math.isfinite(norm):
+            raise PermanentError(
+                f"step {self.steps_done + 1} of {self._steps} has no finite gradient; start over "
+                "with --fresh and a smaller --learning-rate or a larger --temperature"
+            )
+        self._is_updating = True
         self._optimizer.step()
         self.steps_done += 1
+        self._is_updating = False
         return loss
 
     def run(
@@ -94,7 +106,8 @@ class Trainer(ABC, Generic[BatchT]):
 
         make_batch: returns the batch of a step, by its number. folder: of the model and of the
         checkpoint, from which the training resumes; it is written every `checkpoint_steps` steps
-        and on KeyboardInterrupt. progress: called with the steps done and their total.
+        and on KeyboardInterrupt, except within an update of the weights. progress: called with the
+        steps done and their total.
         """
         self.load_checkpoint(folder)
         losses = []
@@ -105,7 +118,8 @@ class Trainer(ABC, Generic[BatchT]):
                 if self.steps_done % checkpoint_steps == 0:
                     self.save_checkpoint(folder)
         except KeyboardInterrupt:
-            self.save_checkpoint(folder)
+            if not self._is_updating:
+                self.save_checkpoint(folder)
             raise
         self.save_checkpoint(folder)
         self.save(folder)
@@ -176,6 +190,7 @@ def write_training_card(folder: Path, card: Mapping[str, Any]) -> None:
 
 
 def end_training(folder: Path, set_file: str) -> None:
-    """Delete the checkpoint and the training set: the training can no longer be resumed."""
-    for name in (CHECKPOINT, set_file):
+    """Delete the training set and the checkpoint: the training can no longer be resumed."""
+    # The set first: with the set alone, an interruption here would start the training over.
+    for name in (set_file, CHECKPOINT):
         (folder / name).unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from config.errors import PermanentError, UsageError
+from search.models.model_families import with_mixtures
 from search.protocol import StoredRevision
 from skills.events import QueryAsked
 from skills.record import RevisionKey
@@ -23,6 +24,7 @@ from tasks.query.pipeline import rank_candidates
 from tasks.query.ranking import RankedSkill
 from tasks.query.rerank import cross_encoder_text, rerank
 from tasks.services import Services
+from workers.evaluation.predictions import right_skills
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.model_prompts import StoredPrompts, match_near_misses, read_prompts
 from workers.training.negative_mining import NegativeMiner
@@ -42,8 +44,8 @@ _MIN_LISTS = 4
 class TrainingOptions:
     """Options of a training; equal options on the same library give the same training set.
 
-    base: the model to start from. feedback: hash of the feedback file, "" for none. queries: number
-    of queries generated from each skill's own text. prompts: the language model whose stored
+    base: the model to start from. feedback: identity of the labelled tasks, "" for none. queries:
+    number of queries generated from each skill's own text. prompts: the language model whose stored
     prompts are also queries, "" for none. list_size: skills in a training list, including the
     needed one. temperature: divides the scores of a list before the softmax. folds: number of parts
     into which skills are divided. fold: the held-out part, with the tasks that need its skills.
@@ -122,9 +124,9 @@ def build_training_set(
 ) -> TrainingSet:
     """Build queries, split them into training and held-out ones, and mine negatives.
 
-    tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `weight`; a task
-    whose weight gives it no copy is left out. step: called with the queries done and their total.
-    Raises UsageError if the library is too small.
+    tasks: feedback, objects with `instruction`, `gt_skill_ids` and, optionally, `also` and
+    `weight`; a task whose weight gives it no copy is left out. step: called with the queries done
+    and their total. Raises UsageError if the library is too small.
     """
     revisions = read_trainable(services, frozenset(options.languages))
     known = {revision.key.skill_id: revision for revision in revisions}
@@ -243,6 +245,7 @@ def assign_folds(
 
 def read_trainable(services: Services, languages: frozenset[str]) -> list[StoredRevision]:
     """Return published skills in the model's languages that have vectors."""
+    languages = with_mixtures(languages)
     pointers = services.library.refresh().pointers
     keys = [RevisionKey(skill_id, seq) for skill_id, seq in sorted(pointers.items())]
     found = []
@@ -274,7 +277,7 @@ def _make_labelled(
     other skills are left out."""
     found = []
     for row, copies in copied:
-        needed = tuple(dict.fromkeys(name for name in row["gt_skill_ids"] if name in known))
+        needed = tuple(name for name in right_skills(row) if name in known)
         if needed and str(row["instruction"]).strip():
             found.append(_Query(LABELLED, str(row["instruction"]), needed, copies=copies))
     return found

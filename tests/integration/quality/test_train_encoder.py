@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from config.settings import EncoderSettings
 from search.models.encoder import load_network
 from search.models.load_models import encoder_identity, load_encoder
 from search.models.low_rank import ADAPTER_FILE, add_adapter, apply_adapter, take_adapter
+from search.protocol import Vector
 from tests.support.samples.reranking import write_cross_encoder
 from workers.training.encoder.encoder_pairs import (
     EncoderOptions,
@@ -71,9 +73,17 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
     return load_file(folder / ADAPTER_FILE)
 
 
-@pytest.mark.parametrize(("rank", "rate"), [(4, 3e-2), (0, 1e-2)])
-def test_what_it_learnt_is_in_the_folder(base: str, tmp_path: Path, rank: int, rate: float) -> None:
-    made = training_set(base, epochs=60, rank=rank, learning_rate=rate)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"rank": 16, "learning_rate": 1e-3, "temperature": 0.05, "epochs": 300},
+        {"rank": 0, "learning_rate": 1e-2, "epochs": 60},
+    ],
+)
+def test_what_it_learnt_is_in_the_folder(
+    base: str, tmp_path: Path, options: dict[str, float]
+) -> None:
+    made = training_set(base, **options)
     losses = train_encoder(made, tmp_path, 1, 100, quiet)
     assert np.mean(losses[-5:]) < 0.6 * np.mean(losses[:5])
     report = evaluate_encoder(made, tmp_path, quiet)
@@ -158,6 +168,28 @@ def test_a_model_that_learnt_nothing_does_not_win(base: str, tmp_path: Path) -> 
     report = evaluate_encoder(made, tmp_path, quiet)
     assert not report["wins"]
     assert base_settings(made.options).query_prompt == "z "
+
+
+class FlatEncoder:
+    """An encoder that maps all texts to the same vector."""
+
+    def encode_texts(self, texts: Sequence[str]) -> Vector:
+        return np.ones((len(texts), 1), np.float32)
+
+    encode_queries = encode_texts
+
+
+def test_a_model_for_which_all_texts_are_alike_finds_nothing(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoders = iter([load_encoder(EncoderSettings(model=base)), FlatEncoder()])
+    monkeypatch.setattr(
+        "workers.training.encoder.encoder_training.load_encoder", lambda _: next(encoders)
+    )
+    report = evaluate_encoder(training_set(base), tmp_path, quiet)
+    assert report["held_out"][LABELLED]["trained"]["hit@1"] == 0.0
+    assert report["held_out"][LABELLED]["trained"]["mrr"] == pytest.approx(1 / 6, abs=1e-4)
+    assert not report["wins"]
 
 
 def test_an_adapter_is_trained_further(base: str, tmp_path: Path) -> None:

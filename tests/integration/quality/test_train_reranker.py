@@ -10,8 +10,10 @@ import pytest
 from safetensors.numpy import load_file
 
 from config.errors import PermanentError
+from config.settings import Settings
 from search.models.reranker import CrossEncoderReranker
 from tests.support.samples.reranking import write_cross_encoder
+from workers.cli.training.reranker import _load_or_build, reranker
 from workers.training.cross_encoder import CrossEncoderTrainer
 from workers.training.query_origins import LABELLED, OWN_TEXT
 from workers.training.reranker_training import evaluate_on_held_out, train, write_model_card
@@ -120,6 +122,36 @@ def test_a_base_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     labels = write_cross_encoder(tmp_path / "three", labels=3)
     with pytest.raises(PermanentError, match="--base"):
         CrossEncoderTrainer(labels, max_length=32, steps=4, learning_rate=1e-3, seed=0, threads=1)
+
+
+def test_the_base_is_loaded_before_the_queries_are_ranked(tmp_path: Path) -> None:
+    settings = Settings().model_copy(update={"home": tmp_path / "home"})
+    arguments = ["--out", str(tmp_path / "out"), "--base", str(tmp_path)]
+    options = reranker.make_context("reranker", arguments).params
+    with pytest.raises(PermanentError, match="--base"):
+        _load_or_build(settings, options)
+
+
+def test_pairs_are_cut_at_the_limit_of_the_tokenizer(base: str, tmp_path: Path) -> None:
+    """RoBERTa has two positions more than it reads tokens."""
+    from transformers import AutoTokenizer, RobertaConfig, RobertaForSequenceClassification
+
+    config = RobertaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=34,
+        num_labels=1,
+    )
+    RobertaForSequenceClassification(config).save_pretrained(tmp_path)
+    AutoTokenizer.from_pretrained(base, model_max_length=32).save_pretrained(tmp_path)
+    trainer = CrossEncoderTrainer(
+        str(tmp_path), max_length=256, steps=1, learning_rate=1e-3, seed=0, threads=1
+    )
+    assert trainer.max_length == 32
+    assert np.isfinite(trainer.step([("a " * 50, ["b " * 50, "c"])]))
 
 
 def test_an_encoder_gets_a_head(tmp_path: Path) -> None:

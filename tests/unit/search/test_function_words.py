@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from search.text.function_words import drop_function_words
@@ -16,6 +18,7 @@ def kept(text: str) -> list[str]:
     [
         ("Quanti grammi di riso devo cuocere per la cena?", "grammi riso cuocere cena"),
         ("¿Qué tengo que revisar en el puerto?", "revisar puerto"),
+        (unicodedata.normalize("NFD", "perché più sabbia?"), "sabbia"),
         ("Wie lange ist der Hafen nicht für Boote offen?", "lange Hafen Boote offen"),
         ("मुझे नाव की मरम्मत कैसे करना है", "नाव मरम्मत"),
         ("как починить лодку для рыбалки", "починить лодку рыбалки"),

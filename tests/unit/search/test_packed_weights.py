@@ -31,9 +31,14 @@ def test_a_matrix_is_its_scales_times_its_levels(weights: PackedWeights) -> None
     assert (matrix[0, 0], matrix[0, 16]) == (first, seventeenth)
 
 
-@pytest.mark.parametrize(("size", "message"), [(3, "no packed weights"), (5_000, "is damaged")])
+@pytest.mark.parametrize(
+    ("size", "message"), [(3, "no packed weights"), (9, "no packed weights"), (5_000, "is damaged")]
+)
 def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, size: int, message: str) -> None:
     cut = tmp_path / "weights.bin"
     cut.write_bytes(packed_weights_path().read_bytes()[:size])
     with pytest.raises(PermanentError, match=message):
         PackedWeights(cut)
+    if message == "no packed weights":
+        with pytest.raises(PermanentError, match=message):
+            read_dimension(cut)

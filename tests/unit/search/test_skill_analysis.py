@@ -145,9 +145,10 @@ def test_an_empty_background_gives_the_largest_idf() -> None:
     assert empty.idf(np.array([1], dtype=np.uint64)).tolist() == [5.0]
 
 
-def test_a_damaged_background_is_refused() -> None:
+@pytest.mark.parametrize("content", [b"", b"not numbers", b"PK\x03\x04 and no archive"])
+def test_a_damaged_background_is_refused(content: bytes) -> None:
     with pytest.raises(PermanentError):
-        read_background(b"not numbers")
+        read_background(content)
 
 
 @settings(max_examples=100, deadline=None)

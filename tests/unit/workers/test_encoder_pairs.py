@@ -92,6 +92,20 @@ def test_pairs_of_a_skill_say_where_they_come_from() -> None:
     assert [pair.origin for pair in few] == [TRIGGERS] * 2
 
 
+def test_no_part_of_a_query_is_left_at_the_cut_of_a_long_description() -> None:
+    topics = ("mugs", "bowls", "plates", "vases", "tiles", "pots", "lids", "jars", "cups")
+    says = [f"Throw {topic} on the wheel and trim the feet of {topic} well." for topic in topics]
+    long = parse(" ".join(says), "# X\n")
+    assert len(skill_texts(long)[0]) < len(long.record.description)
+    options = EncoderOptions("base", ("en",), pairs=9)
+    pairs = make_own_pairs("crafts:kiln", revision(long), options)
+    left = [pair for pair in pairs if pair.origin == OWN_TEXT and pair.query in says]
+    assert len(left) > 5
+    for pair in left:
+        topic = topics[says.index(pair.query)]
+        assert topic not in pair.text
+
+
 def test_repositories_are_named_by_source_and_folder_or_by_a_pattern() -> None:
     ids = ["a:one/x", "a:one/y", "a:two/x", "b:z"]
     assert name_repositories(ids, "") == {

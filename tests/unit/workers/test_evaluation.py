@@ -237,6 +237,11 @@ def test_only_labelled_tasks_are_scored() -> None:
             '{"task_id": "b", "instruction": "bake", "also": "s:a"}',
             "tasks.jsonl:2: also must be a list of skill ids",
         ),
+        *(
+            (f'{{"task_id": "b", "instruction": "bake", "weight": {weight}}}', "weight must be a")
+            for weight in ('"3"', "null", "true", "NaN", "-1", "1e9", "Infinity")
+        ),
+        ('{"task_id": "b", "instruction": "bake \\ud83c"}', "half of a surrogate pair"),
         ('{"task_id": "b", "instruction": " "}', "tasks.jsonl:2: instruction must not be empty"),
         (
             '{"task_id": "a", "instruction": "boil"}',

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from config.errors import MisconfiguredError, UsageError
 from search.scoring.ranker_factors import PARTS, dump_factors, load_factors, read_factors
+from workers.cli.training.ranker import _report
 from workers.training.ranker_training import RankedPrompt, fit_factors, measure, train_ranker
 
 TEXT, DESCRIPTION = PARTS.index("bm25f"), PARTS.index("description")
@@ -94,3 +96,11 @@ def test_invalid_factors_are_refused(content: bytes, reason: str, tmp_path: Path
 def test_a_missing_file_of_factors_is_named(tmp_path: Path) -> None:
     with pytest.raises(MisconfiguredError, match="No such file"):
         load_factors(str(tmp_path / "none.json"))
+
+
+def test_means_of_the_report_count_prompts_by_their_weight() -> None:
+    found = [replace(one, weight=1.0 + place % 3) for place, one in enumerate(prompts(True))]
+    trained = train_ranker(found)
+    left_out = _report(trained, 70, [one.weight for one in found])["left_out"]
+    gain = left_out["learnt"]["mrr"] - left_out["shipped"]["mrr"]
+    assert gain == pytest.approx(left_out["mrr_gain"], abs=2e-4)

@@ -16,6 +16,7 @@ from workers.cli.training.model_training import (
     check_fold,
     choose_options,
     data_options,
+    identify_feedback,
     number_option,
     prepare_folder,
     print_comparison,
@@ -128,10 +129,11 @@ def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> EncoderTra
     from workers.training.encoder.encoder_training import PAIRS_FILE, base_settings
     from workers.training.encoder.mine_pairs import build_encoder_training_set
 
-    tasks, feedback = read_feedback(settings, options["feedback"], options["outcomes"])
-    chosen = _choose(settings, options, feedback)
+    labelled = (options["feedback"], options["outcomes"])
+    chosen = _choose(settings, options, identify_feedback(*labelled))
 
     def build() -> EncoderTrainingSet:
+        tasks = read_feedback(settings, *labelled)
         check_base(base_settings(chosen), chosen.rank)  # mining takes long
         with open_library(settings, wait=True) as services, progress_bar("mining") as step:
             return build_encoder_training_set(services, chosen, tasks, step)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ import click
 from config.errors import UsageError
 from config.settings import Settings
 from workers.cli.common import json_option, print_to_stderr, progress_bar
+from workers.cli.folder_path import FolderPath
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -54,7 +54,7 @@ _DATA_OPTIONS = (
     click.option(
         "--out",
         required=True,
-        type=click.Path(path_type=Path, file_okay=False),
+        type=FolderPath(path_type=Path, file_okay=False),
         help="Folder of the model. An interrupted training there is resumed.",
     ),
     click.option(
@@ -79,7 +79,7 @@ _RUN_OPTIONS = (
         "Parts into which the library and its tasks are divided.",
     ),
     number_option("--fold", 0, click.IntRange(0, 99), "The part that is held out, counted from 0."),
-    click.option("--seed", default=0, show_default=True, help="Seed of all random choices."),
+    number_option("--seed", 0, click.IntRange(0, 2**32 - 1), "Seed of all random choices."),
     click.option(
         "--threads",
         default=0,
@@ -113,18 +113,22 @@ def _add_options(
 
 
 def prepare_folder(out: Path, fresh: bool, set_file: str, kind: str, base: str) -> None:
-    """Create the folder; raise UsageError if it holds a finished model or other files, or is the
-    model to start from.
+    """Create the folder; raise UsageError if it holds a finished model or other files, or a part of
+    the model to start from.
 
     set_file: the name of the training set of an unfinished training. fresh: whether the files of an
     earlier training are deleted. base: the model to start from.
     """
-    from search.models.identity import TRAINING_FILE
+    from search.models.identity import TRAINING_FILE, adapter_files, base_model
     from search.models.low_rank import ADAPTER_FILE
     from workers.training.trainer import CHECKPOINT
 
-    if Path(base).resolve() == out.resolve():
-        raise UsageError(f"{out} is the model to start from; name another folder with --out")
+    parts = [Path(base_model(base)), *(path.parent for path in adapter_files(base))]
+    if out.resolve() in [part.resolve() for part in parts]:
+        raise UsageError(
+            f"{out} is the model to start from, or one that it adapts; name another folder with "
+            "--out"
+        )
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -211,24 +215,26 @@ def print_comparison(figures: Mapping[str, Any], compared: Iterable[str]) -> Non
     click.echo(f"  MRR gain (95%) {low:+.3f} to {high:+.3f}")
 
 
-def read_feedback(
-    settings: Settings, path: Path | None, outcomes: bool
-) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows of a file of labelled tasks, and rows of reported outcomes if requested; and
-    a digest of both, "" without either."""
+def identify_feedback(path: Path | None, outcomes: bool) -> str:
+    """Return what tells the labelled tasks of a training from others: a digest of the file, and
+    whether there are reported outcomes; "" without either.
+
+    Outcomes that are reported during an interruption do not make it another training.
+    """
     from hashlib import blake2b
 
+    from workers.library.user_files import read_bytes
+
+    digest = blake2b(read_bytes(path), digest_size=8).hexdigest() if path is not None else ""
+    return f"{digest} and outcomes" if outcomes else digest
+
+
+def read_feedback(settings: Settings, path: Path | None, outcomes: bool) -> list[dict[str, Any]]:
+    """Return the rows of a file of labelled tasks, and rows of reported outcomes if requested."""
     from workers.evaluation.predictions import read_jsonl
 
-    digest, rows = blake2b(digest_size=8), []
-    if path is not None:
-        rows += read_jsonl(path, ("instruction", "gt_skill_ids"))
-        digest.update(path.read_bytes())
-    if outcomes:
-        reported = read_reported(settings)
-        rows += reported
-        digest.update(json.dumps(reported).encode())
-    return rows, digest.hexdigest() if path is not None or outcomes else ""
+    rows = [] if path is None else read_jsonl(path, ("instruction", "gt_skill_ids"))
+    return rows + (read_reported(settings) if outcomes else [])
 
 
 def read_reported(settings: Settings) -> list[dict[str, Any]]:

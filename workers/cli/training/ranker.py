@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,7 @@ def ranker(
     """
     from search.scoring.ranker_factors import dump_factors
     from workers.cli.evaluation.options import open_library
+    from workers.evaluation.predictions import right_skills
     from workers.library.user_files import write_atomically
     from workers.training.ranker_training import rank_prompt, train_ranker
 
@@ -57,11 +59,11 @@ def ranker(
         ranked = []
         for done, row in enumerate(rows, 1):
             weight = float(row.get("weight", 1.0))
-            ranked.append(rank_prompt(services, row["instruction"], row["gt_skill_ids"], weight))
+            ranked.append(rank_prompt(services, row["instruction"], right_skills(row), weight))
             step(done, len(rows))
     found = [prompt for prompt in ranked if prompt is not None]
     trained = train_ranker(found)
-    report = _report(trained, len(rows), len(found))
+    report = _report(trained, len(rows), [prompt.weight for prompt in found])
     if as_json:
         print_json(report)
     else:
@@ -83,15 +85,17 @@ def _read_rows(settings: Settings, prompts: Path | None, outcomes: bool) -> list
     if prompts is None and not outcomes:
         raise UsageError("give PROMPTS, or --outcomes")
     rows = [] if prompts is None else read_jsonl(prompts, ("instruction",))
-    found = [row for row in rows if row.get("gt_skill_ids")]
+    found = [row for row in rows if row.get("gt_skill_ids") and row.get("weight", 1)]
     return found + (read_reported(settings) if outcomes else [])
 
 
-def _report(trained: RankerTraining, prompts: int, found: int) -> dict[str, Any]:
-    shipped, learnt = trained.shipped.mean(axis=0), trained.learnt.mean(axis=0)
+def _report(trained: RankerTraining, prompts: int, weights: Sequence[float]) -> dict[str, Any]:
+    shipped, learnt = (
+        figures.T @ weights / sum(weights) for figures in (trained.shipped, trained.learnt)
+    )
     return {
         "prompts": prompts,
-        "with_a_needed_candidate": found,
+        "with_a_needed_candidate": len(weights),
         "left_out": {
             "shipped": {"hit_at_1": round(shipped[0], 4), "mrr": round(shipped[1], 4)},
             "learnt": {"hit_at_1": round(learnt[0], 4), "mrr": round(learnt[1], 4)},

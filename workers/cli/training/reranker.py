@@ -15,6 +15,7 @@ from workers.cli.training.model_training import (
     check_fold,
     choose_options,
     data_options,
+    identify_feedback,
     number_option,
     prepare_folder,
     print_comparison,
@@ -109,13 +110,16 @@ def reranker(ctx: click.Context, /, **options: Any) -> None:
 def _load_or_build(settings: Settings, options: Mapping[str, Any]) -> TrainingSet:
     """Return the training set of an interrupted training, or a new one from the library."""
     from workers.cli.evaluation.options import open_library
+    from workers.training.cross_encoder import check_base
     from workers.training.reranker_training import TRAINING_SET_FILE
     from workers.training.training_set import build_training_set, dump, load
 
-    tasks, feedback = read_feedback(settings, options["feedback"], options["outcomes"])
-    chosen = _choose(settings, options, feedback)
+    labelled = (options["feedback"], options["outcomes"])
+    chosen = _choose(settings, options, identify_feedback(*labelled))
 
     def build() -> TrainingSet:
+        tasks = read_feedback(settings, *labelled)
+        check_base(chosen.base)  # the ranking of the queries takes long
         with (
             open_library(settings, wait=True) as services,
             progress_bar("building the training set") as step,

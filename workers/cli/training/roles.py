@@ -86,6 +86,8 @@ def _check_outputs(out: Path | None, predictions: Path | None) -> None:
         raise UsageError(f"{out}: --out must be a .npz file in an existing folder")
     if predictions is not None and not predictions.absolute().parent.is_dir():
         raise UsageError(f"{predictions}: --predictions must be a file in an existing folder")
+    if out is not None and predictions in (out, out.with_suffix(".json")):
+        raise UsageError(f"{predictions}: --predictions names the weights or their model card")
 
 
 def _write_predictions(

@@ -20,10 +20,10 @@ class EncoderOptions:
     """Options of a training; equal options on the same library give the same training set.
 
     base: the model to start from, with its `query_prompt` and `passage_prompt` (None: its own).
-    feedback: digest of the labelled prompts, "" for none. prompts: the language model whose stored
-    prompts are also queries, "" for none. pairs: maximum number of pairs from each skill's own
-    text. negatives: number of hard negatives of a pair in a step. repository: pattern whose match
-    in a skill's id names its repository. fold: the held-out one of `folds` parts of the
+    feedback: identity of the labelled prompts, "" for none. prompts: the language model whose
+    stored prompts are also queries, "" for none. pairs: maximum number of pairs from each skill's
+    own text. negatives: number of hard negatives of a pair in a step. repository: pattern whose
+    match in a skill's id names its repository. fold: the held-out one of `folds` parts of the
     repositories. layers: number of last layers to train; 0: all.
     """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from config.errors import UsageError
@@ -17,9 +18,11 @@ from search.protocol import StoredRevision
 from search.skill_analysis import skill_texts
 from skills.events import QueryAsked
 from skills.passages import section_texts
+from skills.record import ParsedSkill
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
+from workers.evaluation.predictions import right_skills
 from workers.training.cloze_queries import make_cloze_queries
 from workers.training.encoder.encoder_pairs import (
     EncoderOptions,
@@ -123,8 +126,7 @@ def _make_labelled_pairs(
     number of their copies."""
     pairs = []
     for row, copies in zip(tasks, count_copies(tasks, options.seed), strict=True):
-        names = (*row["gt_skill_ids"], *row.get("also", ()))
-        needed = tuple(dict.fromkeys(name for name in names if name in known))
+        needed = tuple(name for name in right_skills(row) if name in known)
         text = str(row["instruction"]).strip()
         if text and needed and copies:
             pairs.append((TrainingPair(LABELLED, text, needed), copies))
@@ -151,12 +153,11 @@ def make_own_pairs(
     Trigger phrases come first. Of the rest, one in three has the description as query for a
     section, the others have a piece of the text as query for the description.
     """
-    text = skill_texts(revision.parsed)[0]
     seed = f"{options.seed}:{skill_id}"
     phrases = list(find_trigger_phrases(revision.parsed))
     random.Random(seed).shuffle(phrases)
     pairs = [
-        TrainingPair(TRIGGERS, phrase, (skill_id,), _without(text, (phrase,)))
+        TrainingPair(TRIGGERS, phrase, (skill_id,), _text_without(revision.parsed, (phrase,)))
         for phrase in phrases[: options.pairs]
     ]
     left = options.pairs - len(pairs)
@@ -164,7 +165,9 @@ def make_own_pairs(
     pairs += [pair for pair, _ in zip(sections, range(left // _SECTION_EVERY), strict=False)]
     cloze = make_cloze_queries(revision.parsed, options.pairs - len(pairs), seed)
     return pairs + [
-        TrainingPair(OWN_TEXT, query.text, (skill_id,), _without(text, query.pieces))
+        TrainingPair(
+            OWN_TEXT, query.text, (skill_id,), _text_without(revision.parsed, query.pieces)
+        )
         for query in cloze
     ]
 
@@ -182,10 +185,14 @@ def _section_pairs(skill_id: str, revision: StoredRevision, seed: str) -> Iterat
         yield TrainingPair(SECTIONS, description, (skill_id,), text)
 
 
-def _without(text: str, pieces: Sequence[str]) -> str:
+def _text_without(parsed: ParsedSkill, pieces: Sequence[str]) -> str:
+    """Return a skill's text without pieces of its description, which the cut of a long description
+    would otherwise divide."""
+    description = parsed.record.description
     for piece in pieces:
-        text = text.replace(piece, " ")
-    return text
+        description = description.replace(piece, " ")
+    record = replace(parsed.record, description=description)
+    return skill_texts(replace(parsed, record=record))[0]
 
 
 def _add_negatives(

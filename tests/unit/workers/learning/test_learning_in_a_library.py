@@ -24,7 +24,7 @@ from tasks.query.process_state.circuit_breaker import CircuitBreakers
 from tasks.query.process_state.past_tasks import PastTasks
 from tasks.services import Services
 from tests.support.samples.library import TOPICS, write_topics
-from tests.support.samples.tiny import settle, tiny_backend
+from tests.support.samples.tiny import TinyEncoder, settle, tiny_backend
 from tests.unit.graph.test_learned_links import Library
 from workers.backend.embedded import EmbeddedBackend
 from workers.cli.evaluation.options import find_missing_skills
@@ -36,7 +36,12 @@ from workers.training.encoder.encoder_pairs import EncoderOptions
 from workers.training.encoder.mine_pairs import build_encoder_training_set
 from workers.training.query_origins import LABELLED
 from workers.training.ranker_training import rank_prompt
-from workers.training.training_set import TrainingOptions, TrainingSet, build_training_set
+from workers.training.training_set import (
+    TrainingOptions,
+    TrainingSet,
+    build_training_set,
+    read_trainable,
+)
 
 KILN, MAP, BREAD = "crafts:kiln-firing", "crafts:map-projection", "crafts:bread-baking"
 PROMPT = "which glaze for stoneware in an electric kiln"
@@ -121,6 +126,35 @@ def test_copies_of_a_prompt_are_those_of_its_row(services: Services) -> None:
     for skill_id, count in expected.items():
         assert pairs.count(skill_id) == (0 if skill_id in held else count)
     assert MAP not in pairs
+
+
+def test_other_right_skills_are_needed_too(services: Services) -> None:
+    task = row(PROMPT, KILN) | {"also": [MAP, "crafts:not-there"]}
+    needed, lists = [], []
+    for fold in range(5):
+        options = TrainingOptions("base", ("en",), queries=2, fold=fold)
+        made = build_training_set(services, options, [task], lambda done, total: None)
+        needed += [one.needed for one in made.held_out if one.origin == LABELLED]
+        lists += [one for one in made.lists if one.origin == LABELLED]
+    assert needed == [(KILN, MAP)]
+    assert [one.positive for one in lists] == [KILN, MAP] * 4
+    assert not any({KILN, MAP} & {*one.negatives} for one in lists)
+
+
+def test_skills_in_both_languages_of_a_model_are_trained_on(tmp_path: Path) -> None:
+    encoder = TinyEncoder()
+    encoder.languages = frozenset({"en", "zh", "mixed"})
+    for name, text in (("loom", "Weave a shawl."), ("kiln", "Fire the kiln well every night 窑炉")):
+        folder = tmp_path / "crafts" / name
+        folder.mkdir(parents=True)
+        content = f"---\nname: {name}\ndescription: {text}\n---\n{text}\n"
+        (folder / "SKILL.md").write_text(content, encoding="utf-8")
+    with tiny_backend(tmp_path / "home", encoder) as backend:
+        backend.submit(SourceChanged(source_id="crafts", root=str(tmp_path / "crafts")), "tests")
+        settle(backend)
+        found = read_trainable(backend.services, frozenset({"en", "zh"}))
+        assert [one.parsed.record.language for one in found] == ["mixed", "en"]
+        assert len(read_trainable(backend.services, frozenset({"en"}))) == 1
 
 
 def test_links_of_an_evaluation_are_learned_anew(tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""Commands of `skillbus train`: options, outputs, and what is kept when a training is resumed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from config.errors import UsageError
+from config.settings import Settings
+from search.models.identity import PACKAGED_ADAPTER, PLAIN_MODEL, TRAINING_FILE
+from search.models.low_rank import ADAPTER_FILE
+from workers.cli.program import cli
+from workers.cli.training.encoder import encoder
+from workers.cli.training.model_training import identify_feedback, prepare_folder
+from workers.cli.training.reranker import _choose, _load_or_build, reranker
+from workers.training.reranker_training import TRAINING_SET_FILE
+from workers.training.training_set import TrainingSet, dump
+
+
+def test_a_training_on_outcomes_is_resumed_whatever_was_reported_since(tmp_path: Path) -> None:
+    settings = Settings().model_copy(update={"home": tmp_path / "home"})
+    options = reranker.make_context("reranker", ["--out", str(tmp_path), "--outcomes"]).params
+    del options["lists_a_step"]
+    begun = TrainingSet(_choose(settings, options, identify_feedback(None, True)))
+    (tmp_path / TRAINING_SET_FILE).write_bytes(dump(begun))
+    assert _load_or_build(settings, options) == begun
+
+
+def write_adapter(folder: Path, base: str) -> str:
+    """Write an adapter of a base as a training leaves it."""
+    folder.mkdir()
+    shutil.copy(PACKAGED_ADAPTER, folder / ADAPTER_FILE)
+    (folder / TRAINING_FILE).write_text(json.dumps({"base": base, "languages": ["en"]}))
+    return str(folder)
+
+
+@pytest.mark.parametrize("out", ["first", "second", "second/../first"])
+def test_no_part_of_the_model_to_start_from_is_overwritten(tmp_path: Path, out: str) -> None:
+    first = write_adapter(tmp_path / "first", PLAIN_MODEL)
+    second = write_adapter(tmp_path / "second", first)
+    with pytest.raises(UsageError, match="is the model to start from, or one that it adapts"):
+        prepare_folder(tmp_path / out, True, "set.json", "encoder", second)
+    assert (tmp_path / out / ADAPTER_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--out", "", "is empty"),
+        ("--seed", str(2**70), "is not in the range"),
+        ("--seed", "-1", "range"),
+    ],
+)
+def test_options_of_no_use_are_refused(option: str, value: str, said: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(encoder, ["--out", str(tmp_path), option, value])
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("name", ["roles.json", "roles.npz"])
+def test_predictions_do_not_replace_weights_or_card(name: str, tmp_path: Path) -> None:
+    files = ["--out", str(tmp_path / "roles.npz"), "--predictions", str(tmp_path / name)]
+    result = CliRunner().invoke(cli, ["train", "roles", "none.json", *files])
+    assert "names the weights or their model card" in str(result.exception)
