@@ -23,6 +23,7 @@ from graph.links.link_rules import (
     select_top_links,
 )
 from graph.links.linker import Linker
+from graph.links.similarity_block import Block, Member
 from graph.links.similarity_index import SimilarityIndex
 from graph.local.store import SqliteSkillGraph
 from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
@@ -93,6 +94,14 @@ def pairs(links: Sequence[Link], kind: LinkType) -> list[tuple[str, str]]:
 
 
 # -- the rules
+
+
+def test_terms_are_compared_to_the_last_bit() -> None:
+    one = facts("a", body={1: 1.0}, described={1 << 60: 1.0})
+    other = facts("b", body={1: 1.0}, described={(1 << 60) + 1: 1.0})
+    for left, right in ((one, other), (other, one)):
+        _, _, described, _ = Block.of([Member(left)]).find(Member(right), 0.1)
+        assert described.tolist() == [0.0]
 
 
 def test_cosine_is_symmetric_to_the_last_bit() -> None:
