@@ -8,9 +8,8 @@ skills whose lists it newly enters. One process links at a time.
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 
 from graph.links.audiences import Audiences
 from graph.links.dismissed_links import DismissedLinks
@@ -39,8 +38,6 @@ from graph.protocol import SkillGraph
 from graph.records import Link, LinkFeatures, LinkType
 from graph.skill_names import lookup_keys
 
-_NO_LIMIT = 1 << 40
-
 VERDICT_EVIDENCE = "language model "
 """Start of the evidence of links from verdicts; other evidence begins with a kind of mention or
 with a similarity of texts."""
@@ -52,19 +49,6 @@ links, which start there."""
 
 _Moves = dict[str, ScoredLink | None]
 """Skill -> its new link in a list, None if it leaves the list."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkReport:
-    """Result of one run of linking.
-
-    linked: number of marked skills that were linked. updated_neighbours: number of other skills
-    whose lists changed. links: type -> number of links that all of these skills own now.
-    """
-
-    linked: int = 0
-    updated_neighbours: int = 0
-    links: Mapping[LinkType, int] = field(default_factory=dict)
 
 
 class Linker:
@@ -96,27 +80,32 @@ class Linker:
             self._refresh_index(before_batch)
 
     def relink(
-        self, marks: Sequence[tuple[str, int]], before_skill: Callable[[], None] = lambda: None
-    ) -> LinkReport:
+        self,
+        marks: Sequence[tuple[str, int]],
+        before_skill: Callable[[], None] = lambda: None,
+        pending: Set[str] | None = None,
+    ) -> None:
         """Link these skills, update the lists that they enter, leave or move in, clear their marks.
 
         marks: (skill_id, epoch) from `list_awaiting_linking`. A mark that was renewed in the
         meantime stays, so that its skill is linked again. before_skill: called before each skill,
-        so that the caller can yield to other work.
+        so that the caller can yield to other work. pending: the skills of all marks of the same
+        read, which the caller links in other calls: their lists are computed in full there, and not
+        updated here [default: the skills of `marks`].
         """
         if not marks:
-            return LinkReport()
+            return
         with self._lock:
-            return self._relink(marks, before_skill)
+            self._relink(marks, before_skill, pending or {skill_id for skill_id, _ in marks})
 
     def _relink(
-        self, marks: Sequence[tuple[str, int]], before_skill: Callable[[], None]
-    ) -> LinkReport:
+        self,
+        marks: Sequence[tuple[str, int]],
+        before_skill: Callable[[], None],
+        pending: Set[str],
+    ) -> None:
         self._refresh_index()
         marked = self._graph.get_link_features([skill_id for skill_id, _ in marks])
-        pending = {
-            skill_id for skill_id, _ in self._graph.list_awaiting_linking(_NO_LIMIT)
-        } | marked.keys()
         resolve = self._resolve(marked.values())
         self._dismissed = DismissedLinks(self._graph.list_dismissed_links())
         current_links = self._graph.get_links(list(marked))
@@ -146,11 +135,6 @@ class Linker:
         outdated = self._owners_of_outdated(marked, current_links, found)
         if outdated:
             self._graph.mark_for_linking(sorted(outdated))
-        return LinkReport(
-            linked=len(marked),
-            updated_neighbours=len(links) - len(marked),
-            links=dict(Counter(link.type for owned in links.values() for link in owned)),
-        )
 
     def _refresh_index(self, before_batch: Callable[[], None] = lambda: None) -> None:
         audiences = Audiences(self._graph.read_access().groups)

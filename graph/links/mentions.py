@@ -25,6 +25,7 @@ _LINE_LIMIT = 2000
 _EVIDENCE_LIMIT = 160
 _NAME_LIMIT = 80
 _ACRONYM = 5
+_OTHERWISE_LIMIT = 200
 
 _SKILL_HEADING = FilteredPattern(
     r"\b(?:related|required|companion|complementary|recommended|prerequisite|dependent|other|"
@@ -269,7 +270,7 @@ def _listed(line: _Line) -> list[str]:
     names = [
         next(group for group in match.groups() if group).strip().lstrip("/@").rstrip(":：")
         for match in found
-        if not _OTHERWISE.search(line.text[: match.start()])
+        if not _is_excluded(line.text, match.start())
     ]
     return [name for name in names if plain or _is_compound(name)]
 
@@ -282,7 +283,7 @@ def _quoted(text: str) -> list[str]:
     """
     found = []
     for match in _QUOTED.finditer(text):
-        if _OTHERWISE.search(text[: match.start()]):
+        if _is_excluded(text, match.start()):
             continue
         name = next(group for group in match.groups() if group).strip().lstrip("/@")
         around = text[max(0, match.start() - 8) : match.start()] + text[match.end() :][:8]
@@ -293,9 +294,14 @@ def _quoted(text: str) -> list[str]:
         found += [
             match.group(1)
             for match in _THE_SKILL.finditer(text)
-            if not _OTHERWISE.search(text[: match.start(1)])
+            if not _is_excluded(text, match.start(1))
         ]
     return found
+
+
+def _is_excluded(text: str, start: int) -> bool:
+    """Return whether the name at `start` is that of an alternative or is advised against."""
+    return bool(_OTHERWISE.search(text, max(0, start - _OTHERWISE_LIMIT), start))
 
 
 def _is_compound(name: str) -> bool:

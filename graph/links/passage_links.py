@@ -7,11 +7,11 @@ passage index.
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,7 @@ DEFAULT_PASSAGE_LINK_SETTINGS = PassageLinkSettings()
 
 _BLOCK = 512
 _TEXT_LIMIT = 4000
+_MAX_TITLE_WORDS = 20
 _WORDS = re.compile(r"[\u3400-\u9fff]|(?:(?![\u3400-\u9fff])[^\W_])+")
 _NUMBERING = re.compile(r"^\W*(?:(?:step|phase|part)\s+)?\d*[.):\s]*", re.IGNORECASE)
 _KEY_TERM = re.compile(r"`([^`\n]{3,60})`|\*\*([^*\n]{3,60})\*\*")
@@ -158,6 +159,7 @@ def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
     for passage in parsed.passages:
         first.setdefault(passage.section, passage)
     titles = _titles(parsed, first, settings)
+    lengths = sorted(set(map(len, titles)))
     numbers = _step_numbers(parsed, first)
     terms = _introduced(parsed)
     links = []
@@ -165,10 +167,11 @@ def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
         text = _text(parsed, passage)
         words = _words(text)
         found: dict[int, str] = {}
-        for start in range(len(words)):
-            for title, target in titles.get(words[start], ()):
-                if target.section != passage.section and words[start : start + len(title)] == title:
-                    found.setdefault(target.index, f"names the heading {' '.join(title)!r}")
+        for start, length in product(range(len(words)), lengths):
+            title = tuple(words[start : start + length])
+            target = titles.get(title)
+            if target is not None and target.section != passage.section:
+                found.setdefault(target.index, f"names the heading {' '.join(title)!r}")
         for match in _STEP_NUMBER.finditer(text):
             named = numbers.get(int(next(group for group in match.groups() if group)))
             if named is not None and named.section != passage.section:
@@ -185,22 +188,20 @@ def _references(parsed: ParsedSkill, settings: PassageLinkSettings) -> list[Pass
 
 def _titles(
     parsed: ParsedSkill, first: dict[int, Passage], settings: PassageLinkSettings
-) -> dict[str, list[tuple[list[str], Passage]]]:
-    """Return distinctive headings by first word; headings of several sections are left out."""
-    named: list[tuple[list[str], Passage]] = []
+) -> dict[tuple[str, ...], Passage]:
+    """Return words of a distinctive heading -> first passage below it; headings of several sections
+    are left out."""
+    named: list[tuple[tuple[str, ...], Passage]] = []
     for section in parsed.sections:
         if section.level > 1 and section.index in first and section.heading_path:
-            title = _words(_NUMBERING.sub("", section.heading_path[-1]))
+            title = tuple(_words(_NUMBERING.sub("", section.heading_path[-1])))
             joined = " ".join(title)
             common = joined in _COMMON_TITLES or "".join(title) in _COMMON_TITLES
-            if len(title) > 1 and len(joined) >= settings.min_title_length and not common:
+            is_long = len(joined) >= settings.min_title_length
+            if 1 < len(title) <= _MAX_TITLE_WORDS and is_long and not common:
                 named.append((title, first[section.index]))
-    times = Counter(tuple(title) for title, _ in named)
-    found: defaultdict[str, list[tuple[list[str], Passage]]] = defaultdict(list)
-    for title, passage in named:
-        if times[tuple(title)] == 1:
-            found[title[0]].append((title, passage))
-    return dict(found)
+    times = Counter(title for title, _ in named)
+    return {title: passage for title, passage in named if times[title] == 1}
 
 
 def _step_numbers(parsed: ParsedSkill, first: dict[int, Passage]) -> dict[int, Passage]:

@@ -221,7 +221,8 @@ class _ByRow:
         starts = self._starts[rows]
         spans, lengths = _spans(starts, self._starts[rows + 1] - starts)
         found = np.searchsorted(vector[0], self._terms[spans])
-        terms, weights = np.append(vector[0], 0), np.append(vector[1], 0)
+        # With a plain 0, numpy would convert the terms to float64, which rounds them.
+        terms, weights = np.append(vector[0], np.uint64(0)), np.append(vector[1], np.uint16(0))
         is_shared = (terms[found] == self._terms[spans]) & (found < len(vector[0]))
         products = weights[found].astype(np.float64) * self._weights[spans] * is_shared
         owners = np.repeat(np.arange(len(rows)), lengths)

@@ -109,7 +109,7 @@ _VERBS = (
     "trim|try|turn|update|upload|use|validate|verify|visit|wait|walk|work|wrap|write"
 )
 IMPERATIVE = _cue(
-    rf"^\W*(?:\d+[.)]\s*)?\W*(?:(?:then|first|next|finally|now|please|optionally|or|and|also),?\s+)?"
+    rf"^\W*(?:\d+[.)]\W*)?(?:(?:then|first|next|finally|now|please|optionally|or|and|also),?\s+)?"
     rf"(?:{_VERBS})\b(?!\s*(?:is|are|was|has|can|will|:\s*`))",
     r"^\W*to [a-z]+ .{0,80}[,:]",
     r"^\W*(?:if|when|for) .{1,100}, (?:use|run|call|set|check|try|skip|do)\b",
@@ -125,7 +125,7 @@ ALTERNATIVE = _cue(
 )
 
 MARKED_EXAMPLE = _cue(
-    r"^\s*(?:#|//|--|/\*|<!--)?\s*(?:❌|✅)",
+    r"^\s*(?:(?:#|//|--|/\*|<!--)\s*)?(?:❌|✅)",
     r"^\s*(?:#|//|--|/\*|<!--)\s*(?:good|bad|correct|incorrect|wrong|right|before|after)\s*(?:[^\w\s]|$)",
     r"^\s*(?:#|//|--)\s*(?:example|output|expected|示例|例)",
     r"^>>> ",

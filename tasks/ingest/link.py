@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from config import tracing
+from skills.batches import batches
 from tasks.ingest.next_tasks import send_link
 from tasks.outcomes.links.mark_changed import has_unread_outcomes, mark_for_outcomes
 from tasks.policies import LINK, Deadline
 from tasks.services import Services
 
 _BATCH_SKILLS = 200
+_ALL_MARKS = 1 << 40
 
 
 def link(services: Services, deadline: Deadline, ids: Sequence[str] = ()) -> dict[str, object]:
@@ -45,14 +47,17 @@ def _link_marked(services: Services, deadline: Deadline) -> int:
         deadline.check("read the skills to link")  # a retry goes on from here
         yield_to_queries()
 
+    # Read once, not for each batch: a first import marks every skill.
+    marks = services.graph.list_awaiting_linking(_ALL_MARKS)
+    pending = {skill_id for skill_id, _ in marks}
     linked = 0
-    while not _is_half_over(deadline) and (
-        marks := services.graph.list_awaiting_linking(_BATCH_SKILLS)
-    ):
-        with _start_span(services, marks):
+    for some in batches(marks, _BATCH_SKILLS):
+        if _is_half_over(deadline):
+            break
+        with _start_span(services, some):
             services.linker.refresh(before_batch)
-            services.linker.relink(marks, yield_to_queries)
-        linked += len(marks)
+            services.linker.relink(some, yield_to_queries, pending)
+        linked += len(some)
     return linked
 
 

@@ -108,13 +108,13 @@ def send_unembedded(services: Services) -> dict[str, int]:
     sent = {"embed_skills": 0, "embed_sections": 0}
     if coordinator.count_pending(EMBED_SKILLS.name):
         return sent
-    skills = _drop_paused(coordinator, EMBED_SKILLS, graph.list_awaiting_vectors(_MAX_WAITING))
+    skills = drop_paused(coordinator, EMBED_SKILLS, graph.list_awaiting_vectors(_MAX_WAITING))
     _send_to_embed(services, EMBED_SKILLS, [key.skill_id for key in skills])
     sent["embed_skills"] = len(skills)
     is_nearly_done = len(skills) <= _EMBED_BATCH_SKILLS[EMBED_SKILLS.name]
     if is_nearly_done and not coordinator.count_pending(EMBED_SECTIONS.name):
         waiting = graph.list_awaiting_embedding(_MAX_WAITING)
-        skills = _drop_paused(coordinator, EMBED_SECTIONS, waiting)
+        skills = drop_paused(coordinator, EMBED_SECTIONS, waiting)
         _send_to_embed(services, EMBED_SECTIONS, [key.skill_id for key in skills])
         sent["embed_sections"] = len(skills)
     return sent
@@ -139,20 +139,21 @@ def split_embed_batch(
     reason = f"embedding {part}{skill_ids[0]} failed: {type(error).__name__}: {error}"
     services.coordinator.task_error = reason
     if not isinstance(error, TransientError):
-        _pause_embedding(services, task, skill_ids[0], reason)
+        pause_failed(services, task, skill_ids[0], reason)
 
 
-def _pause_embedding(services: Services, task: TaskPolicy, skill_id: str, reason: str) -> None:
-    """Have `send_unembedded` leave out the present revision of a skill for a day: it would fail
-    again each time."""
+def pause_failed(services: Services, task: TaskPolicy, skill_id: str, reason: str) -> None:
+    """Have `drop_paused` leave out the present revision of a skill for a day: it would fail again
+    each time."""
     for entry in services.graph.get_entries([skill_id]):
         name = _pause_name(task, RevisionKey(entry.skill_id, entry.seq))
         services.coordinator.pause(name, reason, _FAILED_SECONDS)
 
 
-def _drop_paused(
+def drop_paused(
     coordinator: Coordinator, task: TaskPolicy, keys: Sequence[RevisionKey]
 ) -> list[RevisionKey]:
+    """Return the revisions for which the task is not paused by `pause_failed`."""
     names = {_pause_name(task, key): key for key in keys}
     paused = coordinator.find_paused(list(names))
     return [key for name, key in names.items() if name not in paused]

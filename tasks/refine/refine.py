@@ -21,7 +21,7 @@ from graph.records import SkillState
 from search.protocol import StoredRevision
 from skills.record import RevisionKey
 from tasks.ingest.embed_sections import lower_thread_priority
-from tasks.ingest.next_tasks import send_refine
+from tasks.ingest.next_tasks import drop_paused, pause_failed, send_refine
 from tasks.language_model.protocol import InvalidAnswerError
 from tasks.policies import REFINE, Deadline, DeadlineExceededError
 from tasks.refine.pauses import PAUSING_ERRORS, get_refine_pause, pause_refining
@@ -30,13 +30,10 @@ from tasks.services import Services
 
 log = structlog.get_logger()
 
-_FAILED_SECONDS = 86_400.0
-
 
 class _Outcome(Enum):
     DONE = "done"
     UNFINISHED = "unfinished"
-    SKIPPED = "skipped"
 
 
 class _StoppableDeadline(Deadline):
@@ -81,17 +78,18 @@ def refine(services: Services, deadline: Deadline, skill_ids: Sequence[str]) -> 
 def _refine_batch(
     services: Services, deadline: Deadline, skill_ids: Sequence[str]
 ) -> dict[str, _Outcome]:
-    """Return the outcome of each published skill; raises the first error that concerns a single
-    skill."""
+    """Return the outcome of each published skill that is not paused; raises the first error that
+    concerns a single skill."""
     settings = services.settings.language_model
     if services.language_model is None or services.answers is None or not settings.offline_stages:
         return {}
-    keys = [
+    published = [
         RevisionKey(entry.skill_id, entry.seq)
         for entry in services.graph.get_entries(skill_ids)
         if entry.state is SkillState.PUBLISHED
     ]
-    if not keys or get_refine_pause(services.coordinator, settings):
+    keys = drop_paused(services.coordinator, REFINE, published)
+    if not published or get_refine_pause(services.coordinator, settings):
         return {key.skill_id: _Outcome.UNFINISHED for key in keys}
     try:
         model = services.language_model.get()
@@ -164,8 +162,6 @@ class _Batch:
 
     def _refine_skill(self, revision: StoredRevision) -> _Outcome:
         services = self._context.services
-        if services.coordinator.get_pause(_failure_name(revision.key.skill_id)):
-            return _Outcome.SKIPPED
         try:
             for stage in self._stages:
                 self._context.deadline.check(stage.name)
@@ -203,7 +199,8 @@ class _Batch:
 def split_refine_batch(services: Services, skill_ids: Sequence[str], error: BaseException) -> None:
     """Handle the failure of a batch: send each of its skills alone.
 
-    A skill that fails alone is not tried again for a day, unless the error may be temporary.
+    The revision of a skill that fails alone is not tried again for a day, unless the error may be
+    temporary.
     """
     if isinstance(error, TransientError):
         return
@@ -213,8 +210,4 @@ def split_refine_batch(services: Services, skill_ids: Sequence[str], error: Base
         return
     reason = str(error) if isinstance(error, PermanentError) else f"{type(error).__name__}: {error}"
     for skill_id in skill_ids:
-        services.coordinator.pause(_failure_name(skill_id), reason, _FAILED_SECONDS)
-
-
-def _failure_name(skill_id: str) -> str:
-    return f"refine skill:{skill_id}"
+        pause_failed(services, REFINE, skill_id, reason)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from graph.entry_filter import EntryFilter
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
-from tasks.ingest.next_tasks import send_refine
+from skills.batches import batches
+from skills.record import RevisionKey
+from tasks.coordination.protocol import Coordinator
+from tasks.ingest.next_tasks import drop_paused, send_refine
 from tasks.language_model.answer_store import AnswerStore, RefinementKind
 from tasks.policies import REFINE
 from tasks.refine.pauses import get_refine_pause
@@ -69,9 +73,22 @@ def send_unrefined_skills(services: Services) -> int:
     stages = list_enabled_stages(settings)
     entries = list_published(services.graph)
     missing = find_unrefined(answers, services.refined, settings.model, stages, entries)
-    skill_ids = merge_ids(missing.values())[:MAX_SENT] or _list_compared(services)
+    skill_ids = _select_to_send(coordinator, missing.values()) or _list_compared(services)
     send_refine(coordinator, services.send_task, skill_ids)
     return len(skill_ids)
+
+
+def _select_to_send(
+    coordinator: Coordinator, groups: Iterable[Sequence[CatalogEntry]]
+) -> list[str]:
+    """Return the first MAX_SENT ids of several lists of entries, without paused revisions."""
+    keys = sorted({RevisionKey(entry.skill_id, entry.seq) for group in groups for entry in group})
+    kept = (
+        key.skill_id
+        for some in batches(keys, MAX_SENT)
+        for key in drop_paused(coordinator, REFINE, some)
+    )
+    return list(islice(kept, MAX_SENT))
 
 
 def _list_compared(services: Services) -> list[str]:
@@ -82,8 +99,3 @@ def _list_compared(services: Services) -> list[str]:
     from tasks.refine.linking.rejected import find_unasked_pairs
 
     return [pair.texts[0].skill_id for pair in find_unasked_pairs(services, limit=1)]
-
-
-def merge_ids(groups: Collection[Sequence[CatalogEntry]]) -> list[str]:
-    """Return the ids of several lists of entries, each once, in order."""
-    return sorted({entry.skill_id for group in groups for entry in group})

@@ -17,7 +17,9 @@ _LEADING_LINES = 8
 _MIN_SCORE = 0.25
 
 _FILE = re.compile(
-    r"[\w-]+\.(?:jsonl?|csv|tsv|xlsx?|docx?|pptx?|pdf|parquet|ya?ml|toml|xml|html|md|txt|wav|mp3|mp4|"
+    # A name begins where no other can: otherwise each place in a long word would be tried.
+    r"(?<![\w-])[\w-]+\."
+    r"(?:jsonl?|csv|tsv|xlsx?|docx?|pptx?|pdf|parquet|ya?ml|toml|xml|html|md|txt|wav|mp3|mp4|"
     r"srt|vtt|stl|obj|glb|png|jpe?g|svg|np[yz]|pkl|h5|hdf5|nc|mat|geojson|shp|pcap(?:ng)?|db|"
     r"sqlite3?|ipynb|tex|bib|rules|sql|onnx|pt)\b",
     re.IGNORECASE,

@@ -25,9 +25,11 @@ from graph.links.link_rules import (
     select_top_links,
 )
 from graph.links.linker import Linker
+from graph.links.similarity_block import Block, Member
 from graph.links.similarity_index import SimilarityIndex
 from graph.local.store import SqliteSkillGraph
 from graph.records import Link, LinkFeatures, LinkType, Mention, Publication
+from skills.batches import batches
 from skills.record import RevisionKey
 from tests.support.samples.similarity_link import cosine, similarity_link
 
@@ -94,6 +96,14 @@ def pairs(links: Sequence[Link], kind: LinkType) -> list[tuple[str, str]]:
 
 
 # -- the rules
+
+
+def test_terms_are_compared_to_the_last_bit() -> None:
+    one = facts("a", body={1: 1.0}, described={1 << 60: 1.0})
+    other = facts("b", body={1: 1.0}, described={(1 << 60) + 1: 1.0})
+    for left, right in ((one, other), (other, one)):
+        _, _, described, _ = Block.of([Member(left)]).find(Member(right), 0.1)
+        assert described.tolist() == [0.0]
 
 
 def test_cosine_is_symmetric_to_the_last_bit() -> None:
@@ -260,6 +270,7 @@ STEPS = st.one_of(
     st.tuples(st.just("fail"), st.sampled_from(PATHS), st.none()),
     st.tuples(st.just("relink"), st.integers(1, 4), st.none()),
     st.tuples(st.just("late"), st.integers(1, 4), st.none()),
+    st.tuples(st.just("batches"), st.integers(1, 4), st.none()),
 )
 
 
@@ -356,8 +367,18 @@ class History:
                 rest = steps[place + 1 : place + 2]
                 racing: Any = _Interrupted(self.graph, partial(self.apply, rest))
                 Linker(racing, SMALL).relink(marks)
+            elif what == "batches":
+                self._relink_in_batches(argument, steps[place + 1 : place + 2])
             else:
                 self._do(what, argument, skill)
+
+    def _relink_in_batches(self, size: int, between: Sequence[tuple[str, object, object]]) -> None:
+        """Links all marked skills; a step happens after each batch."""
+        marks = self.graph.list_awaiting_linking(100)
+        pending = {skill_id for skill_id, _ in marks}
+        for some in batches(marks, size):
+            self.linker.relink(some, pending=pending)
+            self.apply(between)
 
     def _do(self, what: str, argument: Any, skill: Skill | None) -> None:
         if what == "relink":
@@ -473,26 +494,6 @@ def test_the_index_leaves_no_skill_out(new_graph: NewGraph, skills: list[Skill],
         expected = {link.skill_id: link for link in every if link}
         assert found.links_with(known) == expected
         assert select_top_links(found.best(), chosen) == select_top_links(expected.values(), chosen)
-
-
-def test_relink_reports(tmp_path: Path) -> None:
-    graph = SqliteSkillGraph(tmp_path / "library.db", writable=True)
-    empty: list[Mention] = []
-    graph.publish(
-        [
-            publication("a", 1, ("a", {1: 1.0}, {}, [mention("b")])),
-            publication("b", 2, ("b", {2: 1.0}, {}, empty)),
-        ]
-    )
-    report = Linker(graph).relink(graph.list_awaiting_linking(10))
-    assert (report.linked, report.updated_neighbours) == (2, 0)
-    assert report.links == {LinkType.DEPENDENCY: 1}
-    graph.publish([publication("c", 3, ("c", {1: 1.0, 3: 1.0}, {}, empty))])
-    report = Linker(graph).relink(graph.list_awaiting_linking(10))
-    assert (report.linked, report.updated_neighbours) == (1, 1)
-    assert report.links == {LinkType.DEPENDENCY: 1, LinkType.SEMANTIC: 2}
-    assert Linker(graph).relink([]).linked == 0
-    graph.close()
 
 
 def test_evidence_follows_though_the_weight_stays(tmp_path: Path) -> None:

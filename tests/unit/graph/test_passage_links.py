@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -128,3 +130,12 @@ def test_chinese_headings_are_matched() -> None:
 
 def test_nothing_of_nothing() -> None:
     assert link_passages(skill()) == ()
+
+
+def test_many_headings_with_the_same_words_take_linear_time() -> None:
+    """Seconds at most of processor time, where quadratic time would take minutes."""
+    text = "the " * 1_000
+    many = skill(*((("D", f"the part {n}"), [(Role.STEP, text)]) for n in range(1_000)))
+    start = time.thread_time()
+    assert len(link_passages(many)) == 999
+    assert time.thread_time() - start < 20

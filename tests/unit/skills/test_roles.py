@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -111,3 +113,11 @@ def test_every_passage_gets_one_role_and_a_confidence(lines: list[str]) -> None:
     assert len(verdicts) == len(passages)
     assert all(isinstance(role, Role) and 0 <= sure <= 1 for role, sure in verdicts)
     assert verdicts == classify_passages(lines, sections, passages)
+
+
+@pytest.mark.parametrize("line", ["= " * 190, "\u2014" * 380])
+def test_lines_without_words_take_linear_time(line: str) -> None:
+    """Seconds at most of processor time, where quadratic time would take a minute."""
+    start = time.thread_time()
+    roles("\n\n".join(f"{line}{number}" for number in range(1_000)))
+    assert time.thread_time() - start < 10

@@ -1,4 +1,4 @@
-"""The link task: how it yields to queries."""
+"""The link task: how it yields to queries, and reads the marks."""
 
 from __future__ import annotations
 
@@ -59,4 +59,31 @@ def test_reading_the_skills_ends_with_the_time_limit(tmp_path: Path) -> None:
         _link_marked(services, deadline)
     coordinator.yield_to_queries = lambda: None
     assert _link_marked(services, Deadline(LINK.time_limit)) == 300
+    graph.close()
+
+
+def test_the_marks_of_a_large_import_are_read_once(tmp_path: Path) -> None:
+    graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
+    graph.publish(
+        [
+            Publication(RevisionKey(f"team:{n}", 1), "team", f"{n}", "hash", f"{n}", "")
+            for n in range(1_000)
+        ]
+    )
+    reads: list[int] = []
+
+    class Counted:
+        def __getattr__(self, name: str) -> object:
+            return getattr(graph, name)
+
+        def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:
+            found = graph.list_awaiting_linking(limit)
+            reads.append(len(found))
+            return found
+
+    counted: Any = Counted()
+    coordinator = SimpleNamespace(yield_to_queries=lambda: None)
+    services: Any = SimpleNamespace(graph=counted, linker=Linker(counted), coordinator=coordinator)
+    assert _link_marked(services, Deadline(LINK.time_limit)) == 1_000
+    assert sum(reads) == 1_000
     graph.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -109,6 +110,14 @@ def test_lines_that_name_the_other_skill_or_its_files_come_first() -> None:
 
 def test_files_that_any_skill_has_say_nothing() -> None:
     assert find_files("writes hulls.json, package.json, output.csv and Data.CSV") == {"hulls.json"}
+
+
+@pytest.mark.parametrize("piece", ["a", "a-", "a.", "a.csv-"])
+def test_files_are_found_in_linear_time(piece: str) -> None:
+    """Seconds at most of processor time, where quadratic time would take minutes."""
+    start = time.thread_time()
+    find_files(piece * (100_000 // len(piece)))
+    assert time.thread_time() - start < 30
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,21 @@ def test_a_bad_skill_does_not_affect_the_others(
     assert sent == [[one] for one in IDS]
     split_refine_batch(services, ["made:capstan"], error)
     assert run(services, ["made:capstan"]) == {"refined": 0, "waiting": 0}
+    services.sends_refine = True
+    services.coordinator.add_pending(REFINE.name, -3)
+    assert send_unrefined_skills(services) == 0
+
+
+def test_a_bad_skill_is_refined_once_it_is_edited(
+    backend: EmbeddedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage()
+    use(monkeypatch, stage)
+    split_refine_batch(backend.services, ["made:capstan"], PermanentError("cannot be read"))
+    write_skill(tmp_path / "skills", "capstan", steps=4)
+    backend.submit(SourceChanged(source_id="made", root=str(tmp_path / "skills")), "test")
+    settle(backend)
+    assert run(backend.services) == {"refined": 3, "waiting": 0}
 
 
 def test_a_store_that_does_not_answer_is_tried_again_as_a_whole(
