@@ -48,6 +48,8 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
     [
         (["serve", "--listen", ""], "write 127.0.0.1:PORT"),
         (["sources", "add", "https://example.org/a.git", "--licence-policy", ""], "is empty"),
+        (["query", "fire a kiln", "--session", ""], "--session is empty"),
+        (["query", "--session", "", "--resend"], "--session is empty"),
         (["sources", "groups", "a b", "team"], "'a b' cannot be a source id: at most 200"),
         (["upload", "SKILL.md", "--source", "a b"], "'a b' cannot be a source id: at most 200"),
     ],
