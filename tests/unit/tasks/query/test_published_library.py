@@ -224,7 +224,7 @@ def test_few_changes_are_not_saved(home: Home, monkeypatch: pytest.MonkeyPatch) 
     home.close()
 
 
-@pytest.mark.parametrize("damage", ["short", "empty", "other", "format"])
+@pytest.mark.parametrize("damage", ["short", "empty", "text", "other", "format"])
 def test_a_file_that_cannot_be_used_is_counted_again(
     home: Home, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +234,8 @@ def test_a_file_that_cannot_be_used_is_counted_again(
         home.path.write_bytes(home.path.read_bytes()[:-70])
     elif damage == "empty":
         home.path.write_bytes(b"")
+    elif damage == "text":
+        home.path.write_text("The first bytes of a text are a very large number.\n")
     elif damage == "other":
         SavedLibraryFile(home.path, "another").save(
             saved_library.SavedLibrary(1, {}, LibraryStatistics())
