@@ -36,7 +36,6 @@ from tasks.sources.protocol import SKILL_FILE
 _MAX_DESCRIPTION_CHARACTERS = 300
 _MAX_FILES = 12
 _MAX_FINDINGS = 3
-_MAX_LINE_RANGES = 12
 _MAX_LINKS = 20
 _MAX_LEFT_OUT = 5
 _MAX_WITHHELD_NAMED = 50
@@ -94,7 +93,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
         left_out=LeftOutPassages(
             passages=len(rest),
             tokens=sum(passage.tokens for passage in rest),
-            lines=tuple(spans[:_MAX_LINE_RANGES]),
+            lines=tuple(spans),
         ),
         paged_by=skill_passages.selected_by,
         detail="continued"

@@ -283,6 +283,22 @@ def test_a_lead_in_that_is_sent_is_not_left_out() -> None:
     assert sent.left_out.lines == ((rest.first_line, rest.last_line),)
 
 
+def test_all_left_out_lines_are_named_and_the_first_in_the_markdown() -> None:
+    draft = Draft("bread", "Bake bread", [f"## Step {n}\n\nFold {n}." for n in range(30)], 5.0, 0)
+    skill = select(draft, 0)
+    needed = replace(skill, passages=tuple(range(0, 30, 2)), enough=15)
+    bundle = fill_bundle(empty(100_000), [needed], [], [])
+    [sent] = bundle.skills
+    passages = skill.revision.parsed.passages
+    assert sent.left_out.passages == 15
+    assert sent.left_out.lines == tuple(
+        (one.first_line, one.last_line) for one in passages if one.index % 2
+    )
+    shown = ", ".join(str(first) for first, _ in sent.left_out.lines[:12])
+    assert f"Left out: lines {shown}, … (" in render_markdown(bundle)
+    check(bundle)
+
+
 def test_a_lead_in_is_not_sent_without_what_it_introduces() -> None:
     table = "| dough | g |\n|---|---|\n" + "| flour | 500 |\n" * 60
     blocks = ["## Scale", "Scale the dough by this table:", table, LONG_TEXT]
