@@ -218,7 +218,7 @@ def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSki
     return [
         LeftOutSkill(
             skill_id=left.skill_id,
-            name=left.skill_id.rpartition("/")[2],
+            name=left.skill_id.rpartition("/")[2].rpartition(":")[2],
             reason=left.reason,
             cause=left.cause,
             other=left.other,

@@ -24,7 +24,7 @@ from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
 from tasks.query.assemble import assemble, assemble_no_hit, fill_bundle
-from tasks.query.choose import ChosenSkill
+from tasks.query.choose import ChosenSkill, LeftOut, SkillChoice
 from tasks.query.ranking import RankedSkill, Ranking
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages, select_skill_passages
@@ -351,6 +351,13 @@ def test_the_tokens_of_no_hit_are_those_of_its_markdown() -> None:
     context = make_context(_NoLinks())
     bundle = assemble_no_hit(context, ChosenRevisions(Ranking(understand("bake"), None, ())))
     assert bundle.tokens == count_tokens(render_markdown(bundle)) > 0
+
+
+def test_a_skill_that_is_left_out_is_named_by_its_folder() -> None:
+    choice = SkillChoice(left_out=[LeftOut("home:pie", "x"), LeftOut("home:a/loaf", "x")])
+    nothing = Ranking(understand("bake"), None, ())
+    bundle = assemble_no_hit(make_context(_NoLinks()), ChosenRevisions(nothing, choice))
+    assert [one.name for one in bundle.left_out] == ["pie", "loaf"]
 
 
 def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:
