@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from config.errors import TransientError, UsageError
+from skills.bundle.model import Bundle
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress
 from workers.cli.evaluation.options import _poll_until_embedded
+from workers.cli.library.query import _print
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
@@ -75,6 +77,16 @@ def test_the_help_of_worker_names_every_queue() -> None:
     shown = CliRunner().invoke(worker, ["--help"]).output
     words = set(re.findall(r"\w+", shown))
     assert {queue.removeprefix("skillbus.") for queue in ALL_QUEUES} <= words
+
+
+def test_an_answer_without_a_skill_says_what_it_had_to_do_without(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bundle = Bundle(
+        query_id="q", status="NO_SKILL_HIT", task="t", budget=9, degraded=("ranked by words only",)
+    )
+    _print(bundle.model_dump(), "text")
+    assert "degraded: ranked by words only" in capsys.readouterr().out
 
 
 def test_status_lines_of_a_library() -> None:

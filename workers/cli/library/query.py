@@ -245,6 +245,7 @@ def _print_summary(bundle: Bundle) -> None:
         click.echo(f"NO_SKILL_HIT: {safe_line(bundle.reason)}")
         _print_left_out(bundle)
         _print_withheld(bundle)
+        _print_degraded(bundle)
         click.echo(f"query {bundle.query_id}")
         return
     count = format_count(len(bundle.skills), "skill")
@@ -281,8 +282,7 @@ def _print_summary(bundle: Bundle) -> None:
     if bundle.did_not_fit is not None:
         click.echo(summarise_unfit(bundle.did_not_fit))
     _print_withheld(bundle)
-    for reason in bundle.degraded:
-        click.echo(f"degraded: {safe_line(reason)}")
+    _print_degraded(bundle)
     click.echo(f"\nquery {bundle.query_id}; `skillbus outcome` reports what helped")
 
 
@@ -302,6 +302,11 @@ def _print_withheld(bundle: Bundle) -> None:
         click.echo(f"withheld: {summarise_withheld(bundle.withheld)}")
     for one in bundle.withheld.skills:
         click.echo(f"withheld: {safe_line(one.skill_id)}: {safe_line(one.reason)}")
+
+
+def _print_degraded(bundle: Bundle) -> None:
+    for reason in bundle.degraded:
+        click.echo(f"degraded: {safe_line(reason)}")
 
 
 def _describe_model_call(report: dict[str, Any]) -> str:
