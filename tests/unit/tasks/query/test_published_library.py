@@ -302,6 +302,27 @@ def test_a_reload_during_an_outage_keeps_the_library(
     home.close()
 
 
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_library_that_is_counted_anew_keeps_no_superseded_record(
+    home: Home, gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.publish("abc")
+    records = MemoryRecords(home.index)
+    library = home.open_library(records)
+    library.refresh()
+    first, second = home.publish("ab")
+    if gone:  # so that the statistics cannot be corrected
+        records._kept.drop([first])
+        home.index.delete([first])
+    else:
+        monkeypatch.setattr(published_library, "_FULL_RELOAD_SECONDS", 0.0)
+    home.assert_whole(library)
+    records.release([])  # a later call removes what is marked
+    assert second not in records._kept.list_keys()
+    assert len(records._kept.list_keys()) == 3
+    home.close()
+
+
 def test_a_full_disk_is_reported(home: Home) -> None:
     home.publish("abc")
     library = home.open_library()
