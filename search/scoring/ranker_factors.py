@@ -50,7 +50,7 @@ def load_factors(path: str) -> Mapping[str, float] | None:
         return None
     try:
         return read_factors(Path(path).expanduser().read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: `~` of an unknown user
         reason = error.strerror if isinstance(error, OSError) else error
         raise MisconfiguredError(
             f"the file {path} of `ranker.weights` cannot be read: {reason}; make it by "

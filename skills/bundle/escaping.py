@@ -26,7 +26,6 @@ _JOINERS = frozenset("\u200c\u200d\ufe0e\ufe0f")
 _LESS_THAN = "<\uff1c\ufe64\u2039\u3008\u2329\u27e8\u300a\u00ab\u02c2\u1438\u276e\u276c\u29fc\u227a"
 _OPENING = re.compile(f"[{_LESS_THAN}]")
 _TAG = "passage"
-_TAG_LOOKAHEAD = 120
 _SLASHES = "/\\\u2044\u2215\u2571\u29f8\u27cb"
 _LOOK_ALIKES = str.maketrans(
     "\u0440\u03c1\u0430\u03b1\u0455\u0261\u0581\u0435\u03b5\u0501\u0251\ua731\u0262\u1d00\u1d07\u1d18",
@@ -133,17 +132,28 @@ def _is_needed(run: re.Match[str]) -> bool:
 
 def _escape_tags(text: str) -> str:
     return _OPENING.sub(
-        lambda found: (
-            "&lt;" if _begins_tag(text[found.end() : found.end() + _TAG_LOOKAHEAD]) else found[0]
-        ),
+        lambda found: "&lt;" if _has_tag_name(text, found.end()) else found[0],
         text,
     )
 
 
-def _begins_tag(following: str) -> bool:
-    plain = unicodedata.normalize("NFKD", following).lower().translate(_LOOK_ALIKES)
-    letters = "".join(c for c in plain if not unicodedata.category(c).startswith(("M", "C", "Z")))
-    return letters.lstrip(_SLASHES + " \t\n").startswith(_TAG)
+def _has_tag_name(text: str, start: int) -> bool:
+    """Return whether the name of the tag stands at `start`, in any spelling.
+
+    Reads up to the first other character only: a text may be full of `<`.
+    """
+    matched = 0
+    for place in range(start, len(text)):
+        shown = unicodedata.normalize("NFKD", text[place]).lower().translate(_LOOK_ALIKES)
+        for letter in shown:
+            if unicodedata.category(letter)[0] in "MCZ" or (not matched and letter in _SLASHES):
+                continue
+            if letter != _TAG[matched]:
+                return False
+            matched += 1
+            if matched == len(_TAG):
+                return True
+    return False
 
 
 def _close_open_blocks(text: str) -> str:

@@ -50,6 +50,8 @@ status: NO_SKILL_HIT ({reason}). Go on without a skill.
 
 _MAX_NAMED = 5
 """Maximum entries of each list (left out, withheld, …) in the Markdown; the JSON has all."""
+_MAX_RANGES = 12
+"""Maximum line ranges of a skill that are named as left out, likewise."""
 
 
 def render_markdown(bundle: Bundle) -> str:
@@ -84,8 +86,7 @@ def render_already_sent(sent: tuple[AlreadySent, ...]) -> str:
     if not sent:
         return ""
     listed = "\n".join(
-        f"- {escape_inline(one.name)}: lines {format_line_ranges(one.lines[:_MAX_NAMED])}"
-        + (", …" if len(one.lines) > _MAX_NAMED else "")
+        f"- {escape_inline(one.name)}: lines {_format_first_ranges(one.lines, _MAX_NAMED)}"
         for one in sent
     )
     return f"## Sent earlier in this session\n\n{listed}\n"
@@ -109,7 +110,7 @@ def render_left_out_passages(skill: BundleSkill) -> list[str]:
         return []
     if skill.detail != "full":
         return [f"Left out: {left_out.tokens} tokens\n"]
-    ranges = format_line_ranges(left_out.lines)
+    ranges = _format_first_ranges(left_out.lines, _MAX_RANGES)
     return [f"Left out: lines {ranges} ({left_out.tokens} tokens)\n"]
 
 
@@ -225,6 +226,11 @@ def summarise_withheld(withheld: Withheld) -> str:
     kinds = ", ".join(f"{count} for {kind}" for kind, count in withheld.kinds.items())
     skills = "1 skill is" if withheld.count == 1 else f"{withheld.count} skills are"
     return f"{skills} withheld by policy ({kinds})"
+
+
+def _format_first_ranges(ranges: Sequence[tuple[int, int]], limit: int) -> str:
+    more = ", …" if len(ranges) > limit else ""
+    return format_line_ranges(ranges[:limit]) + more
 
 
 def format_line_ranges(ranges: Sequence[tuple[int, int]]) -> str:

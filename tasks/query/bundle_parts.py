@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -36,7 +37,6 @@ from tasks.sources.protocol import SKILL_FILE
 _MAX_DESCRIPTION_CHARACTERS = 300
 _MAX_FILES = 12
 _MAX_FINDINGS = 3
-_MAX_LINE_RANGES = 12
 _MAX_LINKS = 20
 _MAX_LEFT_OUT = 5
 _MAX_WITHHELD_NAMED = 50
@@ -94,7 +94,7 @@ def build_bundle_skill(skill_passages: SkillPassages, indexes: Sequence[int]) ->
         left_out=LeftOutPassages(
             passages=len(rest),
             tokens=sum(passage.tokens for passage in rest),
-            lines=tuple(spans[:_MAX_LINE_RANGES]),
+            lines=tuple(spans),
         ),
         paged_by=skill_passages.selected_by,
         detail="continued"
@@ -120,7 +120,10 @@ def _render_passages(
     extended = _extend_to_headings(parsed, ranges)
     paths = heading_paths_from_title(parsed)
     for first, last in subtract_lines(parsed, extended, before) if before else extended:
-        inside = [p for p in parsed.passages if first <= p.last_line and p.first_line <= last]
+        # A scan for each range would take a minute for a skill with 20,000 passages.
+        start = bisect_left(parsed.passages, first, key=lambda passage: passage.last_line)
+        end = bisect_right(parsed.passages, last, key=lambda passage: passage.first_line)
+        inside = parsed.passages[start:end]
         yield BundlePassage(
             first_line=first,
             last_line=last,
@@ -219,7 +222,7 @@ def list_left_out(context: QueryContext, choice: SkillChoice) -> list[LeftOutSki
     return [
         LeftOutSkill(
             skill_id=left.skill_id,
-            name=left.skill_id.rpartition("/")[2],
+            name=left.skill_id.rpartition("/")[2].rpartition(":")[2],
             reason=left.reason,
             cause=left.cause,
             other=left.other,

@@ -322,7 +322,7 @@ def _add_dependencies(
                     reason = f"declared dependency of {owner}, but {excluded[needed]}"
                     choice.left_out.append(LeftOut(needed, reason))
                     continue
-                if len(seen) > _MAX_DEPENDENCIES:
+                if len(seen) > 1 + _MAX_DEPENDENCIES:  # the skill itself is among them
                     reason = f"declared dependency of {owner}, beyond the {_MAX_DEPENDENCIES} first"
                     choice.left_out.append(LeftOut(needed, reason))
                     continue

@@ -5,7 +5,6 @@ Only queries degrade, and only if stores are servers. Changes of the library fai
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
@@ -25,8 +24,7 @@ from search.protocol import (
     StoredRevision,
     Vector,
 )
-from skills.parsing.parse_skill import parse_skill
-from skills.record import RevisionKey, SafetyFinding
+from skills.record import ParsedSkill, RevisionKey, SafetyFinding, SkillRecord
 from tasks.query.process_state.circuit_breaker import CircuitBreaker
 from tasks.query.process_state.last_access import LastAccess
 from tasks.services import Services
@@ -240,18 +238,18 @@ def fallback_revisions(entries: Iterable[CatalogEntry]) -> dict[str, StoredRevis
 
 
 def _fallback_revision(entry: CatalogEntry) -> StoredRevision:
-    # JSON strings are YAML strings, whatever they hold.
-    header = f"name: {json.dumps(entry.name)}\ndescription: {json.dumps(entry.description)}"
     nothing = PassageTerms(np.zeros(1, np.int32), np.zeros(0, np.uint64), np.zeros(0, np.uint16))
-    parsed = parse_skill(entry.path, f"---\n{header}\n---\n".encode())
     findings = (
         (SafetyFinding("unread", entry.safety_level, 1, _UNREAD_FINDING),)
         if entry.safety_level
         else ()
     )
-    record = replace(
-        parsed.record,
+    record = SkillRecord(
+        entry.name,
+        entry.description,
+        capability="",
         licence=entry.licence,
+        language=entry.language,
         safety_level=entry.safety_level,
         safety=findings,
         scanner=entry.scanner_version,
@@ -259,7 +257,7 @@ def _fallback_revision(entry: CatalogEntry) -> StoredRevision:
     return StoredRevision(
         RevisionKey(entry.skill_id, entry.seq),
         entry.content_hash,
-        replace(parsed, record=record),
+        ParsedSkill(record, lines=(), body_line=1, sections=(), passages=()),
         nothing,
         (),
     )

@@ -150,7 +150,8 @@ def rank_candidates(context: QueryContext) -> Ranking:
         from tasks.query.language_model.rewrite import rewrite
 
         with timed("rewrite"):
-            ranking = rewrite(context, candidates.query, ranking)
+            rewritten = rewrite(context, candidates.query, ranking)
+        ranking = context.rank_recorder.record("rewrite", rewritten)
     return ranking
 
 

@@ -72,18 +72,20 @@ def run_query(
     is_first = services.journal.finish_job(job.id, data)
     recording = {RECORD_STAGE: (time.perf_counter() - answered) * 1000}
     services.stage_durations.record({**bundle.timings_ms, **recording})
-    if bundle.session and not is_first:
-        _record_again(services, job.id)
-    elif is_first and not bundle.session:
+    if not is_first:  # it ended while it was answered here
+        job = services.journal.get_job(job.id)
+        if bundle.session:
+            _record_again(services, job)
+        return _read_outcome(job)
+    if not bundle.session:
         _record_answer(services, job, bundle, vector)
     _report_metrics(services.metrics, bundle)
     return {"state": "done", "bundle": data}
 
 
-def _record_again(services: Services, query_id: str) -> None:
-    """Record the journal's outcome of a query that ended while it was answered here."""
-    job = services.journal.get_job(query_id)
-    services.outcomes.drop_answers([query_id])
+def _record_again(services: Services, job: Job) -> None:
+    """Record the journal's outcome of a query in place of the answer that was made here."""
+    services.outcomes.drop_answers([job.id])
     if job.state == "done" and job.outcome is not None:
         _record_answer(services, job, Bundle.model_validate(job.outcome), None)
 
@@ -136,10 +138,16 @@ def fail_query(services: Services, query_ids: Sequence[str], error: BaseExceptio
 def _fail(
     services: Services, query_id: str, reason: str, public_reason: str, *, usage: bool
 ) -> dict[str, object]:
-    """Record the failure for every reader, and return it for the caller on this machine."""
+    """Record the failure for every reader, and return it for the caller on this machine.
+
+    A query that another delivery has answered stays answered.
+    """
     if reason != public_reason:
         log.warning("query failed", query_id=query_id, reason=reason)
     services.journal.fail_job(query_id, public_reason)
+    state, _ = services.journal.get_job_states([query_id]).get(query_id, ("", ""))
+    if state == "done":
+        return _read_outcome(services.journal.get_job(query_id))
     _drop_answer(services, query_id)
     services.metrics.record_query("failed", degraded=False)
     return {"state": "failed", "reason": reason, "usage": usage}

@@ -56,25 +56,15 @@ def list_verdicts(
 ) -> list[tuple[str, str]]:
     """Return skill and `in: …` or `out: …` of each of the first `limit` candidates, by default
     all."""
-    settings, taken = context.services.settings.choice, chosen.choice.chosen_ids()
+    settings, decided = context.services.settings.choice, explain_choice(chosen, bundle)
     is_evident = chosen.ranking.is_evident(settings) or not context.is_on("floor")
-    sent = {one.skill_id: "sent earlier in this session" for one in bundle.already_sent}
-    sent |= {skill.skill_id: "; ".join(skill.why) for skill in bundle.skills}
-    reasons = {left.skill_id: left.reason for left in chosen.choice.left_out}
-    reasons |= {left.skill_id: left.reason for left in bundle.left_out}
     verdicts = []
     for hit in chosen.ranking.hits[:limit]:
         skill_id = hit.key.skill_id
-        if skill_id in sent:
-            verdict = f"in: {sent[skill_id]}"
-        elif skill_id in reasons:
-            verdict = f"out: {reasons[skill_id]}"
+        if skill_id in decided:
+            verdict = decided[skill_id]
         elif bundle.status == "NO_SKILL_HIT" and not is_evident:
             verdict = "out: the library is unlikely to have a skill for the task"
-        elif bundle.status == "NO_SKILL_HIT" and skill_id in taken:
-            verdict = f"out: {bundle.reason}"
-        elif bundle.did_not_fit is not None and skill_id in taken:
-            verdict = "out: did not fit into the budget"
         elif hit.probability is not None and hit.probability < settings.least_further:
             verdict = "out: unlikely to be right for the task"
         elif hit.score < chosen.choice.min_score:
@@ -83,3 +73,21 @@ def list_verdicts(
             verdict = "out: ranks behind those chosen"
         verdicts.append((skill_id, verdict))
     return verdicts
+
+
+def explain_choice(chosen: ChosenRevisions, bundle: Bundle) -> dict[str, str]:
+    """Return `in: …` or `out: …` for each skill that was chosen, or left out with a reason.
+
+    These are not all candidates: a dependency need not be one.
+    """
+    verdicts: dict[str, str] = {}
+    if bundle.status == "NO_SKILL_HIT":
+        verdicts |= dict.fromkeys(chosen.choice.chosen_ids(), f"out: {bundle.reason}")
+    elif bundle.did_not_fit is not None:
+        unfit = "out: did not fit into the budget"
+        verdicts |= dict.fromkeys(chosen.choice.chosen_ids(), unfit)
+    verdicts |= {left.skill_id: f"out: {left.reason}" for left in chosen.choice.left_out}
+    verdicts |= {left.skill_id: f"out: {left.reason}" for left in bundle.left_out}
+    sent_earlier = "in: sent earlier in this session"
+    verdicts |= {one.skill_id: sent_earlier for one in bundle.already_sent}
+    return verdicts | {one.skill_id: f"in: {'; '.join(one.why)}" for one in bundle.skills}

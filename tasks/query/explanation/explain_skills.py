@@ -11,7 +11,7 @@ from skills.bundle.model import Bundle
 from skills.licences import licence_names
 from skills.record import RevisionKey
 from tasks.query.context import QueryContext
-from tasks.query.explanation.explain import list_verdicts
+from tasks.query.explanation.explain import explain_choice, list_verdicts
 from tasks.query.ranking import Candidates
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.retrieve import EngineRanks, find_engine_ranks, score
@@ -38,10 +38,7 @@ def explain_skills(
     """
     asked = context.request.explain_skills
     entries = {one.skill_id: one for one in context.services.graph.get_entries(asked)}
-    verdicts = {one.skill_id: f"out: {one.reason}" for one in chosen.choice.left_out}
-    verdicts |= {one.skill_id: f"out: {one.reason}" for one in bundle.left_out}
-    verdicts |= {one.skill_id: f"in: {'; '.join(one.why)}" for one in bundle.skills}
-    verdicts |= dict(list_verdicts(context, chosen, bundle))
+    verdicts = explain_choice(chosen, bundle) | dict(list_verdicts(context, chosen, bundle))
     return [
         {"skill_id": one} | _explain(context, chosen, one, entries.get(one), verdicts.get(one))
         for one in asked

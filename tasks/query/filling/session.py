@@ -135,7 +135,8 @@ def _add_enough(items: Sequence[BudgetItem], allocated: Allocation, room: int) -
     """Return the allocation with further passages from the enough ones of each skill."""
     missing = []
     for item, indexes in zip(items, allocated, strict=True):
-        wanted = [one for one in item.passages[: item.enough] if one[0] not in (indexes or ())]
+        known = set(indexes or ())
+        wanted = [one for one in item.passages[: item.enough] if one[0] not in known]
         header = item.header_tokens if indexes is None else 0
         missing.append(
             replace(item, header_tokens=header, passages=wanted, enough=len(wanted), needed_by=-1)

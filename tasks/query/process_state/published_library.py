@@ -223,8 +223,12 @@ class PublishedLibrary:
             state = self._restore() or _State()
             self._apply(state, self._read_changes(state))
         # Last, so that an error during a reload leaves the library as it was read before.
-        self._state = state
+        before, self._state = self._state, state
         self._read_at = time.monotonic()
+        if state is not before:
+            old, pointers = before.snapshot.pointers, state.snapshot.pointers
+            replaced = [(name, seq) for name, seq in old.items() if pointers.get(name) != seq]
+            self.records.release([RevisionKey(name, seq) for name, seq in replaced])
 
     def _read_changes(self, state: _State) -> CatalogChanges:
         if self._circuit_breakers is None:

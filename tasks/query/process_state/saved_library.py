@@ -121,6 +121,8 @@ def _map_arrays(path: Path) -> tuple[dict[str, Any], dict[str, _Array]]:
     """Map a file of `_write_arrays`; raises OSError, ValueError or KeyError for any other file."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(_HEADER_BYTES), "little")
+        if size > path.stat().st_size:  # reading would need as much memory
+            raise ValueError(f"{path} has no header")
         header = json.loads(file.read(size))
         start, arrays = _HEADER_BYTES + size, {}
         for name, (dtype, count, offset) in header["arrays"].items():

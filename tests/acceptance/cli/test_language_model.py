@@ -96,7 +96,11 @@ def test_the_same_question_is_paid_once(library: Skillbus, server: LanguageModel
 
 def test_both_stages_of_a_query(library: Skillbus, server: LanguageModelServer) -> None:
     skillbus = with_model(library, server, stages='["rewrite", "select"]')
-    explain = skillbus("query", TASK, "--explain", "--format", "json").data["explain"]
+    options = ("--explain", "--why", "port:hawser", "--format", "json")
+    explain = skillbus("query", TASK, *options).data["explain"]
+    (asked,) = explain["skills"]
+    stages = "score, rewrite, rerank, diffuse, policy and session, select"
+    assert ", ".join(asked["ranks"]) == stages
     assert explain["language_model"]["rewrite"]["queries"] == ["splice a hawser"]
     assert explain["language_model"]["select"]["needed"] == ["port:hawser"]
     assert server.requests == 2

@@ -10,9 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from config.errors import TransientError, UsageError
+from skills.bundle.model import Bundle
 from workers.backend.protocol import Backend
 from workers.cli.common import SyncProgress
 from workers.cli.evaluation.options import _poll_until_embedded
+from workers.cli.library.query import _print
 from workers.cli.library.sync import make_source_event, sync
 from workers.cli.operations.status import _library_lines
 from workers.cli.processes.worker import worker
@@ -48,6 +50,8 @@ def test_a_folder_whose_path_is_not_utf8_is_refused_with_its_reason(tmp_path: Pa
     [
         (["serve", "--listen", ""], "write 127.0.0.1:PORT"),
         (["sources", "add", "https://example.org/a.git", "--licence-policy", ""], "is empty"),
+        (["query", "fire a kiln", "--session", ""], "--session is empty"),
+        (["query", "--session", "", "--resend"], "--session is empty"),
         (["sources", "groups", "a b", "team"], "'a b' cannot be a source id: at most 200"),
         (["upload", "SKILL.md", "--source", "a b"], "'a b' cannot be a source id: at most 200"),
         (["eval", "routing", "SKILL.md", "--out", "none/a.json"], "is in no existing folder"),
@@ -75,6 +79,16 @@ def test_the_help_of_worker_names_every_queue() -> None:
     shown = CliRunner().invoke(worker, ["--help"]).output
     words = set(re.findall(r"\w+", shown))
     assert {queue.removeprefix("skillbus.") for queue in ALL_QUEUES} <= words
+
+
+def test_an_answer_without_a_skill_says_what_it_had_to_do_without(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    bundle = Bundle(
+        query_id="q", status="NO_SKILL_HIT", task="t", budget=9, degraded=("ranked by words only",)
+    )
+    _print(bundle.model_dump(), "text")
+    assert "degraded: ranked by words only" in capsys.readouterr().out
 
 
 def test_status_lines_of_a_library() -> None:

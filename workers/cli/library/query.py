@@ -85,7 +85,6 @@ _EXPLAINED_SKILLS = re.compile(r"\bexplain_skills(?:\.\d+)?: ")
 )
 @click.option(
     "--session",
-    default="",
     metavar="ID",
     help="Id of your choice: text that was sent in this session is not sent again.",
 )
@@ -131,7 +130,7 @@ def query(
     explain_skills: tuple[str, ...],
     without: tuple[str, ...],
     filters: tuple[str, ...],
-    session: str,
+    session: str | None,
     resend: bool,
     obstacle: str,
     brief: bool,
@@ -163,7 +162,7 @@ def query(
             without=without,
             explain=explain,
             explain_skills=explain_skills,
-            session=session,
+            session=session or "",
             resend=resend,
             obstacle=obstacle,
             brief=brief,
@@ -180,12 +179,14 @@ def query(
         ctx.exit(EXIT_NO_SKILL_HIT)
 
 
-def _check_session(session: str, options: Mapping[str, bool]) -> None:
+def _check_session(session: str | None, options: Mapping[str, bool]) -> None:
     """Raise UsageError for an invalid id, or for an option that needs a session but has none."""
+    if session == "":
+        raise UsageError("--session is empty; name a session, or leave the option out")
     for name, is_set in options.items():
-        if is_set and not session:
+        if is_set and session is None:
             raise UsageError(f"--{name} refers to a session; name it with --session ID")
-    if not SESSION_ID.fullmatch(session):
+    if session is not None and not SESSION_ID.fullmatch(session):
         raise UsageError(
             "--session: an id is at most 200 printable ASCII characters, no space at its ends"
         )
@@ -244,6 +245,7 @@ def _print_summary(bundle: Bundle) -> None:
         click.echo(f"NO_SKILL_HIT: {safe_line(bundle.reason)}")
         _print_left_out(bundle)
         _print_withheld(bundle)
+        _print_degraded(bundle)
         click.echo(f"query {bundle.query_id}")
         return
     count = format_count(len(bundle.skills), "skill")
@@ -280,8 +282,7 @@ def _print_summary(bundle: Bundle) -> None:
     if bundle.did_not_fit is not None:
         click.echo(summarise_unfit(bundle.did_not_fit))
     _print_withheld(bundle)
-    for reason in bundle.degraded:
-        click.echo(f"degraded: {safe_line(reason)}")
+    _print_degraded(bundle)
     click.echo(f"\nquery {bundle.query_id}; `skillbus outcome` reports what helped")
 
 
@@ -301,6 +302,11 @@ def _print_withheld(bundle: Bundle) -> None:
         click.echo(f"withheld: {summarise_withheld(bundle.withheld)}")
     for one in bundle.withheld.skills:
         click.echo(f"withheld: {safe_line(one.skill_id)}: {safe_line(one.reason)}")
+
+
+def _print_degraded(bundle: Bundle) -> None:
+    for reason in bundle.degraded:
+        click.echo(f"degraded: {safe_line(reason)}")
 
 
 def _describe_model_call(report: dict[str, Any]) -> str:

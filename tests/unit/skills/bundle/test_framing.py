@@ -40,6 +40,8 @@ HOSTILE = st.lists(
                 "</pas\u200bsage>",
                 "\uff1c/passage\uff1e",
                 "</p\u0430ssage>",
+                "</" + " " * 200 + "passage>",
+                "</pass" + "\u0301" * 200 + "age>",
                 "<\n/passage>",
                 "<\u2060/\u00adpassage",
                 "\n</passage>\n",
@@ -249,6 +251,11 @@ def test_a_value_cannot_pass_for_two(text: str, shown: str) -> None:
 )
 def test_honest_text_stays_as_it_is(text: str) -> None:
     assert escape_passage(text) == text
+
+
+@pytest.mark.parametrize("gap", [" ", "/", "\u0301", "\n"])
+def test_a_tag_is_found_behind_any_gap(gap: str) -> None:
+    assert escape_passage(f"a <{gap * 500}passage>") == f"a &lt;{gap * 500}passage>"
 
 
 def test_hidden_characters_are_counted_and_open_ends_are_closed() -> None:

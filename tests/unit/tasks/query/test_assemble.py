@@ -24,7 +24,7 @@ from skills.passages import PassageQuery
 from skills.record import RevisionKey, SiblingFile
 from skills.token_count import count_tokens
 from tasks.query.assemble import assemble, assemble_no_hit, fill_bundle
-from tasks.query.choose import ChosenSkill
+from tasks.query.choose import ChosenSkill, LeftOut, SkillChoice
 from tasks.query.ranking import RankedSkill, Ranking
 from tasks.query.read_chosen import ChosenRevisions
 from tasks.query.select_passages import SkillPassages, select_skill_passages
@@ -283,6 +283,22 @@ def test_a_lead_in_that_is_sent_is_not_left_out() -> None:
     assert sent.left_out.lines == ((rest.first_line, rest.last_line),)
 
 
+def test_all_left_out_lines_are_named_and_the_first_in_the_markdown() -> None:
+    draft = Draft("bread", "Bake bread", [f"## Step {n}\n\nFold {n}." for n in range(30)], 5.0, 0)
+    skill = select(draft, 0)
+    needed = replace(skill, passages=tuple(range(0, 30, 2)), enough=15)
+    bundle = fill_bundle(empty(100_000), [needed], [], [])
+    [sent] = bundle.skills
+    passages = skill.revision.parsed.passages
+    assert sent.left_out.passages == 15
+    assert sent.left_out.lines == tuple(
+        (one.first_line, one.last_line) for one in passages if one.index % 2
+    )
+    shown = ", ".join(str(first) for first, _ in sent.left_out.lines[:12])
+    assert f"Left out: lines {shown}, … (" in render_markdown(bundle)
+    check(bundle)
+
+
 def test_a_lead_in_is_not_sent_without_what_it_introduces() -> None:
     table = "| dough | g |\n|---|---|\n" + "| flour | 500 |\n" * 60
     blocks = ["## Scale", "Scale the dough by this table:", table, LONG_TEXT]
@@ -335,6 +351,13 @@ def test_the_tokens_of_no_hit_are_those_of_its_markdown() -> None:
     context = make_context(_NoLinks())
     bundle = assemble_no_hit(context, ChosenRevisions(Ranking(understand("bake"), None, ())))
     assert bundle.tokens == count_tokens(render_markdown(bundle)) > 0
+
+
+def test_a_skill_that_is_left_out_is_named_by_its_folder() -> None:
+    choice = SkillChoice(left_out=[LeftOut("home:pie", "x"), LeftOut("home:a/loaf", "x")])
+    nothing = Ranking(understand("bake"), None, ())
+    bundle = assemble_no_hit(make_context(_NoLinks()), ChosenRevisions(nothing, choice))
+    assert [one.name for one in bundle.left_out] == ["pie", "loaf"]
 
 
 def test_a_skill_that_does_not_fit_does_not_count_for_the_probability() -> None:

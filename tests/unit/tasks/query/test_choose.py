@@ -229,7 +229,9 @@ def test_a_dependency_of_two_skills_is_chosen_once() -> None:
 
 def test_a_long_chain_is_bounded() -> None:
     links = Links(*((f"s{n}", DEPENDS, f"s{n + 1}") for n in range(200)))
-    assert len(choose([("s0", 8.0)], links).chosen) <= 30
+    choice = choose([("s0", 8.0)], links)
+    assert ids(choice) == [f"s{n}" for n in range(21)]
+    assert reasons(choice) == {"s21": "declared dependency of s20, beyond the 20 first"}
 
 
 def test_one_of_a_group_of_alternatives() -> None:

@@ -47,13 +47,16 @@ class Away:
         return fail
 
 
+DESCRIPTION = "Bake bread 🥖 \\ by Zoë"
+
+
 class Catalog:
     """A catalog that answers."""
 
     def get_entries(self, skill_ids: Sequence[str] | None = None) -> list[CatalogEntry]:
         return [
             CatalogEntry(
-                skill_id, "crafts", "bread", SkillState.PUBLISHED, "bread", "Bake bread", seq=1
+                skill_id, "crafts", "bread", SkillState.PUBLISHED, "bread", DESCRIPTION, seq=1
             )
             for skill_id in skill_ids or ()
         ]
@@ -110,7 +113,7 @@ def test_without_the_index_the_catalog_describes_the_chosen_skills() -> None:
     ranking = Ranking(understand("bake bread"), None)
     choice = SkillChoice([ChosenSkill("crafts:bread", 1.0, ())])
     chosen = read_chosen(context, ranking, choice)
-    assert chosen.revisions["crafts:bread"].parsed.record.description == "Bake bread"
+    assert chosen.revisions["crafts:bread"].parsed.record.description == DESCRIPTION
     (skill,) = select_passages(context, chosen)
     assert skill.passages == ()
 

@@ -45,6 +45,32 @@ def test_while_the_catalog_does_not_answer_a_published_skill_is_not_unknown() ->
     assert (unknown["stage"], unknown["reason"]) == ("library", UNKNOWN)
 
 
+class FullCatalog:
+    """A catalog that has published every skill."""
+
+    def get_entries(self, skill_ids: Sequence[str]) -> list[CatalogEntry]:
+        published = SkillState.PUBLISHED
+        return [CatalogEntry(one, "lib", one, published, one, seq=1) for one in skill_ids]
+
+
+def test_a_chosen_dependency_that_is_no_candidate_was_sent_earlier_or_did_not_fit() -> None:
+    asked = ("lib:sent", "lib:large")
+    context = make_context(FullCatalog(), explain_skills=asked)
+    chosen = [ChosenSkill(one, 1.0, (), needed_by="lib:first") for one in asked]
+    chosen_revisions = ChosenRevisions(Ranking(understand("weave"), None), SkillChoice(chosen))
+    bundle = Bundle(
+        query_id="q",
+        status="SKILL_HIT",
+        task="weave",
+        budget=99,
+        already_sent=(AlreadySent(skill_id="lib:sent", name="sent", seq=1, lines=((1, 9),)),),
+        did_not_fit=DidNotFit(skills=1, passages=2, tokens=99),
+    )
+    sent, large = explain_skills(context, chosen_revisions, bundle)
+    assert (sent["stage"], sent["reason"]) == ("bundle", "sent earlier in this session")
+    assert (large["stage"], large["reason"]) == ("choose", "did not fit into the budget")
+
+
 UNLIKELY = "out: the library is unlikely to have a skill for the task"
 
 

@@ -224,7 +224,7 @@ def test_few_changes_are_not_saved(home: Home, monkeypatch: pytest.MonkeyPatch) 
     home.close()
 
 
-@pytest.mark.parametrize("damage", ["short", "empty", "other", "format"])
+@pytest.mark.parametrize("damage", ["short", "empty", "text", "other", "format"])
 def test_a_file_that_cannot_be_used_is_counted_again(
     home: Home, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +234,8 @@ def test_a_file_that_cannot_be_used_is_counted_again(
         home.path.write_bytes(home.path.read_bytes()[:-70])
     elif damage == "empty":
         home.path.write_bytes(b"")
+    elif damage == "text":
+        home.path.write_text("The first bytes of a text are a very large number.\n")
     elif damage == "other":
         SavedLibraryFile(home.path, "another").save(
             saved_library.SavedLibrary(1, {}, LibraryStatistics())
@@ -297,6 +299,27 @@ def test_a_reload_during_an_outage_keeps_the_library(
     assert found.pointers == library.latest.pointers == before.pointers
     assert len(found.statistics) == 3
     assert library.epoch
+    home.close()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_library_that_is_counted_anew_keeps_no_superseded_record(
+    home: Home, gone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.publish("abc")
+    records = MemoryRecords(home.index)
+    library = home.open_library(records)
+    library.refresh()
+    first, second = home.publish("ab")
+    if gone:  # so that the statistics cannot be corrected
+        records._kept.drop([first])
+        home.index.delete([first])
+    else:
+        monkeypatch.setattr(published_library, "_FULL_RELOAD_SECONDS", 0.0)
+    home.assert_whole(library)
+    records.release([])  # a later call removes what is marked
+    assert second not in records._kept.list_keys()
+    assert len(records._kept.list_keys()) == 3
     home.close()
 
 

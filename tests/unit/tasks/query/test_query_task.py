@@ -124,7 +124,7 @@ def _bundle(query_id: str, task: str) -> Bundle:
 
 
 @pytest.mark.parametrize("ended", ["done", "cancelled", ""])
-def test_a_session_holds_what_the_journal_holds(
+def test_session_and_caller_get_what_the_journal_holds(
     services: Any, monkeypatch: pytest.MonkeyPatch, ended: str
 ) -> None:
     query_id = _cut_short(services)
@@ -138,6 +138,25 @@ def test_a_session_holds_what_the_journal_holds(
         return Answer(_bundle(query_id, "this delivery"), None)
 
     monkeypatch.setattr(query_task, "answer_query", answer)
-    query_task.run_query(services, Deadline(600.0), [query_id])
+    outcome = query_task.run_query(services, Deadline(600.0), [query_id])
+    job = services.journal.get_job(query_id)
+    assert (outcome["state"], outcome.get("bundle")) == (job.state, job.outcome)
     kept = [one.task for one in services.outcomes.list_session("", "s", 9)]
     assert kept == {"done": ["the other delivery"], "cancelled": [], "": ["this delivery"]}[ended]
+
+
+def test_a_delivery_that_fails_leaves_the_answer_of_another(
+    services: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query_id = _cut_short(services)
+
+    def fail(*_: object) -> Answer:
+        other = _bundle(query_id, "the other delivery").model_dump(mode="json")
+        services.journal.finish_job(query_id, other)
+        raise PermanentError("the deadline has passed")
+
+    monkeypatch.setattr(query_task, "answer_query", fail)
+    outcome = query_task.run_query(services, Deadline(600.0), [query_id])
+    assert outcome["state"] == "done"
+    query_task.fail_query(services, [query_id], TransientError("gone"))
+    assert [one.query_id for one in services.outcomes.list_session("", "s", 9)] == [query_id]
