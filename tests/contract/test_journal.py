@@ -555,7 +555,7 @@ def test_a_job_whose_answer_was_lost_is_new(redis_settings: ServerSettings) -> N
     class LosingConnection(Connection):
         def read_response(self, *args: Any, **options: Any) -> Any:
             nonlocal is_lost
-            answer = super().read_response(*args, **options)  # type: ignore[no-untyped-call]
+            answer = super().read_response(*args, **options)
             if is_lost:
                 is_lost = False
                 self.disconnect()  # type: ignore[no-untyped-call]
