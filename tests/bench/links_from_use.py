@@ -17,7 +17,6 @@ needed skill that are drawn at random.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +41,7 @@ from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
 from workers.evaluation.learned_links import LearnedGraph, learn_links
 from workers.evaluation.metrics import routing_metrics_by_task
+from workers.evaluation.predictions import read_jsonl
 
 COMPANIONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 NAMES = ("Hit@1", "R@10", "FC@10")
@@ -83,10 +83,9 @@ class RandomCompanions:
 
 
 def read_tasks(services: Services, file: Path) -> list[Task]:
-    """The tasks of a file whose skills are in the library, ranked up to diffusion."""
+    """The tasks of a file that need skills, ranked up to diffusion."""
     found = []
-    for line in file.read_text("utf-8").splitlines():
-        row = json.loads(line)
+    for row in read_jsonl(file, ("task_id", "instruction")):
         if row.get("gt_skill_ids"):
             context = QueryContext.create(services, QueryAsked(task=row["instruction"]))
             found.append(Task(row, rerank(context, rank_candidates(context))))
@@ -121,8 +120,8 @@ def reader(services: Services, graph: Any) -> ReadAdjacency:
 
 def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> None:
     """Store for each labelled task that its skills helped, as reported by a local verifier."""
-    for task in tasks:
-        query_id = f"task-{task['task_id']}"
+    for number, task in enumerate(tasks):
+        query_id = f"task-{number}"  # several collections may use the same `task_id`
         answer = AnsweredQuery(query_id, "", "", task["instruction"], 0.0, hit=True)
         store.add_answers([answer])
         store.add_outcomes(
