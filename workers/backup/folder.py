@@ -103,7 +103,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     Raises UsageError for a folder that is no backup, an incomplete or damaged one, one of another
     kind or of a newer version.
     """
-    if not (folder / _MANIFEST).is_file():
+    if not _is_file(folder / _MANIFEST):
         raise UsageError(
             f"{folder} holds no complete backup: it has no {_MANIFEST}, which `skillbus backup` "
             "writes last"
@@ -133,10 +133,18 @@ _WHERE = {"home": "in a home", "servers": "on servers"}
 def _check_files(folder: Path, manifest: Manifest) -> None:
     for name, expected in manifest.files.items():
         path = folder / name
-        if not path.is_file():
+        if not _is_file(path):
             raise UsageError(f"the backup in {folder} is incomplete: {name} is missing")
         if _hash(path) != expected:
             raise UsageError(f"the backup in {folder} is damaged: {name} has changed")
+
+
+def _is_file(path: Path) -> bool:
+    """Return whether this is a file; raises UsageError without the permission to look."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _list_files(folder: Path) -> list[str]:

@@ -69,6 +69,11 @@ def test_a_manifest_with_an_unknown_field_is_damaged(tmp_path: Path) -> None:
         read_manifest(tmp_path, "home")
 
 
+def test_a_backup_that_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"manifest\.json cannot be read: File name too long"):
+        read_manifest(tmp_path / ("x" * 300), "home")
+
+
 def test_what_is_restored_from_a_read_only_backup_can_be_written(tmp_path: Path) -> None:
     backup, home = tmp_path / "backup", tmp_path / "home"
     (backup / "index" / "packs").mkdir(parents=True)
