@@ -38,8 +38,10 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
     """
     policy = POLICIES[resolve_task_name(name)]
     headers = trace_headers(get_contextvars().get(TRACE_HEADER), current_context(), time.time())
-    # To keep a result, Celery subscribes to the result backend before it sends the task.
-    backend_errors = getattr(app.backend, "connection_errors", ()) if keep_result else ()
+    # To keep a result, Celery subscribes to the result backend before it sends the task, and raises
+    # RuntimeError if it cannot connect again.
+    connection_errors = getattr(app.backend, "connection_errors", ())
+    backend_errors = (*connection_errors, RuntimeError) if keep_result else ()
     with _translate_errors(), app.producer_or_acquire() as producer:
         connection = producer.connection
 

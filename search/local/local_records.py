@@ -11,10 +11,9 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from search.blob_codec import unpack_forward
-from search.local.packs.column_pack import PackRecord, map_pack, read_record
-from search.local.packs.forward_pack import ForwardPack, forward_format
+from search.local.forward_pack_follower import ForwardPackFollower
+from search.local.packs.forward_pack import ForwardPack
 from search.local.revision_store import RevisionStore
-from search.local.store_follower import StoreFollower
 from search.packed_records import PackedRecords, join_records
 from search.scoring.kept_records import KeptRecords
 from search.scoring.record_source import BATCH_RECORDS, RecordSource, pack_completed
@@ -22,7 +21,7 @@ from skills.batches import batches
 from skills.record import RevisionKey
 
 
-class LocalRecords(StoreFollower, RecordSource):
+class LocalRecords(ForwardPackFollower, RecordSource):
     """A `RecordSource` that reads records from the pack, and from the store.
 
     Only records that the pack lacks are kept in memory: records of rows that were added since the
@@ -37,20 +36,16 @@ class LocalRecords(StoreFollower, RecordSource):
         origins: Collection[str] = (),
         keep_seconds: float = 0.0,
     ) -> None:
-        super().__init__(store)
-        self._packs = packs
+        super().__init__(store, packs)
         self._origins = frozenset(origins)
         self._kept = KeptRecords(keep_seconds)
-        self._record: PackRecord | None = None
-        self._pack: ForwardPack | None = None
 
     @override
     def _read(self, connection: sqlite3.Connection) -> None:
-        record = read_record(connection, forward_format())
-        if record == self._record and self._pack is not None:
+        former = self._pack
+        super()._read(connection)
+        if self._pack is former:
             return
-        columns = map_pack(self._packs, forward_format(), record)
-        self._record, self._pack = record, None if columns is None else ForwardPack(columns)
         # Records of revisions that were deleted before they were packed stay: statistics may still
         # count them.
         kept = self._kept.list_keys()

@@ -345,7 +345,7 @@ def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: Base
     """Handle the failure of a batch: send each of its skills alone.
 
     A skill that fails alone is recorded as failed with the error, so that it does not hold up
-    others.
+    others; unless another run has published or removed it since.
     """
     if isinstance(error, TransientError) and not isinstance(error, DeadlineExceededError):
         # Their requests stay open in the catalog; the reconciler sends them again.
@@ -354,17 +354,16 @@ def split_ingest_batch(services: Services, skill_ids: Sequence[str], error: Base
         for skill_id in skill_ids:
             send_ingest(services, [skill_id])
         return
-    entries = services.graph.get_entries(skill_ids)
-    seqs = services.graph.allocate_sequence(len(entries))
+    entries = [entry for entry in services.graph.get_entries(skill_ids) if needs_ingest(entry)]
     services.graph.record_failures(
         [
             (
-                RevisionKey(entry.skill_id, seq),
+                RevisionKey(entry.skill_id, entry.requested_seq),
                 entry.source_id,
                 entry.path,
                 f"ingest failed unexpectedly: {type(error).__name__}: {error}",
             )
-            for entry, seq in zip(entries, seqs, strict=True)
+            for entry in entries
         ]
     )
     send_after_ingest(services, [], services.coordinator.count_pending(INGEST.name))

@@ -9,6 +9,7 @@ jobs keep their order.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -56,12 +57,16 @@ local now = time[1] + time[2] / 1000000
 """
 
 _ADD_JOB = f"""
-if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+if redis.call('EXISTS', KEYS[1]) == 1 then
+    -- A client repeats a call whose answer was lost.
+    return redis.call('HGET', KEYS[1], 'call') == ARGV[6] and 1 or 0
+end
 {_NOW}
 local expires = ''
 if ARGV[4] ~= '' then expires = string.format('%.6f', now + ARGV[4]) end
 redis.call('HSET', KEYS[1], 'kind', ARGV[2], 'payload', ARGV[3], 'state', 'accepted',
-    'reason', '', 'accepted', string.format('%.6f', now), 'expires', expires, 'owed', ARGV[5])
+    'reason', '', 'accepted', string.format('%.6f', now), 'expires', expires, 'owed', ARGV[5],
+    'call', ARGV[6])
 local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
 local place = math.max(now, (tonumber(last) or 0) + 0.000001)
 redis.call('ZADD', KEYS[2], string.format('%.6f', place), ARGV[1])
@@ -163,7 +168,7 @@ class RedisJournal(RedisWorkRecords, Journal):
         own_id = job_id(event)
         ttl = "" if ttl_seconds is None else repr(ttl_seconds)
         reply = "1" if wants_reply(event) else "0"
-        values = [own_id, kind, event.model_dump_json(), ttl, reply]
+        values = [own_id, kind, event.model_dump_json(), ttl, reply, secrets.token_hex(8)]
         keys = [_JOB + own_id, _OPEN + kind, _ASKED + event.owner]
         with self._connected():
             return bool(self._add_job(keys=keys, args=values))

@@ -14,7 +14,6 @@ skills, the figures of the task left out (the ones to believe), with the gain in
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from tasks.query.pipeline import rank_candidates
 from tasks.query.rerank import combine_scores
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
+from workers.evaluation.predictions import read_jsonl
 
 DEPTH = 30
 WEIGHTS = (0.0, 0.5, 0.75, 1.0, 1.5, 2.0)
@@ -79,7 +79,9 @@ def split_sentences(text: str) -> list[str]:
 def load(services: Services, tasks: Path) -> Iterator[Case]:
     """Rank each task and score the sections of its candidates."""
     encoder = services.encoder.get()
-    for row in map(json.loads, tasks.read_text(encoding="utf-8").splitlines()):
+    for row in read_jsonl(tasks, ("task_id", "instruction", "gt_skill_ids")):
+        if not row["gt_skill_ids"]:
+            continue
         request = QueryAsked(task=row["instruction"])
         ranking = rank_candidates(QueryContext.create(services, request, apply_policy=False))
         head = ranking.hits[:DEPTH]

@@ -17,7 +17,6 @@ prompts of one in five skills, none of whose prompts are remembered (`new`).
 from __future__ import annotations
 
 import argparse
-import json
 import pickle
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,8 +36,9 @@ from skills.outcomes.labels import SkillLabel
 from tasks.query.context import QueryContext
 from tasks.query.pipeline import rank_candidates
 from tasks.services import Services
-from tests.bench.probability_cases import find_repository
+from tests.bench.probability_cases import find_repository, read_repositories
 from workers.backend.embedded import EmbeddedBackend
+from workers.evaluation.predictions import read_jsonl
 
 BUNDLE, KEPT, FOLDS, NEW = 5, 400, 5, 0.2
 LEAST_NEW = -0.01
@@ -74,17 +74,17 @@ class Prompt:
 
     def is_hit(self, effects: Mapping[str, float]) -> bool:
         """Whether a right skill comes first; those that are no candidates start with the least."""
-        least = min(self.scores.values())
+        least = min(self.scores.values(), default=0.0)
         moved = {name: self.scores.get(name, least) + effects[name] for name in effects}
-        best = max((self.scores | moved).items(), key=lambda pair: (pair[1], pair[0]))
-        return best[0] in self.right
+        ranked = sorted((self.scores | moved).items(), key=lambda pair: (-pair[1], pair[0]))
+        return bool(ranked) and ranked[0][0] in self.right
 
 
 def rank(
     services: Services, files: Sequence[Path], repositories: Mapping[str, str]
 ) -> Iterator[Prompt]:
     """All prompts that have skills."""
-    for row in (json.loads(line) for one in files for line in one.read_text("utf-8").splitlines()):
+    for row in (row for one in files for row in read_jsonl(one, ("task_id", "instruction"))):
         if not row.get("gt_skill_ids"):
             continue
         request = QueryAsked(task=row["instruction"], without=("memory",))
@@ -182,8 +182,7 @@ def main() -> int:
     if given.cases is not None and given.cases.exists():
         prompts: list[Prompt] = pickle.loads(given.cases.read_bytes())
     else:
-        rows = given.repositories.read_text("utf-8").splitlines() if given.repositories else ()
-        repositories = {row["id"]: row["repo"] for row in map(json.loads, rows)}
+        repositories = read_repositories(given.repositories)
         backend = EmbeddedBackend(load_settings(given.home), writable=False)
         files = [Path(one) for one in given.prompts.split(",")]
         prompts = list(rank(backend.services, files, repositories))

@@ -15,7 +15,6 @@ and, with several collections, when each is ranked with what was best on the oth
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -54,6 +53,7 @@ from tasks.query.ranking import Ranking, TaskQuery, build_ranking
 from tasks.query.retrieve import retrieve
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
+from workers.evaluation.predictions import read_jsonl
 
 Floats = npt.NDArray[np.float64]
 SIZES = ("0:1", "811:4", "1811:2", "3811:2", "7811:2")
@@ -128,7 +128,7 @@ class WideIndex:
 
     def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
         """The best of the draw by words."""
-        key = ("words", *sorted(terms))
+        key = ("words", *sorted(terms.items()))
         if key not in self._cache:
             self._cache[key] = self._index.search_lexical(terms, limit * self._factor, filters)
         return self._cut(key, limit)
@@ -310,8 +310,8 @@ def main(argv: Sequence[str]) -> int:
     tasks = [
         task
         for file in map(Path, argv[2].split(","))
-        for line in file.read_text("utf-8").splitlines()
-        if (task := _task(services, file.stem, json.loads(line))).needed
+        for row in read_jsonl(file, ("instruction",))
+        if (task := _task(services, file.stem, row)).needed
     ]
     collections = [task.collection for task in tasks]
     wide = WideIndex(services.index, 30)

@@ -35,6 +35,8 @@ from typing import Any
 
 import numpy as np
 
+from workers.evaluation.predictions import read_jsonl
+
 LENGTHS = {30: 96, 100: 32, 250: 16}
 ROUNDS = 4
 QUERY = "where do the bikes go after the last train"
@@ -120,7 +122,7 @@ def read_texts(folders: Sequence[Path], prompts: Path | None, most: int) -> dict
         bodies.append(content.decode("utf-8", "replace"))
     asked = []
     if prompts:
-        rows = [json.loads(line) for line in prompts.read_text("utf-8").splitlines() if line]
+        rows = read_jsonl(prompts, ())
         places = {name: place for place, name in enumerate(names)}
         for row in rows:
             right = [

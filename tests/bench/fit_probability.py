@@ -59,6 +59,7 @@ from tests.bench.probability_cases import (
     Case,
     find_repository,
     read_cases,
+    read_repositories,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -78,8 +79,8 @@ SAMPLES = 400
 
 
 def weigh(cases: Sequence[Case]) -> Floats:
-    """The weight of each case: long tasks SHARE_LONG of all, and of each kind of task those
-    without their skills SHARE_WITHOUT of those with them."""
+    """The weight of each case: long tasks SHARE_LONG of all, and those without a right skill the
+    share of those with one that the constants above name."""
     weights = np.ones(len(cases))
     weights[[case.kind == NEAR and not case.judged for case in cases]] = UNKNOWN_WEIGHT
     long = np.array([case.long for case in cases])
@@ -313,18 +314,17 @@ def main(argv: list[str]) -> int:
         options.libraries,
         options.general,
     )
-    index = options.repositories.read_text(encoding="utf-8") if options.repositories else ""
-    known = {row["id"]: row["repo"] for row in map(json.loads, index.splitlines())}
+    known = read_repositories(options.repositories)
     owners = [known.get(case.skill_id) or find_repository(case.skill_id) for case in cases]
     repositories = sorted(set(owners))
     folds = [repositories.index(owner) % FOLDS for owner in owners]
     collections = sorted({case.collection for case in cases})
     left_out = [collections.index(case.collection) for case in cases]
     by_repository = predict_left_out(cases, folds)
-    for name, predicted in (
-        ("repository left out", by_repository),
-        ("collection left out", predict_left_out(cases, left_out)),
-    ):
+    predictions = {"repository left out": by_repository}
+    if len(collections) > 1:
+        predictions["collection left out"] = predict_left_out(cases, left_out)
+    for name, predicted in predictions.items():
         for size, small in (("large library", False), ("small libraries", True)):
             places = [place for place, case in enumerate(cases) if bool(case.library) is small]
             if places:

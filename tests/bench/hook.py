@@ -28,6 +28,7 @@ import numpy as np
 from config.settings import Settings
 from workers.agent_hook.installation import build_command
 from workers.backend.serve_client import ServeClient
+from workers.evaluation.predictions import read_jsonl
 from workers.processes.interpreter import skillbus_command
 
 PROMPTS = Path(__file__).resolve().parents[1] / "data" / "prompts-community.jsonl"
@@ -90,9 +91,8 @@ def serving(home: Path) -> Iterator[None]:
 
 def measure(home: Path, calls: int) -> dict[str, object]:
     """Call the hook for so many prompts; the figures."""
-    lines = PROMPTS.read_text(encoding="utf-8").splitlines()
-    step = max(1, len(lines) // calls)
-    prompts = [json.loads(line)["prompt"] for line in lines[::step]][:calls]
+    rows = read_jsonl(PROMPTS, ("prompt",))
+    prompts = [row["prompt"] for row in rows[:: max(1, len(rows) // calls)]][:calls]
     command = build_command("claude-code", "user", Settings(home=home))
     done = []
     for prompt in prompts:

@@ -17,9 +17,8 @@ needed skill that are drawn at random.
 from __future__ import annotations
 
 import argparse
-import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +29,8 @@ from config.load_settings import load_settings
 from graph.pagerank import ReadAdjacency
 from graph.records import Link, LinkType
 from skills.events import QueryAsked
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.query.context import QueryContext
 from tasks.query.diffuse import diffuse
@@ -38,17 +39,13 @@ from tasks.query.ranking import Ranking
 from tasks.query.rerank import rerank
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
-from workers.evaluation.learned_links import (
-    FOLDS,
-    LearnedGraph,
-    learn_links,
-    report_helped,
-    split_into_folds,
-)
+from workers.evaluation.learned_links import LearnedGraph, learn_links
 from workers.evaluation.metrics import routing_metrics_by_task
+from workers.evaluation.predictions import read_jsonl
 
 COMPANIONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 NAMES = ("Hit@1", "R@10", "FC@10")
+FOLDS = 5
 SEEDS = 5
 RANDOM_COMPANIONS = 5
 RANDOM_WEIGHT = 0.4
@@ -86,10 +83,9 @@ class RandomCompanions:
 
 
 def read_tasks(services: Services, file: Path) -> list[Task]:
-    """The tasks of a file whose skills are in the library, ranked up to diffusion."""
+    """The tasks of a file that need skills, ranked up to diffusion."""
     found = []
-    for line in file.read_text("utf-8").splitlines():
-        row = json.loads(line)
+    for row in read_jsonl(file, ("task_id", "instruction")):
         if row.get("gt_skill_ids"):
             context = QueryContext.create(services, QueryAsked(task=row["instruction"]))
             found.append(Task(row, rerank(context, rank_candidates(context))))
@@ -120,6 +116,38 @@ def reader(services: Services, graph: Any) -> ReadAdjacency:
     """Reads the links of a catalog."""
     fan_out = services.settings.diffusion.fan_out
     return lambda ids: graph.get_adjacency(ids, fan_out)
+
+
+def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> None:
+    """Store for each labelled task that its skills helped, as reported by a local verifier."""
+    for number, task in enumerate(tasks):
+        query_id = f"task-{number}"  # several collections may use the same `task_id`
+        answer = AnsweredQuery(query_id, "", "", task["instruction"], 0.0, hit=True)
+        store.add_answers([answer])
+        store.add_outcomes(
+            [
+                Outcome(
+                    f"{query_id}-{place}",
+                    query_id,
+                    skill_id,
+                    OutcomeKind.HELPED,
+                    Reporter.VERIFIER,
+                    "",
+                    0.0,
+                )
+                for place, skill_id in enumerate(dict.fromkeys(task["gt_skill_ids"]))
+            ]
+        )
+
+
+def split_into_folds(count: int, folds: int, seed: int) -> list[int]:
+    """Return the fold of each task; sizes of folds differ by at most one."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    found = [0] * count
+    for place, at in enumerate(order):
+        found[at] = place % folds
+    return found
 
 
 def learned_reader(services: Services, tasks: Sequence[Task]) -> ReadAdjacency:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -28,6 +27,7 @@ from skills.passages import (
 from skills.passages.features import compute_features
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
+from workers.evaluation.predictions import read_jsonl
 
 Floats = npt.NDArray[np.float64]
 
@@ -83,13 +83,13 @@ class Vectors:
 def load(parts: list[tuple[str, Path, Path]], vectors: Vectors) -> dict[str, list[Case]]:
     """The cases with section vectors where the encoder knows the language, and without any."""
     cases: dict[str, list[Case]] = {"vectors": [], "words": []}
-    pages: dict[str, PassageInput] = {}
+    pages: dict[Path, PassageInput] = {}
     for name, gold, folder in parts:
-        for row in map(json.loads, gold.read_text(encoding="utf-8").splitlines()):
-            skill_id = row["skill_id"]
-            if skill_id not in pages:
-                pages[skill_id] = read_page(folder / skill_id.partition(":")[2], vectors)
-            page = pages[skill_id]
+        for row in read_jsonl(gold, ("query_id", "query", "skill_id")):
+            place = folder / row["skill_id"].partition(":")[2]
+            if place not in pages:
+                pages[place] = read_page(place, vectors)
+            page = pages[place]
             understanding = understand(row["query"])
             order = np.argsort(understanding.ids)
             terms = understanding.ids[order], understanding.weights[order]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import pickle
 import random
 import sys
@@ -26,6 +25,7 @@ from tasks.query.ranking import Ranking, collect_evidence
 from tasks.query.session.state import Asker
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
+from workers.evaluation.predictions import read_jsonl
 
 Floats = npt.NDArray[np.float64]
 PRESENT, NEAR, REMOVED, ABSENT, GENERAL = "present", "near miss", "removed", "absent", "general"
@@ -67,7 +67,7 @@ class Case:
 
 def read_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of any of the formats, with the names of the first."""
-    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+    for row in read_jsonl(path, ()):
         near = row.get("style") == "near_miss"
         named = [row["skill_id"]] if row.get("skill_id") else []
         yield {
@@ -84,6 +84,12 @@ def find_repository(skill_id: str) -> str:
     """The repository of a skill whose path begins with owner__name, else the skill itself."""
     owner, found, rest = skill_id.partition(":")[2].partition("__")
     return f"{owner}/{rest.partition('__')[0]}" if found else skill_id
+
+
+def read_repositories(index: Path | None) -> dict[str, str]:
+    """Repository by skill, of a file with objects that have id and repo; empty without a file."""
+    rows = read_jsonl(index, ("id", "repo")) if index else []
+    return {row["id"]: row["repo"] for row in rows}
 
 
 def ask(services: Services, text: str, source: str = "", group: str = "") -> Ranking:

@@ -42,6 +42,7 @@ from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tests.bench.run import percentiles
 from workers.backend.embedded import EmbeddedBackend
 from workers.evaluation.learning_stream import LabelledTask, read_tasks
+from workers.evaluation.predictions import read_jsonl
 
 MOST = 200
 _DAYS = 180
@@ -165,8 +166,7 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="measure with the outcomes there are")
     given = parser.parse_args()
     settings = load_settings().model_copy(update={"home": given.home})
-    rows = [json.loads(line) for line in given.tasks.read_text("utf-8").splitlines()]
-    tasks = read_tasks(rows)
+    tasks = read_tasks(read_jsonl(given.tasks, ("task_id", "instruction")))
     if not given.keep:
         replace_outcomes(settings, tasks, given.past)
     found = measure(settings, [task.text for task in tasks[:: max(len(tasks) // MOST, 1)]])

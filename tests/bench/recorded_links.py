@@ -32,6 +32,7 @@ from tasks.refine.linking.read_verdicts import to_pair
 from tasks.services import Services
 from tests.support.program.recorded import Prompt, write_prompts
 from workers.backend.stores import open_services
+from workers.evaluation.predictions import read_jsonl
 
 SHARES = {"dependency": 0.4, "semantic": 0.25, "alternative": 0.2, "workflow": 0.15}
 """Shares of the types among the labelled pairs that are asked."""
@@ -150,7 +151,7 @@ def main() -> None:
     parser.add_argument("--skills", type=int, default=40)
     given = parser.parse_args()
     folders = {name: Path(path) for name, _, path in (one.partition("=") for one in given.folder)}
-    rows = choose_labels(map(json.loads, given.labels.read_text().splitlines()), given.count)
+    rows = choose_labels(read_jsonl(given.labels, ("source", "target")), given.count)
     ends = {row[end] for row in rows for end in ("source", "target")}
     labelled = build_labelled_prompts(rows, read_skill_texts(ends, folders))
     with contextlib.ExitStack() as stack:

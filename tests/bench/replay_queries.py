@@ -99,13 +99,13 @@ def main() -> None:
             before, _ = rank(without, tasks)
             report = {
                 "tasks": len(tasks),
-                "not recorded": len(answers.unknown),
                 "without": summarise(needed, before),
                 "with": summarise(needed, ranked),
             }
             if given.bundles:
                 report["bundles without"] = bundle(without, tasks)
                 report["bundles with"] = bundle(with_model, tasks)
+            report["not recorded"] = len(answers.unknown)
     print(json.dumps(report, indent=2))
     if given.out:
         rows = {"before": before, "ranked": ranked, "reports": reports}

@@ -36,7 +36,7 @@ from workers.backend.protocol import EmbedMode
 from workers.backend.serve_client import ServeClient
 from workers.backend.store_backend import StoreBackend
 from workers.cli.exit_codes import EXIT_NO_SKILL_HIT
-from workers.evaluation.predictions import percentile
+from workers.evaluation.predictions import percentile, read_jsonl
 from workers.processes.interpreter import skillbus_command
 
 PROGRAM = skillbus_command([])
@@ -243,8 +243,7 @@ def _serving(settings: Settings) -> Iterator[psutil.Process]:
 def read_tasks(path: Path | None) -> list[str]:
     """Task texts of a JSONL file; the examples' without one."""
     source = path or Path(__file__).resolve().parents[2] / "examples" / "tasks.jsonl"
-    lines = source.read_text(encoding="utf-8").splitlines()
-    return [json.loads(line)["instruction"] for line in lines if line.strip()]
+    return [row["instruction"] for row in read_jsonl(source, ("instruction",))]
 
 
 def main() -> None:

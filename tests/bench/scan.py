@@ -50,7 +50,7 @@ def measure(root: Path, paths: Sequence[str], settings: Settings) -> dict[str, l
 
 
 def _scan(folder: SkillFolder, contents: Mapping[str, bytes] | None) -> float:
-    lines = folder.content.decode("utf-8", "replace").splitlines()
+    lines = folder.content.decode("utf-8", "replace").split("\n")
     start = time.process_time()
     scan_lines(lines, 1)
     if contents is not None:

@@ -15,7 +15,6 @@ embedded, places by sections are scaled to the whole.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 import time
@@ -31,6 +30,7 @@ from search.models.load_models import load_encoder
 from search.protocol import Filters, LexicalSearch, Search, SectionSearch, Vector, VectorSearch
 from search.scoring.library_statistics import LibraryStatistics
 from search.text.query_understanding import Understanding, understand
+from workers.evaluation.predictions import read_jsonl
 
 ANY = Filters()
 DEPTH = 1000
@@ -114,8 +114,7 @@ def recall(home: Path, prompts: Path) -> None:
     keys = index.list_keys()
     statistics = LibraryStatistics(index.open_records().read(keys))
     embedded = len(index.get_section_vectors(keys))
-    rows = [json.loads(line) for line in prompts.read_text(encoding="utf-8").splitlines()]
-    rows = [row for row in rows if row.get("gt_skill_ids")]
+    rows = [row for row in read_jsonl(prompts, ("instruction",)) if row.get("gt_skill_ids")]
     tasks = [understand(row["instruction"]) for row in rows]
     places = np.full((len(rows), 4), np.inf)
     vectors = encoder.encode_queries([task.text for task in tasks])

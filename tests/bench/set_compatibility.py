@@ -23,6 +23,7 @@ from config.settings import Settings
 from graph.records import LinkFeatures
 from graph.skill_names import may_be_same_skill, normalise_name
 from workers.backend.stores import open_graph
+from workers.evaluation.predictions import read_jsonl
 
 MIN_COSINE = 0.3
 """Below this, descriptions are about different things, and the exchange would be no question of
@@ -121,7 +122,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         graph = open_graph(Settings(home=given.home), stack, writable=False)
         library = graph.get_link_features([one.skill_id for one in graph.get_entries() if one.seq])
-    tasks = [json.loads(line) for line in given.tasks.read_text().splitlines()]
+    tasks = read_jsonl(given.tasks, ("task_id", "instruction", "gt_skill_ids"))
     cases = list(generate_cases(tasks, library))
     given.out.write_text("".join(json.dumps(asdict(case)) + "\n" for case in cases))
     kinds = {kind: sum(case.kind == kind for case in cases) for kind in ("alternative", "sibling")}

@@ -13,12 +13,13 @@ Sync each folder as a source of its own group, for `tests.bench.fit_probability 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import shutil
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from workers.evaluation.predictions import read_jsonl
 
 _SIZES = {10: 12, 40: 10, 150: 5, 600: 2}
 """Number of libraries by number of skills."""
@@ -30,7 +31,7 @@ _SEED = 11
 def read_repositories(folder: Path) -> dict[str, list[Path]]:
     """Folders of skills by repository."""
     found: defaultdict[str, list[Path]] = defaultdict(list)
-    for row in map(json.loads, (folder / "index.jsonl").read_text("utf-8").splitlines()):
+    for row in read_jsonl(folder / "index.jsonl", ("repo",)):
         name = row.get("dir") or row["id"].rpartition(":")[2]
         found[row["repo"]].append(folder / name)
     return found

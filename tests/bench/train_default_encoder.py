@@ -30,6 +30,7 @@ from search.local.revision_store import read_identity
 from search.models.identity import PLAIN_MODEL, trained_languages
 from search.protocol import StoredRevision
 from search.skill_analysis import skill_texts
+from workers.evaluation.predictions import read_jsonl
 from workers.training.encoder.encoder_pairs import (
     EncoderOptions,
     EncoderTrainingSet,
@@ -48,10 +49,6 @@ from workers.training.query_origins import LABELLED
 
 POOL = 2_000
 BATCH = 500
-
-
-def read_rows(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 def repository(skill_id: str) -> str:
@@ -107,7 +104,7 @@ def build(args: argparse.Namespace) -> EncoderTrainingSet:
     prompts = [
         TrainingPair(LABELLED, row["prompt"], (row["skill_id"],))
         for path in args.prompts
-        for row in read_rows(path)
+        for row in read_jsonl(path, ())
         if row["skill_id"] in texts
     ]
     known = set(trained)
@@ -122,7 +119,7 @@ def build(args: argparse.Namespace) -> EncoderTrainingSet:
         if is_held_out(pair.needed[0])
     ]
     for origin, path in (("triggers", args.triggers), ("long tasks", args.tasks)):
-        for row in read_rows(path) if path else ():
+        for row in read_jsonl(path, ()) if path else ():
             needed = (*(row.get("gt_skill_ids") or ()), *(row.get("also") or ()))
             needed = tuple(name for name in needed if name in texts)
             if needed and row.get("gt_skill_ids"):

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.connection import Connection
+from redis.exceptions import ConnectionError as NotConnectedError
 
 from config.errors import NotFoundError
 from config.server_settings import ServerSettings
@@ -544,6 +546,32 @@ def test_a_forgotten_skill_is_named_by_no_ended_job(journal: Journal) -> None:
         with pytest.raises(NotFoundError):
             journal.get_job(gone.id)
     assert journal.forget_skill(skill_id) == 0
+
+
+def test_a_job_whose_answer_was_lost_is_new(redis_settings: ServerSettings) -> None:
+    """The client repeats a call whose connection was lost: then the job is recorded already."""
+    is_lost = False
+
+    class LosingConnection(Connection):
+        def read_response(self, *args: Any, **options: Any) -> Any:
+            nonlocal is_lost
+            answer = super().read_response(*args, **options)
+            if is_lost:
+                is_lost = False
+                self.disconnect()  # type: ignore[no-untyped-call]
+                raise NotConnectedError
+            return answer
+
+    client = connect(redis_settings)
+    client.connection_pool.connection_class = LosingConnection
+    with closing(RedisJournal(client, redis_settings)) as journal:
+        first, second = changed(), changed()
+        assert journal.add_job(first, "event")
+        is_lost = True
+        assert journal.add_job(second, "event")
+        assert not is_lost
+        assert not journal.add_job(second, "event")
+        assert journal.list_open_jobs("event") == [first.id, second.id]
 
 
 def test_a_forgotten_skill_is_found_behind_many_open_jobs(redis_settings: ServerSettings) -> None:

@@ -205,7 +205,8 @@ class StoreBackend(ReaderViews, DecisionBackend):
         """Return the message on the result queue; raises the error that the task raised."""
         from celery.exceptions import TimeoutError as NotAnsweredError
 
-        connection_errors = getattr(self.app.backend, "connection_errors", ())
+        # Celery raises RuntimeError if it cannot connect again.
+        errors = (*getattr(self.app.backend, "connection_errors", ()), RuntimeError)
         seconds = self.settings.workers.query_seconds
         try:
             outcome: Any = result.get(
@@ -218,14 +219,13 @@ class StoreBackend(ReaderViews, DecisionBackend):
             raise TransientError(
                 f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
             ) from None
-        # Celery raises RuntimeError if it cannot connect again.
-        except (*connection_errors, RuntimeError) as error:
+        except errors as error:
             raise TransientError(
                 f"the result queue does not answer ({error}); the query may still run"
             ) from error
         finally:
             # The journal has the answer; the result queue would hold a copy of each.
-            with contextlib.suppress(*connection_errors):
+            with contextlib.suppress(*errors):
                 result.forget()
         if isinstance(outcome, SkillbusError):
             raise outcome

@@ -10,13 +10,14 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError, transient_disk_errors
 from workers.library.user_files import read_bytes, write_atomically
@@ -102,7 +103,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
     Raises UsageError for a folder that is no backup, an incomplete or damaged one, one of another
     kind or of a newer version.
     """
-    if not (folder / _MANIFEST).is_file():
+    if not _is_file(folder / _MANIFEST):
         raise UsageError(
             f"{folder} holds no complete backup: it has no {_MANIFEST}, which `skillbus backup` "
             "writes last"
@@ -115,7 +116,7 @@ def read_manifest(folder: Path, kind: Kind) -> Manifest:
                 f"skillbus reads {FORMAT}: restore it with the version that made it"
             )
         manifest = Manifest.model_validate(text)
-    except (ValueError, ValidationError) as error:
+    except ValueError as error:
         raise UsageError(f"the backup in {folder} is damaged: {_MANIFEST}: {error}") from None
     if manifest.kind != kind:
         raise UsageError(
@@ -132,15 +133,32 @@ _WHERE = {"home": "in a home", "servers": "on servers"}
 def _check_files(folder: Path, manifest: Manifest) -> None:
     for name, expected in manifest.files.items():
         path = folder / name
-        if not path.is_file():
+        if not _is_file(path):
             raise UsageError(f"the backup in {folder} is incomplete: {name} is missing")
         if _hash(path) != expected:
             raise UsageError(f"the backup in {folder} is damaged: {name} has changed")
 
 
+def _is_file(path: Path) -> bool:
+    """Return whether this is a file; raises UsageError without the permission to look."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
 def _list_files(folder: Path) -> list[str]:
     paths = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path.relative_to(folder).as_posix() for path in paths)
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """Copy the files of a folder; the copies get the permissions of new files, since a backup may
+    be read-only."""
+    for name in _list_files(source):
+        place = target / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, place)
 
 
 def _hash(path: Path) -> str:

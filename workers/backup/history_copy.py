@@ -34,7 +34,7 @@ def restore_history(path: Path, history: RevisionHistory, reviews: ReviewStore) 
     that are not pinned."""
     # Opening a file changes it, so a copy of the backup's file is opened.
     with tempfile.TemporaryDirectory() as folder:
-        opened = shutil.copy(path, folder)
+        opened = shutil.copyfile(path, Path(folder) / path.name)
         with closing(SqliteRevisionHistory(opened, _EVERYTHING)) as source:
             _copy(source, history)
         with closing(SqliteReviewStore(opened)) as store:

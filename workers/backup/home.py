@@ -20,6 +20,7 @@ from workers.backup.folder import (
     INDEX,
     UPLOADS,
     Manifest,
+    copy_folder,
     create_folder,
     read_manifest,
     require_no_uploads,
@@ -76,7 +77,7 @@ def restore_home(settings: Settings, folder: Path) -> Manifest:
     try:
         _require_empty(home, uploads)  # another process may have had the lock
         copy_uploads(folder / UPLOADS, uploads)
-        shutil.copytree(folder / INDEX, home / INDEX)
+        copy_folder(folder / INDEX, home / INDEX)
         # The catalog is last, as commands recognise a library by it.
         for name in _DATABASES:
             if name in manifest.files:

@@ -89,10 +89,11 @@ def back_up_servers(settings: Settings, folder: Path, progress: ReportProgress) 
             hold_revisions()
             progress(done, total)
 
-        hold_revisions()
-        stack.callback(stores.coordinator.pause, DELETION, "", 1.0)
         write_lines(folder / KEYS, stores.redis.read())
         copy_history(stores.history, stores.reviews, folder / HISTORY)
+        # From here on: a copy of a large history takes longer than revisions are held.
+        hold_revisions()
+        stack.callback(stores.coordinator.pause, DELETION, "", 1.0)
         stores.catalog.read(lambda rows: write_lines(folder / CATALOG, rows))
         pointers = _read_pointers(folder)
         missing = copy_revisions(stores.index, stores.identity, pointers, folder / INDEX, report)

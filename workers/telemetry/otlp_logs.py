@@ -7,6 +7,7 @@ resourceLogs > scopeLogs > logRecords, attributes as lists of key and value.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ SKILL_ID_KEY = "skillbus.skill_id"
 SKILL_NAME_KEY = "skill.name"
 
 _MAX_TEXT = 4_300
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NANOSECONDS = 1_000_000_000
 _LAST_SECOND = 253_402_300_799
 """End of the year 9999; larger numbers are not times."""
@@ -113,9 +115,10 @@ def _read_attributes(pairs: Any) -> dict[str, str]:
 
 
 def _read_text(value: Any) -> str:
-    """Return the text of an AnyValue, "" for another type."""
+    """Return the text of an AnyValue, "" for another type and for a lone surrogate, which JSON
+    allows and no store can write."""
     text = _dict(value).get("stringValue")
-    return text if isinstance(text, str) else ""
+    return text if isinstance(text, str) and not _SURROGATE.search(text) else ""
 
 
 def _read_time(record: Mapping[str, Any]) -> float:

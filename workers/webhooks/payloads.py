@@ -53,11 +53,6 @@ class Push:
     after: str
     pushed_at: float | None = None
 
-    @property
-    def deleted(self) -> bool:
-        """Whether the ref was deleted."""
-        return not self.after
-
 
 @dataclass(frozen=True, slots=True)
 class WebhookPayload:

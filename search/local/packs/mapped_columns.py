@@ -159,9 +159,7 @@ def _ends_path(folder: Path, lists: str) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut, where the system supports it."""
-    if os.name == "nt":
-        return
+    """Make new names in a folder survive a power cut."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

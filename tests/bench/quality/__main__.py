@@ -6,7 +6,7 @@ usage: python -m tests.bench.quality measure DATA [--only SECTION ...] [--librar
        python -m tests.bench.quality check
 
 measure   writes docs/explanation/quality.json, then the page and its plots; sections that are not
-          measured keep their figures. DATA is described in
+          measured keep their figures, unless encoder or --sample differ. DATA is described in
           docs/how-to/measure-your-own-library.md
 render    writes page and plots from the results file
 check     fails if page or plots are not what the results file gives
@@ -67,17 +67,20 @@ def _measure(options: argparse.Namespace) -> None:
     for name in options.only or SECTIONS:
         started = time.monotonic()
         measured = SECTIONS[name].measure(run)
-        _write_section(name, measured, about)
+        write_section(name, measured, about)
         print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
 
 
-def _write_section(name: str, measured: Any, about: dict[str, Any]) -> None:
-    """Read the file again first: another run may have measured other sections meanwhile."""
-    results = read_results() if (DOCS / RESULTS).exists() else {"format": FORMAT, "sections": {}}
-    sections = results["sections"] | {name: measured}
-    results["about"] = about
-    results["sections"] = {one: sections[one] for one in SECTIONS if one in sections}
-    write_results(results)
+def write_section(name: str, measured: Any, about: dict[str, Any], folder: Path = DOCS) -> None:
+    """Write the figures of a section; those of the others stay, unless they were measured with
+    another encoder or sample, as the page names one of each."""
+    # Another run may have measured other sections meanwhile.
+    has_results = (folder / RESULTS).exists()
+    results = read_results(folder) if has_results else {"format": FORMAT, "sections": {}}
+    kept = results["sections"] if results.get("about") == about else {}
+    sections = kept | {name: measured}
+    ordered = {one: sections[one] for one in SECTIONS if one in sections}
+    write_results(results | {"sections": ordered, "about": about}, folder)
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

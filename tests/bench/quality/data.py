@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import UsageError
+from workers.evaluation.predictions import read_jsonl
 
 Row = Mapping[str, Any]
 
@@ -102,11 +103,7 @@ class QualityData:
 
 
 def _read_jsonl(path: Path) -> list[Row]:
-    if not path.exists():
-        return []
-    # Texts may contain U+2028 and other characters at which `splitlines` splits.
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines if line.strip()]
+    return list(read_jsonl(path, ())) if path.exists() else []
 
 
 def spaced(rows: Sequence[Row], count: int) -> list[Row]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.bench.quality.figures import mean_figure, pair_table
 from tests.bench.quality.run import Run
+from workers.evaluation.predictions import read_jsonl
 
 LABELS = Path(__file__).resolve().parents[2] / "data" / "links.jsonl"
 MEANINGS = {
@@ -25,7 +25,7 @@ def measure(run: Run) -> dict[str, Any]:
     The labels are of links drawn at random from what the rules gave in a library of 12,000
     skills; no rule was changed for them afterwards but two exclusions.
     """
-    rows = [json.loads(line) for line in LABELS.read_text(encoding="utf-8").splitlines()]
+    rows = read_jsonl(LABELS, ("source", "draw", "type", "label"))
     drawn = [row for row in rows if row["draw"] == "present"]
     found = {}
     for kind in MEANINGS:

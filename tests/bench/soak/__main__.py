@@ -211,7 +211,7 @@ def list_errors(deployment: Deployment) -> Counter[str]:
     """Logged errors of skillbus by process and text; those with a traceback say `exception`."""
     found: Counter[str] = Counter()
     for program in deployment.programs.values():
-        lines = program.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = program.log.read_text(encoding="utf-8", errors="replace").split("\n")
         for line in lines:
             try:
                 entry = json.loads(line)

@@ -91,8 +91,10 @@ def _copy_folders(root: Path, target: Path, entries: list[CatalogEntry]) -> None
 
 
 def _write_texts(made: Path, entries: list[CatalogEntry]) -> int:
+    """Write the texts that the index has; returns how many."""
     identity = encoder_identity(EncoderSettings())
     index = LocalSearchIndex(made / "index", identity.model, identity.dimension, writable=False)
+    written = 0
     try:
         for entry in entries:
             key = RevisionKey(entry.skill_id, entry.seq)
@@ -102,9 +104,10 @@ def _write_texts(made: Path, entries: list[CatalogEntry]) -> int:
                 folder.mkdir(parents=True, exist_ok=True)
                 text = "\n".join(found[key].parsed.lines) + "\n"
                 (folder / SKILL_FILE).write_text(text, encoding="utf-8")
+                written += 1
     finally:
         index.close()
-    return len(entries)
+    return written
 
 
 class Folders:

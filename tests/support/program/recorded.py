@@ -86,7 +86,7 @@ class RecordedAnswers:
         """Read the answers of some files; raises ValueError for a line that is not one."""
         answers: dict[str, Any] = {}
         for path in paths:
-            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
                 if not line.strip():
                     continue
                 row = json.loads(line)

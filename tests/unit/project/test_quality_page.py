@@ -12,6 +12,7 @@ import pytest
 
 from tests.bench.quality import confidence, passages, roles, routing
 from tests.bench.quality import sizes as library_sizes
+from tests.bench.quality.__main__ import write_section
 from tests.bench.quality.data import QualityData, spaced
 from tests.bench.quality.figures import (
     CROSS_VALIDATED,
@@ -72,6 +73,19 @@ def test_what_was_edited_and_a_plot_too_many_are_stale(docs: Path) -> None:
 def test_the_results_file_is_written_as_it_was_read(tmp_path: Path) -> None:
     write_results(read_results(), tmp_path)
     assert (tmp_path / RESULTS).read_bytes() == (DOCS / RESULTS).read_bytes()
+
+
+def test_a_measured_section_keeps_others_of_the_same_encoder_and_sample(docs: Path) -> None:
+    results = read_results(docs)
+    about, links = results["about"], results["sections"]["links"]
+    write_section("links", {}, about, docs)
+    assert read_results(docs) == results | {"sections": results["sections"] | {"links": {}}}
+    trial = about | {"sample": 3}
+    write_section("links", links, trial, docs)
+    assert read_results(docs) == results | {"about": trial, "sections": {"links": links}}
+    (docs / RESULTS).unlink()
+    write_section("links", links, about, docs)
+    assert read_results(docs)["sections"] == {"links": links}
 
 
 def test_a_section_that_was_not_measured_says_so() -> None:

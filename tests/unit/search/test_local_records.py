@@ -351,7 +351,7 @@ def test_the_identity_of_a_store_is_its_own(tmp_path: Path) -> None:
 def test_hubness_is_of_the_version(packed: tuple[RevisionStore, Path]) -> None:
     store, packs = packed
     changed = replace(forward_format(), version="other")
-    with mock.patch("search.local.local_records.forward_format", return_value=changed):
+    with mock.patch("search.local.forward_pack_follower.forward_format", return_value=changed):
         reader = LocalRecords(store, packs)
         assert reader.pack(KEYS[:3]).keys == tuple(KEYS[:3])
         assert reader._pack is None

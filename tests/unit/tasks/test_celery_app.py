@@ -1,15 +1,19 @@
-"""Celery's tasks: what a process that is being ended makes of an error."""
+"""Celery's tasks: errors of a process that is being ended, and of a result backend that is away."""
 
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from billiard import common
 
+from config.errors import TransientError
 from tasks.broker.broker_config import memory_broker_config
 from tasks.celery_app import create_app
-from tasks.policies import INGEST
+from tasks.policies import INGEST, QUERY
+from tasks.send import send_task
 from tasks.services import Services
 
 
@@ -38,3 +42,13 @@ def test_an_error_in_place_of_system_exit_ends_the_process(
 def test_other_errors_are_the_tasks_own(task: Any) -> None:
     with pytest.raises(KeyError):
         task(["crafts:bread"])
+
+
+def test_a_query_fails_for_now_while_the_result_backend_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    config = replace(memory_broker_config(), result_backend=f"redis://127.0.0.1:{port}")
+    app = create_app(interrupted, [QUERY.queue], config)
+    app.conf.result_backend_transport_options = {"retry_policy": {"max_retries": 1}}
+    with pytest.raises(TransientError):
+        send_task(app, QUERY.name, ["q-1"], keep_result=True)

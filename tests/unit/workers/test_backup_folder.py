@@ -9,10 +9,18 @@ from pathlib import Path
 import pytest
 
 from config.errors import TransientError, UsageError
+from config.settings import Settings
 from graph.neo4j.catalog_backup import NODE_KEYS, Row, check_schema
 from graph.neo4j.migrations import migrations
-from workers.backup.folder import create_folder, read_lines, read_manifest, write_lines
+from workers.backup.folder import (
+    create_folder,
+    private_files,
+    read_lines,
+    read_manifest,
+    write_lines,
+)
 from workers.backup.folder import write_manifest as write
+from workers.backup.home import restore_home
 
 CYPHER = Path(__file__).resolve().parents[3] / "graph" / "neo4j" / "cypher"
 
@@ -59,6 +67,28 @@ def test_a_manifest_with_an_unknown_field_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text(text.replace('"skills"', '"skill"'), encoding="utf-8")
     with pytest.raises(UsageError, match=r"is damaged: manifest\.json"):
         read_manifest(tmp_path, "home")
+
+
+def test_a_backup_that_cannot_be_looked_at_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"manifest\.json cannot be read: File name too long"):
+        read_manifest(tmp_path / ("x" * 300), "home")
+
+
+def test_what_is_restored_from_a_read_only_backup_can_be_written(tmp_path: Path) -> None:
+    backup, home = tmp_path / "backup", tmp_path / "home"
+    (backup / "index" / "packs").mkdir(parents=True)
+    files = ("index/revisions.sqlite", "index/packs/rows", "graph.db")
+    for name in files:
+        (backup / name).write_text(name)
+    write(backup, kind="home", created="now", model="m", dimension=2, skills=0, missing=0)
+    for path in (backup, *backup.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    with private_files():
+        restore_home(Settings(home=home), backup)
+    for name in files:
+        assert (home / name).read_text() == name
+        assert (home / name).stat().st_mode & 0o777 == 0o600
+        assert (home / name).parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_catalog_of_a_newer_version_is_refused() -> None:

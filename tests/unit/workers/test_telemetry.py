@@ -90,6 +90,10 @@ IGNORED = [
     ({"attributes": [attribute("skill.name", "x")]}, "without session.id"),
     ({"attributes": [attribute("session.id", "x")]}, "without skill.name"),
     ({"attributes": [{"key": "session.id", "value": {"intValue": "3"}}]}, "without session.id"),
+    (
+        {"attributes": [attribute("session.id", "\ud800"), attribute("skill.name", "x")]},
+        "without session.id",
+    ),
 ]
 
 

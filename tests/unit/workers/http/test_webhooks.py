@@ -221,7 +221,6 @@ def test_a_push_is_read_alike_from_every_host(signed: tuple[Delivery, str]) -> N
     push = payload.push
     assert push is not None
     assert (push.ref, push.branch, push.before, push.after) == ("refs/heads/main", "main", OLD, NEW)
-    assert not push.deleted
     assert (push.pushed_at is None) == (signed[0].host != "github")
 
 
@@ -242,9 +241,8 @@ def test_branches_that_come_and_go_and_tags(name: str) -> None:
     assert gone is not None
     assert made is not None
     assert tag is not None
-    assert gone.deleted
     assert gone.after == ""
-    assert (made.deleted, made.before) == (False, "")
+    assert (made.before, made.after) == ("", NEW)
     assert tag.branch == ""
 
 

@@ -1,0 +1,31 @@
+"""The pack of forward records, mapped anew when the writing process has written more."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from typing_extensions import override
+
+from search.local.packs.column_pack import PackRecord, map_pack, read_record
+from search.local.packs.forward_pack import ForwardPack, forward_format
+from search.local.revision_store import RevisionStore
+from search.local.store_follower import StoreFollower
+
+
+class ForwardPackFollower(StoreFollower):
+    """Base class of what reads the pack of forward records. packs: folder of the packs."""
+
+    def __init__(self, store: RevisionStore, packs: Path) -> None:
+        super().__init__(store)
+        self._packs = packs
+        self._record: PackRecord | None = None
+        self._pack: ForwardPack | None = None
+
+    @override
+    def _read(self, connection: sqlite3.Connection) -> None:
+        record = read_record(connection, forward_format())
+        if record == self._record and self._pack is not None:
+            return
+        columns = map_pack(self._packs, forward_format(), record)
+        self._record, self._pack = record, None if columns is None else ForwardPack(columns)
