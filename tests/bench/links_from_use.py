@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ from config.load_settings import load_settings
 from graph.pagerank import ReadAdjacency
 from graph.records import Link, LinkType
 from skills.events import QueryAsked
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
+from tasks.outcomes.protocol import OutcomeStore
 from tasks.outcomes.sqlite import SqliteOutcomeStore
 from tasks.query.context import QueryContext
 from tasks.query.diffuse import diffuse
@@ -38,17 +40,12 @@ from tasks.query.ranking import Ranking
 from tasks.query.rerank import rerank
 from tasks.services import Services
 from workers.backend.embedded import EmbeddedBackend
-from workers.evaluation.learned_links import (
-    FOLDS,
-    LearnedGraph,
-    learn_links,
-    report_helped,
-    split_into_folds,
-)
+from workers.evaluation.learned_links import LearnedGraph, learn_links
 from workers.evaluation.metrics import routing_metrics_by_task
 
 COMPANIONS = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0)
 NAMES = ("Hit@1", "R@10", "FC@10")
+FOLDS = 5
 SEEDS = 5
 RANDOM_COMPANIONS = 5
 RANDOM_WEIGHT = 0.4
@@ -127,6 +124,38 @@ def learned_reader(services: Services, tasks: Sequence[Task]) -> ReadAdjacency:
     store = SqliteOutcomeStore(":memory:")
     report_helped(store, [task.row for task in tasks])
     return reader(services, LearnedGraph(services.graph, learn_links(services, store)))
+
+
+def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> None:
+    """Store for each labelled task that its skills helped, as reported by a local verifier."""
+    for task in tasks:
+        query_id = f"task-{task['task_id']}"
+        answer = AnsweredQuery(query_id, "", "", task["instruction"], 0.0, hit=True)
+        store.add_answers([answer])
+        store.add_outcomes(
+            [
+                Outcome(
+                    f"{query_id}-{place}",
+                    query_id,
+                    skill_id,
+                    OutcomeKind.HELPED,
+                    Reporter.VERIFIER,
+                    "",
+                    0.0,
+                )
+                for place, skill_id in enumerate(dict.fromkeys(task["gt_skill_ids"]))
+            ]
+        )
+
+
+def split_into_folds(count: int, folds: int, seed: int) -> list[int]:
+    """Return the fold of each task; sizes of folds differ by at most one."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    found = [0] * count
+    for place, at in enumerate(order):
+        found[at] = place % folds
+    return found
 
 
 def measure_folds(services: Services, tasks: Sequence[Task]) -> dict[float, Floats]:

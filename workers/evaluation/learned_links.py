@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from config.learning_settings import LearningSettings
 from graph.links.dismissed_links import DismissedLinks
 from graph.links.learned_links import LearnedLinks, is_learned, without_note
 from graph.protocol import LinkStore, SkillGraph
 from graph.records import Adjacency, Link, LinkType, Neighbour
-from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.outcomes.links.links_from_use import LinksFromUse
 from tasks.outcomes.protocol import OutcomeStore
 from tasks.services import Services
-
-FOLDS = 5
 
 
 class LearnedGraph:
@@ -85,42 +80,8 @@ def with_learned_links(services: Services, learned: LearnedLinks | None) -> Serv
     return replace(services, graph=cast(SkillGraph, LearnedGraph(services.graph, learned)))
 
 
-def learn_links(
-    services: Services, store: OutcomeStore, settings: LearningSettings | None = None
-) -> LinksFromUse:
+def learn_links(services: Services, store: OutcomeStore) -> LinksFromUse:
     """Return the links learned from a store of outcomes in a library."""
-    learned = LinksFromUse(store, services.graph, settings or services.settings.learning)
+    learned = LinksFromUse(store, services.graph, services.settings.learning)
     learned.refresh()
     return learned
-
-
-def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> None:
-    """Store for each labelled task that its skills helped, as reported by a local verifier."""
-    for task in tasks:
-        query_id = f"task-{task['task_id']}"
-        answer = AnsweredQuery(query_id, "", "", task["instruction"], 0.0, hit=True)
-        store.add_answers([answer])
-        store.add_outcomes(
-            [
-                Outcome(
-                    f"{query_id}-{place}",
-                    query_id,
-                    skill_id,
-                    OutcomeKind.HELPED,
-                    Reporter.VERIFIER,
-                    "",
-                    0.0,
-                )
-                for place, skill_id in enumerate(dict.fromkeys(task["gt_skill_ids"]))
-            ]
-        )
-
-
-def split_into_folds(count: int, folds: int, seed: int) -> list[int]:
-    """Return the fold of each task; sizes of folds differ by at most one."""
-    order = list(range(count))
-    random.Random(seed).shuffle(order)  # noqa: S311 - a split, no secret
-    found = [0] * count
-    for place, at in enumerate(order):
-        found[at] = place % folds
-    return found
