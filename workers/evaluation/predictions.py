@@ -70,7 +70,9 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
     wrong = [n for n in fields if n != "gt_skill_ids" and not isinstance(row[n], str)]
     if wrong:
         return f"{', '.join(wrong)} must be text"
-    empty = [name for name in fields if isinstance(row[name], str) and not row[name].strip()]
+    texts = {name: row[name] for name in fields if isinstance(row[name], str)}
+    # A task of NUL alone is empty to a query, too.
+    empty = [name for name, text in texts.items() if not text.replace("\0", " ").strip()]
     if empty:
         return f"{', '.join(empty)} must not be empty"
     try:

@@ -237,6 +237,10 @@ def test_only_labelled_tasks_are_scored() -> None:
         ),
         ('{"task_id": "b", "instruction": " "}', "tasks.jsonl:2: instruction must not be empty"),
         (
+            r'{"task_id": "b", "instruction": "\u0000"}',
+            "tasks.jsonl:2: instruction must not be empty",
+        ),
+        (
             '{"task_id": "a", "instruction": "boil"}',
             "tasks.jsonl:2: task_id 'a' is that of line 1 too",
         ),
