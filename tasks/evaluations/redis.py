@@ -96,8 +96,10 @@ class RedisEvaluationStore(RedisStore, EvaluationStore):
             for evaluation_id in client.hkeys(_PROMPTS):
                 while data := client.hget(_PROMPTS, evaluation_id):
                     prompts, count = change_all(load_prompts(data), change)
+                    if not count:
+                        break
                     args = [evaluation_id, data, dump_prompts(prompts)]
-                    if not count or self._replace(keys=[_PROMPTS], args=args):
+                    if self._replace(keys=[_PROMPTS], args=args):
                         changed += count
                         break
         return changed

@@ -96,6 +96,8 @@ def read_regular_file(root: Path, file: Path, max_bytes: int, setting: str) -> b
     try:
         if not resolve_path(file).is_relative_to(root):
             raise PermanentError(f"{file}: a link out of the source; copy the file instead")
+        if file.is_dir():  # which `fdopen` refuses
+            raise PermanentError(f"{file}: not a regular file")
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         raise SkillGoneError(f"{file} is gone") from None

@@ -89,7 +89,8 @@ def role_metrics(
     gold: Mapping[str, Sequence[tuple[int, int, str]]],
     given: Mapping[str, Sequence[tuple[int, int, str]]],
 ) -> dict[str, float]:
-    """Return accuracy over lines and macro-F1 over the six roles; other labels are not scored.
+    """Return accuracy over lines and macro-F1 over the six roles, 0 for a role that does not occur;
+    other labels are not scored.
 
     gold, given: (first line, last line, role) by skill id.
     """

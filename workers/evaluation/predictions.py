@@ -74,9 +74,9 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
     wrong = [n for n in fields if n != "gt_skill_ids" and not isinstance(row[n], str)]
     if wrong:
         return f"{', '.join(wrong)} must be text"
-    if any(not _is_unicode(row[name]) for name in fields if isinstance(row[name], str)):
-        return "half of a surrogate pair: write the character itself, or both halves"
-    empty = [name for name in fields if isinstance(row[name], str) and not row[name].strip()]
+    texts = {name: row[name] for name in fields if isinstance(row[name], str)}
+    # A task of NUL alone is empty to a query, too.
+    empty = [name for name, text in texts.items() if not text.replace("\0", " ").strip()]
     if empty:
         return f"{', '.join(empty)} must not be empty"
     try:
@@ -84,15 +84,6 @@ def _row_error(row: object, fields: Sequence[str]) -> str:
     except UnicodeEncodeError:
         return "has a lone surrogate (\\ud800 to \\udfff), which is no character"
     return ""
-
-
-def _is_unicode(text: str) -> bool:
-    """Return whether a text can be written as UTF-8; `\\ud800` of JSON cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def right_skills(row: Mapping[str, Any]) -> tuple[str, ...]:

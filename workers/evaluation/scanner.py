@@ -14,6 +14,7 @@ from skills.parsing.parse_skill import parse_skill
 from skills.record import SafetyFinding
 from skills.scanner import find_rule
 from tasks.sources.directory import to_parse_limits
+from tasks.sources.folder_rules import escape_non_utf8
 from tasks.sources.protocol import SKILL_FILE
 from tasks.sources.skill_folder import read_skill_folder
 
@@ -63,12 +64,12 @@ def scan_corpus(root: Path, limits: LimitSettings) -> ScannedCorpus:
         if not found:
             raise UsageError(f"{folder} has no skill: a folder with a {SKILL_FILE}")
         for path in found:
-            kind = path.parts[0] if len(path.parts) > 1 else NO_KIND
-            name = f"{label}/{path.as_posix()}"
+            kind = escape_non_utf8(path.parts[0]) if len(path.parts) > 1 else NO_KIND
+            name = escape_non_utf8(f"{label}/{path.as_posix()}")
             try:
                 levels = _scan_skill(folder, path.as_posix(), limits)
             except PermanentError as error:
-                unreadable[name] = str(error)
+                unreadable[name] = escape_non_utf8(str(error))
             else:
                 skills.append(ScannedSkill(name, label, kind, levels))
     return ScannedCorpus(tuple(skills), unreadable)

@@ -241,8 +241,12 @@ def test_only_labelled_tasks_are_scored() -> None:
             (f'{{"task_id": "b", "instruction": "bake", "weight": {weight}}}', "weight must be a")
             for weight in ('"3"', "null", "true", "NaN", "-1", "1e9", "Infinity")
         ),
-        ('{"task_id": "b", "instruction": "bake \\ud83c"}', "half of a surrogate pair"),
+        ('{"task_id": "b", "instruction": "bake \\ud83c"}', "lone surrogate"),
         ('{"task_id": "b", "instruction": " "}', "tasks.jsonl:2: instruction must not be empty"),
+        (
+            r'{"task_id": "b", "instruction": "\u0000"}',
+            "tasks.jsonl:2: instruction must not be empty",
+        ),
         (
             '{"task_id": "a", "instruction": "boil"}',
             "tasks.jsonl:2: task_id 'a' is that of line 1 too",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from workers.evaluation.runs.make_run import (
     evaluate_prompt,
     make_run,
 )
+from workers.http.routes.quality.models import MeasureChangeData, SettingChange
 
 
 def ranked(task_id: str, *skill_ids: str, probability: float | None = 0.5) -> RankedTask:
@@ -201,6 +203,12 @@ class TestCommands:
             "learning.memory: default before, False after",
             "without: none before, dense after",
         ]
+        as_json = ["--home", str(tmp_path), "eval", "compare", *ids, "--json"]
+        data = json.loads(CliRunner().invoke(cli, as_json).stdout)
+        for one in data["measures"]:
+            assert MeasureChangeData(**one).model_dump() == one
+        names = [SettingChange(**one).name for one in data["settings"]]
+        assert names == ["diffusion.weight", "learning.memory", "without"]
 
 
 class TestCurves:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,17 @@ def test_the_level_counts(corpus: Path) -> None:
     report = scanner_report(scan_corpus(corpus, LIMITS), 3, ablate=False)
     assert (report["found"], report["false"]) == (2, 0)
     assert report["rules"]["lasting-access"] == {"found": 0, "false": 0}
+
+
+def test_odd_names_and_a_folder_in_place_of_the_file(corpus: Path) -> None:
+    write(corpus, os.fsdecode(b"benign/caf\xe9/five"), "sudo rm -rf /")
+    for folder in (b"folder", b"fold\xe9r"):
+        (corpus / "benign" / os.fsdecode(folder) / "SKILL.md").mkdir(parents=True)
+    report = scanner_report(scan_corpus(corpus, LIMITS), 2, ablate=False)
+    assert "benign/caf\\xe9/five" in report["false_alarms"]
+    assert "caf\\xe9" in report["kinds"]["benign"]
+    assert "not a regular file" in report["unreadable"]["benign/folder"]
+    json.dumps(report, ensure_ascii=False).encode()
 
 
 def test_a_corpus_without_a_label_or_a_skill_says_so(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def outcomes(
 
     settings = read_settings(ctx)
     with open_library(settings, wait) as services:
-        prompts = list(evaluate_labels(services, without))
+        prompts = evaluate_labels(services, without)
         skills = len(services.library.latest.pointers)
     if not prompts:
         raise UsageError(

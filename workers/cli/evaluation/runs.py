@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +16,9 @@ from tasks.evaluations.model import EvaluationSummary, Measure
 from tasks.evaluations.protocol import EvaluationStore
 from workers.cli.audited import audited
 from workers.cli.common import json_option, print_json, print_table, read_settings
+
+if TYPE_CHECKING:
+    from workers.evaluation.runs.compare_runs import RunComparison
 
 _SHOWN_PROMPTS = 20
 
@@ -74,7 +78,7 @@ def compare(ctx: click.Context, before: str, after: str, as_json: bool) -> None:
         runs = [store.get(_find_id(store, one)) for one in (before, after)]
     found = compare_runs(*runs)
     if as_json:
-        print_json(asdict(found))
+        print_json(_describe_comparison(found))
         return
     click.echo(f"{found.paired} prompts in both runs, {found.unpaired} in one only")
     for name, old, new in found.settings:
@@ -107,6 +111,18 @@ def describe_summary(summary: EvaluationSummary) -> dict[str, object]:
     """Return a summary as JSON data."""
     measures = {name: one._asdict() for name, one in summary.measures.items()}
     return {**asdict(summary), "measures": measures}
+
+
+def _describe_comparison(found: RunComparison) -> dict[str, Any]:
+    """Return a comparison as JSON data, in the form of the HTTP API."""
+    measures = [
+        {**asdict(one), "change": one.change._asdict(), "is_significant": one.is_significant}
+        for one in found.measures
+    ]
+    settings = [
+        {"name": name, "before": before, "after": after} for name, before, after in found.settings
+    ]
+    return {**asdict(found), "measures": measures, "settings": settings}
 
 
 def _find_id(store: EvaluationStore, beginning: str) -> str:

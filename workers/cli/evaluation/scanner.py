@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from skills.bundle.escaping import escape_terminal_line as safe_line
-from workers.cli.common import json_option, read_settings
+from workers.cli.common import json_option, print_json, print_table, read_settings
 from workers.cli.evaluation.options import OutputFile, write_text_file
 
 
@@ -42,10 +44,7 @@ def scanner(
     Example:
       skillbus eval scanner corpus --ablate
     """
-    import json
-
     from tasks.ingest.preparation.campaign_indicators import load_indicators
-    from workers.cli.common import print_json
     from workers.evaluation.scanner import scan_corpus, scanner_report
 
     settings = read_settings(ctx)
@@ -71,20 +70,17 @@ def _print_report(report: dict[str, Any]) -> None:
     for path, reason in report["unreadable"].items():
         click.echo(f"not counted: {safe_line(path)}: {safe_line(reason)}")
     for label, kinds in report["kinds"].items():
-        rows = [(safe_line(kind), one["flagged"], one["skills"]) for kind, one in kinds.items()]
-        _print_table([f"{label}, by kind", "flagged", "of"], rows)
+        rows = [(kind, one["flagged"], one["skills"]) for kind, one in kinds.items()]
+        _print_table((f"{label}, by kind", "flagged", "of"), rows)
     columns = sorted({name for counts in report["rules"].values() for name in counts})
     order = [one for one in ("found", "found_only", "false", "false_only") if one in columns]
     flagging = {rule: one for rule, one in report["rules"].items() if any(one.values())}
     rows = [(rule, *(one[name] for name in order)) for rule, one in flagging.items()]
     rows.sort(key=lambda row: (-row[1], row[0]))
-    _print_table(["rule", *(name.replace("_", " ") for name in order)], rows)
+    _print_table(("rule", *(name.replace("_", " ") for name in order)), rows)
 
 
-def _print_table(head: list[str], rows: list[tuple[Any, ...]]) -> None:
-    if not rows:
-        return
-    width = max(len(str(row[0])) for row in [tuple(head), *rows])
-    click.echo()
-    for first, *rest in [tuple(head), *rows]:
-        click.echo(f"{first:<{width}}" + "".join(f"  {one!s:>10}" for one in rest))
+def _print_table(header: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> None:
+    if rows:
+        click.echo()
+        print_table([tuple(map(str, row)) for row in rows], header)

@@ -45,7 +45,6 @@ class LabelledPrompts:
         self._lock = threading.Lock()
         self._changes = ChangeReader(store, check_seconds=0.0)
         self._found: dict[str, LabelledPrompt] = {}
-        self._same_task: dict[str, set[str]] = {}
         self._tasks: dict[str, str] = {}
 
     def read(self) -> list[LabelledPrompt]:
@@ -56,13 +55,14 @@ class LabelledPrompts:
 
     def list_same_task(self, task: str) -> frozenset[str]:
         """Return the ids of queries with this task and with outcomes, as of the last `read`."""
+        wanted = normalise_task(task)
         with self._lock:
-            return frozenset(self._same_task.get(normalise_task(task), ()))
+            return frozenset(one for one, known in self._tasks.items() if known == wanted)
 
     def _follow(self) -> None:
         changes = self._changes.read()
         if not changes.after:
-            self._found, self._same_task, self._tasks = {}, {}, {}
+            self._found, self._tasks = {}, {}
         for batch in batches(changes.query_ids, _BATCH):
             answers, outcomes = self._store.get_answers(batch), self._store.get_outcomes(batch)
             for query_id in batch:
@@ -73,13 +73,10 @@ class LabelledPrompts:
         self, query_id: str, answer: AnsweredQuery | None, outcomes: tuple[Outcome, ...]
     ) -> None:
         self._found.pop(query_id, None)
-        task = self._tasks.pop(query_id, None)
-        if task is not None:
-            self._same_task[task].discard(query_id)
+        self._tasks.pop(query_id, None)
         if answer is None or not outcomes:
             return
-        task = self._tasks[query_id] = normalise_task(answer.task)
-        self._same_task.setdefault(task, set()).add(query_id)
+        self._tasks[query_id] = normalise_task(answer.task)
         labelled = label_prompt(answer, outcomes)
         if labelled is not None:
             self._found[query_id] = labelled

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +31,7 @@ from workers.cli.evaluation.options import find_missing_skills
 from workers.evaluation.bundles import evaluate_bundles
 from workers.evaluation.learned_links import LearnedGraph
 from workers.evaluation.learning_arms import ARMS
+from workers.evaluation.runs.evaluate_labels import evaluate_labels
 from workers.evaluation.sessions import SessionRunner
 from workers.training.encoder.encoder_pairs import EncoderOptions
 from workers.training.encoder.mine_pairs import build_encoder_training_set
@@ -224,6 +225,21 @@ def test_a_budget_below_the_names_of_what_was_sent_sends_nothing(services: Servi
     assert runner.ask(PROMPT, 1, session) is None
     assert runner.ask(PROMPT, 1) is None
     runner.close()
+
+
+class ForgettingTasks(PastTasks):
+    """Past tasks whose outcomes are forgotten while an evaluation runs."""
+
+    def leave_out(self, query_ids: Collection[str]) -> None:
+        super().leave_out(query_ids)
+        self._store.forget_outcomes("q1")
+
+
+def test_labels_that_are_forgotten_meanwhile_are_not_kept(services: Services) -> None:
+    report_helped(services, PROMPT, KILN)
+    assert [one.prompt_id for one in evaluate_labels(services)] == ["q1"]
+    tasks = ForgettingTasks(services.outcomes, services.encoder.get, services.settings.learning)
+    assert evaluate_labels(replace(services, past_tasks=tasks)) == []
 
 
 class IndexWithoutVectors:
