@@ -54,6 +54,21 @@ class TestTexts:
 
 
 class TestRecord:
+    @pytest.mark.parametrize(
+        ("description", "is_lacking"),
+        [
+            ("Kiln planning", True),
+            ("Plans kiln firing", False),
+            ("Café rota", True),
+            ("Plans café rotas", False),
+            ("窑", True),
+            ("规划烧窑", False),
+        ],
+    )
+    def test_a_capability_of_few_words_is_lacking(self, description: str, is_lacking: bool) -> None:
+        lacking = find_missing_fields(skill(description=description))
+        assert ("capability" in lacking) is is_lacking
+
     def test_only_lacking_fields_are_asked_for(self) -> None:
         assert find_missing_fields(skill()) == ("inputs", "outputs", "domain_tags", "example_tasks")
         full = skill(
