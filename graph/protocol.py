@@ -20,7 +20,7 @@ from graph.records import (
     DismissedLink,
     Link,
     LinkFeatures,
-    LinkPlace,
+    LinkKey,
     LinkType,
     Publication,
     RevisionScan,
@@ -304,7 +304,7 @@ class LinkStore(Protocol):
         """Return all dismissed links, sorted by source, target and type."""
         ...
 
-    def restore_link(self, place: LinkPlace) -> bool:
+    def restore_link(self, key: LinkKey) -> bool:
         """Delete a dismissal; False if there is none.
 
         The skills that may own the link are marked for linking: both ends, and skills that mention

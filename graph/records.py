@@ -211,19 +211,19 @@ class LinkFeatures:
     mentions: tuple[Mention, ...]
 
 
-class LinkPlace(NamedTuple):
-    """Key of a dismissal: two skills and the type of the link between them."""
+class LinkKey(NamedTuple):
+    """Key by which links of any owner are dismissed: their ends and their type."""
 
     source: str
     target: str
     type: LinkType
 
 
-def place_of(source: str, target: str, kind: LinkType) -> LinkPlace:
-    """Return the place of a link; the ends of an undirected type are sorted."""
+def link_key(source: str, target: str, kind: LinkType) -> LinkKey:
+    """Return the key of a link; the ends of an undirected type are sorted."""
     if not kind.is_directed and target < source:
         source, target = target, source
-    return LinkPlace(source, target, kind)
+    return LinkKey(source, target, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,16 +243,16 @@ class Link:
         return (self.source, self.target)
 
     @property
-    def place(self) -> LinkPlace:
-        """The place of the link; the ends of an undirected type are sorted."""
-        return place_of(self.source, self.target, self.type)
+    def key(self) -> LinkKey:
+        """The key of the link; the ends of an undirected type are sorted."""
+        return link_key(self.source, self.target, self.type)
 
 
 @dataclass(frozen=True, slots=True)
 class DismissedLink:
     """A link that a person removed from the graph permanently.
 
-    source, target: in the order of `place_of`. dismissed: seconds since the epoch.
+    source, target: in the order of `link_key`. dismissed: seconds since the epoch.
     """
 
     source: str
@@ -262,9 +262,9 @@ class DismissedLink:
     dismissed: float = 0.0
 
     @property
-    def place(self) -> LinkPlace:
-        """The place of the link; the ends of an undirected type are sorted."""
-        return place_of(self.source, self.target, self.type)
+    def key(self) -> LinkKey:
+        """The key of the link; the ends of an undirected type are sorted."""
+        return link_key(self.source, self.target, self.type)
 
 
 def merge_duplicate_links(links: Iterable[Link]) -> list[Link]:

@@ -240,8 +240,8 @@ def _owners_of_changed_links(
     owners: set[str] = set()
     for skill_id in skill_ids:
         wanted = wanted_links.get(skill_id, ())
-        known = {_key(one): one for one in current_links[skill_id]}
-        owners.update(one.owner for one in wanted if _is_missing(one, known.get(_key(one))))
+        known = {_owned_key(one): one for one in current_links[skill_id]}
+        owners.update(one.owner for one in wanted if _is_missing(one, known.get(_owned_key(one))))
         stored = {one for one in current_links[skill_id] if is_from_verdict(one) or is_learned(one)}
         owners.update(one.owner for one in stored.difference(wanted))
     return owners
@@ -257,7 +257,7 @@ def _is_missing(wanted: Link, stored: Link | None) -> bool:
     return is_learned(wanted) and is_learned(stored) and stored != wanted
 
 
-def _key(link: Link) -> tuple[str, str, str, LinkType]:
+def _owned_key(link: Link) -> tuple[str, str, str, LinkType]:
     return (link.owner, link.source, link.target, link.type)
 
 

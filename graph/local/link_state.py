@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from graph.local.database import Database
 from graph.local.publish import Transaction, dismiss_link, restore_link
-from graph.records import DismissedLink, LinkPlace, LinkType, place_of
+from graph.records import DismissedLink, LinkKey, LinkType, link_key
 
 
 class SqliteLinkState:
@@ -33,10 +33,10 @@ class SqliteLinkState:
 
     def dismiss_link(self, dismissed: DismissedLink) -> None:
         """See `LinkStore`."""
-        place = dismissed.place
+        key = dismissed.key
         with self._database.write() as db:
             transaction = Transaction(db, self._sql)
-            dismiss_link(transaction, place, dismissed.reason, dismissed.dismissed)
+            dismiss_link(transaction, key, dismissed.reason, dismissed.dismissed)
 
     def list_dismissed_links(self) -> list[DismissedLink]:
         """See `LinkStore`."""
@@ -50,10 +50,10 @@ class SqliteLinkState:
             for source, target, kind, reason, dismissed in rows
         ]
 
-    def restore_link(self, place: LinkPlace) -> bool:
+    def restore_link(self, key: LinkKey) -> bool:
         """See `LinkStore`."""
         with self._database.write() as db:
-            return restore_link(Transaction(db, self._sql), place_of(*place))
+            return restore_link(Transaction(db, self._sql), link_key(*key))
 
     def _read_text(self, key: str) -> str:
         with self._database.read() as db:

@@ -15,7 +15,7 @@ from graph.feature_codec import pack_mentions, pack_vector
 from graph.local.rows import to_json_array
 from graph.records import (
     Link,
-    LinkPlace,
+    LinkKey,
     LinkType,
     Publication,
     RevisionScan,
@@ -156,12 +156,12 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
             (to_json_array(sorted(named | links.keys())),),
         ).fetchall()
     )
-    dismissed = _read_dismissed_places(transaction.db)
+    dismissed = _read_dismissed_keys(transaction.db)
     touched: set[int] = set()
     for owner in sorted(links):
         if owner not in rows:
             continue
-        allowed = [link for link in links[owner] if link.place not in dismissed]
+        allowed = [link for link in links[owner] if link.key not in dismissed]
         wanted = {
             (rows[link.source], rows[link.target], link.type.value, link.weight, link.evidence)
             for link in merge_duplicate_links(allowed)
@@ -174,36 +174,36 @@ def replace_links(transaction: Transaction, links: Mapping[str, Sequence[Link]])
         _set_epoch(transaction, "row_epoch", touched)
 
 
-def dismiss_link(transaction: Transaction, place: LinkPlace, reason: str, dismissed: float) -> None:
+def dismiss_link(transaction: Transaction, key: LinkKey, reason: str, dismissed: float) -> None:
     """Record a dismissal, delete the link, and mark its owners and ends for linking."""
     db = transaction.db
     db.execute(
         "INSERT OR REPLACE INTO dismissed_links VALUES (?, ?, ?, ?, ?)",
-        (*place[:2], place.type.value, reason, dismissed),
+        (*key[:2], key.type.value, reason, dismissed),
     )
-    ends = dict(_find_rows(db, place[:2]))
+    ends = dict(_find_rows(db, key[:2]))
     links = [
         (owner, source, target)
-        for owner, source, target in _find_links(db, sorted(ends.values()), place.type)
-        if not place.type.is_directed or source == ends.get(place.source)
+        for owner, source, target in _find_links(db, sorted(ends.values()), key.type)
+        if not key.type.is_directed or source == ends.get(key.source)
     ]
     db.executemany(
         "DELETE FROM links WHERE owner = ? AND source = ? AND target = ? AND type = ?",
-        [(*link, place.type.value) for link in links],
+        [(*link, key.type.value) for link in links],
     )
     _set_epoch(transaction, "row_epoch", {end for _, *both in links for end in both})
     _set_epoch(transaction, "mark_epoch", {*ends.values(), *(owner for owner, *_ in links)})
 
 
-def restore_link(transaction: Transaction, place: LinkPlace) -> bool:
+def restore_link(transaction: Transaction, key: LinkKey) -> bool:
     """Delete a dismissal and mark the skills that may own the link; False without a dismissal."""
     found = transaction.db.execute(
         "DELETE FROM dismissed_links WHERE source = ? AND target = ? AND type = ?",
-        (*place[:2], place.type.value),
+        (*key[:2], key.type.value),
     ).rowcount
     if not found:
         return False
-    ends = _find_rows(transaction.db, place[:2])
+    ends = _find_rows(transaction.db, key[:2])
     for skill_id, row in ends:
         source_id = skill_id.partition(":")[0]
         transaction.queue_name_change(skill_id, source_id, {_name_key(transaction.db, row)})
@@ -264,9 +264,9 @@ def _replace_owned(db: sqlite3.Connection, owner: int, wanted: set[_Edge]) -> se
     return {end for edge in known ^ wanted for end in edge[:2]}
 
 
-def _read_dismissed_places(db: sqlite3.Connection) -> set[LinkPlace]:
+def _read_dismissed_keys(db: sqlite3.Connection) -> set[LinkKey]:
     rows = db.execute("SELECT source, target, type FROM dismissed_links").fetchall()
-    return {LinkPlace(source, target, LinkType(kind)) for source, target, kind in rows}
+    return {LinkKey(source, target, LinkType(kind)) for source, target, kind in rows}
 
 
 def _find_rows(db: sqlite3.Connection, skill_ids: Sequence[str]) -> list[tuple[str, int]]:

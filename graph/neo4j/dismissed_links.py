@@ -9,7 +9,7 @@ from collections.abc import Set
 
 from graph.neo4j.publish import RunNamed, mentioning_skills, require_locked
 from graph.neo4j.rows import link_to_row, links_from_rows
-from graph.records import DismissedLink, Link, LinkPlace
+from graph.records import DismissedLink, Link, LinkKey
 
 
 def dismiss_link(
@@ -20,22 +20,22 @@ def dismiss_link(
     Returns the skills whose links changed. Raises MissingLocksError.
     """
     del retried
-    place = dismissed.place
-    owners = {link.owner for link in _read_links(run, place)}
-    locked = dict(run("lock", ids=sorted({*place[:2]} | owners | extra_locks)))
-    links = _read_links(run, place)
+    key = dismissed.key
+    owners = {link.owner for link in _read_links(run, key)}
+    locked = dict(run("lock", ids=sorted({*key[:2]} | owners | extra_locks)))
+    links = _read_links(run, key)
     require_locked({link.owner for link in links}, locked)
     run(
         "dismiss_link",
-        source=place.source,
-        target=place.target,
-        type=place.type.name,
+        source=key.source,
+        target=key.target,
+        type=key.type.name,
         reason=dismissed.reason,
         dismissed=dismissed.dismissed,
     )
     if links:
         run("delete_links", rows=[link_to_row(link) for link in links])
-    marked = {*place[:2]}.union(link.owner for link in links) & locked.keys()
+    marked = {*key[:2]}.union(link.owner for link in links) & locked.keys()
     touched = {end for link in links for end in link.ends}
     epoch = run("next_epoch")[0][0]
     run("mark_for_linking", ids=sorted(marked), epoch=epoch)
@@ -43,23 +43,21 @@ def dismiss_link(
     return touched
 
 
-def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], place: LinkPlace) -> bool:
+def restore_link(run: RunNamed, retried: bool, extra_locks: Set[str], key: LinkKey) -> bool:
     """Delete a dismissal and mark the skills that may own the link; False without a dismissal."""
-    ends = sorted({place.source, place.target})
+    ends = sorted({key.source, key.target})
     marked = {*ends} | mentioning_skills(run, dict(run("name_keys", ids=ends)))
     locked = dict(run("lock", ids=sorted(marked | extra_locks)))
     # Skills that mention these names may have been added meanwhile.
     mentioning = mentioning_skills(run, dict(run("name_keys", ids=ends)))
     require_locked(mentioning, locked)
-    found = run("restore_link", source=place.source, target=place.target, type=place.type.name)[0][
-        0
-    ]
+    found = run("restore_link", source=key.source, target=key.target, type=key.type.name)[0][0]
     if found:
         ids = sorted(mentioning.union(ends) & locked.keys())
         run("mark_for_linking", ids=ids, epoch=run("next_epoch")[0][0])
     return bool(found) or retried
 
 
-def _read_links(run: RunNamed, place: LinkPlace) -> list[Link]:
-    [(links,)] = run("links_among", ids=[place.source, place.target])
-    return [link for link in links_from_rows(links) if link.place == place]
+def _read_links(run: RunNamed, key: LinkKey) -> list[Link]:
+    [(links,)] = run("links_among", ids=[key.source, key.target])
+    return [link for link in links_from_rows(links) if link.key == key]

@@ -24,9 +24,9 @@ from graph.records import (
     DismissedLink,
     Link,
     LinkFeatures,
-    LinkPlace,
+    LinkKey,
     LinkType,
-    place_of,
+    link_key,
 )
 from graph.skill_names import normalise_name
 from skills.batches import batches
@@ -110,9 +110,9 @@ class Neo4jLinkStore(StatementRunner, LinkStore):
         return sorted(found, key=lambda one: (one.source, one.target, one.type))
 
     @override
-    def restore_link(self, place: LinkPlace) -> bool:
-        place = place_of(*place)
-        return self._transact_with_locks(partial(dismissed_links.restore_link, place=place))
+    def restore_link(self, key: LinkKey) -> bool:
+        key = link_key(*key)
+        return self._transact_with_locks(partial(dismissed_links.restore_link, key=key))
 
     @override
     def list_awaiting_linking(self, limit: int) -> list[tuple[str, int]]:

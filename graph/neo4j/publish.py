@@ -21,7 +21,7 @@ from graph.neo4j.client import Rows
 from graph.neo4j.rows import index_key, link_to_row, links_from_rows
 from graph.records import (
     Link,
-    LinkPlace,
+    LinkKey,
     LinkType,
     Publication,
     RevisionScan,
@@ -151,13 +151,13 @@ def replace_links(
         for link in links_from_rows([owner, *values] for values in owned)
     }
     dismissed = {
-        LinkPlace(source, target, LinkType[kind])
+        LinkKey(source, target, LinkType[kind])
         for source, target, kind, *_ in run("dismissed_links")
     }
     wanted: set[Link] = set()
     incomplete = []
     for owner in owners:
-        allowed = [link for link in links[owner] if link.place not in dismissed]
+        allowed = [link for link in links[owner] if link.key not in dismissed]
         kept = [link for link in allowed if published.issuperset(link.ends)]
         if len(kept) < len(allowed):
             incomplete.append(owner)

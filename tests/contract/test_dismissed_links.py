@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from graph.protocol import SkillGraph
-from graph.records import DismissedLink, Link, LinkPlace, LinkType
+from graph.records import DismissedLink, Link, LinkKey, LinkType
 from tests.contract.test_skill_graph import (
     key,
     link,
@@ -29,8 +29,8 @@ def dismissed(source: str, target: str, kind: LinkType, reason: str = "wrong") -
     return DismissedLink(f"lib:{source}", f"lib:{target}", kind, reason, 12.5)
 
 
-def place(source: str, target: str, kind: LinkType) -> LinkPlace:
-    return LinkPlace(f"lib:{source}", f"lib:{target}", kind)
+def dismissal(source: str, target: str, kind: LinkType) -> LinkKey:
+    return LinkKey(f"lib:{source}", f"lib:{target}", kind)
 
 
 def all_links(graph: SkillGraph) -> set[Link]:
@@ -117,26 +117,26 @@ class DismissedLinksContract:
     def test_a_restored_link_may_be_written_again(self, graph: SkillGraph) -> None:
         graph.dismiss_link(dismissed("a", "b", LinkType.CONFLICT))
         link_all(graph)
-        assert graph.restore_link(place("b", "a", LinkType.CONFLICT)) is True
+        assert graph.restore_link(dismissal("b", "a", LinkType.CONFLICT)) is True
         assert marked(graph) == {"lib:a", "lib:b"}
         assert graph.list_dismissed_links() == []
         written = link("a", "b", LinkType.CONFLICT)
         link_all(graph, written)
         assert all_links(graph) == {written}
-        assert graph.restore_link(place("a", "b", LinkType.CONFLICT)) is False
+        assert graph.restore_link(dismissal("a", "b", LinkType.CONFLICT)) is False
 
     def test_restoring_marks_the_skills_that_mention_an_end(self, graph: SkillGraph) -> None:
         graph.publish([publication("order", 10, mentions=(mention("a"), mention("b")))])
         graph.dismiss_link(dismissed("a", "b", LinkType.WORKFLOW))
         link_all(graph)
-        graph.restore_link(place("a", "b", LinkType.WORKFLOW))
+        graph.restore_link(dismissal("a", "b", LinkType.WORKFLOW))
         assert marked(graph) == {"lib:a", "lib:b", "lib:order"}
 
     def test_a_skill_that_is_not_in_the_catalog_can_be_an_end(self, graph: SkillGraph) -> None:
         link_all(graph)
         graph.dismiss_link(dismissed("a", "gone", LinkType.CONFLICT))
         assert marked(graph) == {"lib:a"}
-        assert graph.restore_link(place("a", "gone", LinkType.CONFLICT)) is True
+        assert graph.restore_link(dismissal("a", "gone", LinkType.CONFLICT)) is True
 
     def test_many_are_listed_by_source_target_and_type(self, graph: SkillGraph) -> None:
         for ends, kind in (("bc", "semantic"), ("ab", "workflow"), ("ab", "conflict")):

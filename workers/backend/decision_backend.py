@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from config.errors import TransientError
 from graph.protocol import SkillGraph
-from graph.records import LinkPlace
+from graph.records import LinkKey
 from search.protocol import SearchIndex
 from search.review_store import ReviewStore
 from search.revision_history import RevisionHistory
@@ -96,14 +96,14 @@ class DecisionBackend(Backend, ABC):
 
     # -- links
     @override
-    def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
-        dismissed = link_dismissals.dismiss_link(self.graph, place, reason)
+    def dismiss_link(self, key: LinkKey, reason: str) -> dict[str, Any]:
+        dismissed = link_dismissals.dismiss_link(self.graph, key, reason)
         self._link_again()
         return dismissal_data(dismissed)
 
     @override
-    def restore_link(self, place: LinkPlace) -> None:
-        link_dismissals.restore_link(self.graph, place)
+    def restore_link(self, key: LinkKey) -> None:
+        link_dismissals.restore_link(self.graph, key)
         self._link_again()
 
     def _link_again(self) -> None:

@@ -15,7 +15,7 @@ from tasks.refine.pauses import RefinePause
 
 if TYPE_CHECKING:  # slow to import; a command that asks a running `serve` needs neither
     from graph.protocol import SkillGraph
-    from graph.records import LinkPlace
+    from graph.records import LinkKey
     from workers.library.review.decisions import ReviewDecision
 
 
@@ -139,14 +139,14 @@ class Backend(Protocol):
         ...
 
     # -- links
-    def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
+    def dismiss_link(self, key: LinkKey, reason: str) -> dict[str, Any]:
         """Dismiss a link, and return the dismissal as data.
 
         Raises NotFoundError if there is no such link, UsageError for an invalid reason.
         """
         ...
 
-    def restore_link(self, place: LinkPlace) -> None:
+    def restore_link(self, key: LinkKey) -> None:
         """Remove a dismissal; raises NotFoundError if there is none."""
         ...
 

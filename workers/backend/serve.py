@@ -21,7 +21,7 @@ from workers.backend.serve_client import ServeClient
 
 if TYPE_CHECKING:  # slow to import; queries need neither
     from graph.protocol import SkillGraph
-    from graph.records import LinkPlace
+    from graph.records import LinkKey
     from workers.library.review.decisions import ReviewDecision
 
 _PURGE_SECONDS = 3_600.0
@@ -117,14 +117,12 @@ class ServeBackend(Backend):
         self._client.put(f"/v1/sources/{quote(source_id)}/groups", {"groups": list(groups)})
 
     @override
-    def dismiss_link(self, place: LinkPlace, reason: str) -> dict[str, Any]:
-        return dict(
-            self._client.post("/v1/links/dismissed", _link_data(place) | {"reason": reason})
-        )
+    def dismiss_link(self, key: LinkKey, reason: str) -> dict[str, Any]:
+        return dict(self._client.post("/v1/links/dismissed", _link_data(key) | {"reason": reason}))
 
     @override
-    def restore_link(self, place: LinkPlace) -> None:
-        self._client.delete(f"/v1/links/dismissed?{urlencode(_link_data(place))}")
+    def restore_link(self, key: LinkKey) -> None:
+        self._client.delete(f"/v1/links/dismissed?{urlencode(_link_data(key))}")
 
     @override
     def purge_skill(self, skill_id: str) -> dict[str, Any]:
@@ -231,5 +229,5 @@ class ServeBackend(Backend):
         pass
 
 
-def _link_data(place: LinkPlace) -> dict[str, str]:
-    return {"source": place.source, "target": place.target, "type": place.type.value}
+def _link_data(key: LinkKey) -> dict[str, str]:
+    return {"source": key.source, "target": key.target, "type": key.type.value}

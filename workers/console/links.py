@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graph.records import LinkPlace, LinkType, place_of
+from graph.records import LinkKey, LinkType, link_key
 
 
 def merge_links(links: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the first link of each place, in their order.
+    """Return the first link of each key, in their order.
 
     Both ends may own a link; links of an undirected type are one link, as for a dismissal.
     """
-    places: dict[LinkPlace, Mapping[str, Any]] = {}
+    keys: dict[LinkKey, Mapping[str, Any]] = {}
     for link in links:
-        place = place_of(link["source"], link["target"], LinkType(link["type"]))
-        places.setdefault(place, link)
-    return list(places.values())
+        key = link_key(link["source"], link["target"], LinkType(link["type"]))
+        keys.setdefault(key, link)
+    return list(keys.values())

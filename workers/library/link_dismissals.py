@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from config.errors import NotFoundError
 from graph.protocol import SkillGraph
-from graph.records import DismissedLink, LinkPlace, LinkType, place_of
+from graph.records import DismissedLink, LinkKey, LinkType, link_key
 from workers.library.reasons import check_reason
 from workers.library.skill_reader import require_entry
 
@@ -17,40 +17,40 @@ def find_dismissed(graph: SkillGraph, skill_id: str) -> list[DismissedLink]:
     return [one for one in graph.list_dismissed_links() if skill_id in (one.source, one.target)]
 
 
-def dismiss_link(graph: SkillGraph, place: LinkPlace, reason: str) -> DismissedLink:
+def dismiss_link(graph: SkillGraph, key: LinkKey, reason: str) -> DismissedLink:
     """Dismiss a link that exists, or change the reason of a dismissal.
 
     Raises NotFoundError if the link or a skill does not exist, UsageError for a reason that is
     empty, too long or holds control characters.
     """
     check_reason(reason, "a dismissal")
-    place = place_of(*place)
-    known = {one for one in find_dismissed(graph, place.source) if one.place == place}
+    key = link_key(*key)
+    known = {one for one in find_dismissed(graph, key.source) if one.key == key}
     if not known:
-        _require_link(graph, place)
-    dismissed = DismissedLink(*place, reason.strip(), time.time())
+        _require_link(graph, key)
+    dismissed = DismissedLink(*key, reason.strip(), time.time())
     graph.dismiss_link(dismissed)
     return dismissed
 
 
-def restore_link(graph: SkillGraph, place: LinkPlace) -> None:
+def restore_link(graph: SkillGraph, key: LinkKey) -> None:
     """Remove a dismissal; raises NotFoundError if there is none."""
-    if not graph.restore_link(place):
+    if not graph.restore_link(key):
         raise NotFoundError(
-            f"the {place.type.value} link from {place.source} to {place.target} is not dismissed; "
+            f"the {key.type.value} link from {key.source} to {key.target} is not dismissed; "
             "`skillbus links dismissed` lists those that are"
         )
 
 
-def _require_link(graph: SkillGraph, place: LinkPlace) -> None:
-    for skill_id in place[:2]:
+def _require_link(graph: SkillGraph, key: LinkKey) -> None:
+    for skill_id in key[:2]:
         require_entry(graph, skill_id)
-    links = graph.get_links_among([place.source, place.target])
-    if all(link.place != place for link in links):
+    links = graph.get_links_among([key.source, key.target])
+    if all(link.key != key for link in links):
         raise NotFoundError(
-            f"no {place.type.value} link from {place.source} to {place.target}"
+            f"no {key.type.value} link from {key.source} to {key.target}"
             f"{_name_others(sorted({_describe(link.source, link.type) for link in links}))}; "
-            f"`skillbus skills show {place.source}` lists its links"
+            f"`skillbus skills show {key.source}` lists its links"
         )
 
 

@@ -20,6 +20,7 @@ from search.protocol import StoredRevision
 from search.text.tokens import tokenize
 from skills.parsing.language_detection import detect_language
 from skills.record import ParsedSkill
+from skills.token_count import CJK
 from tasks.language_model.protocol import ModelRequest
 from tasks.refine.completion.apply_completion import apply_completion
 from tasks.refine.completion.completions import PROMPTS_VERSION
@@ -43,7 +44,9 @@ _COPIED_TERMS = {"zh": 12, "mixed": 12}
 """Number of consecutive index terms that count as a copy, by language; Chinese terms overlap."""
 
 _COPIED_TERMS_DEFAULT = 6
-_WORDS = re.compile(r"\w+")
+_ONE_WORD = re.compile(r"[\W_]*[^\W_]+[\W_]*")
+# A character of Chinese is a word: its words are not separated.
+_WORDS = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 INSTRUCTIONS = f"""\
 You are an experienced user of AI agents. You write clear, realistic requests that say what you \
@@ -160,13 +163,16 @@ def names_skill(text: str, name: str, description: str) -> bool:
 
     A name of one word that the description uses in a sentence is an ordinary word, such as `pdf`.
     """
+    if _ONE_WORD.fullmatch(name) and _has_words(description, name):
+        return False
+    return _has_words(text, name)
+
+
+def _has_words(text: str, name: str) -> bool:
+    """Return whether a text has the words of a name in sequence; False for a name without words."""
     words, sought = _words(text), _words(name)
-    if not sought:
-        return False
-    if len(sought) == 1 and sought[0] in _words(description):
-        return False
-    count = len(sought)
-    return any(words[place : place + count] == sought for place in range(len(words)))
+    places = range(len(words) - len(sought) + 1) if sought else ()
+    return any(words[place : place + len(sought)] == sought for place in places)
 
 
 def _words(text: str) -> list[str]:

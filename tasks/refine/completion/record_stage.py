@@ -7,6 +7,7 @@ refinement holds `fields`, lists of texts by field, only for fields that the par
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from config.language_model_settings import ModelStage
 from search.protocol import StoredRevision
 from search.text.tokens import tokenize
 from skills.record import ParsedSkill
+from skills.token_count import CJK
 from tasks.language_model.frame import quote
 from tasks.language_model.protocol import ModelRequest
 from tasks.refine.completion.apply_completion import apply_completion
@@ -37,6 +39,8 @@ _NAME_TOKENS, _DESCRIPTION_TOKENS, _BODY_TOKENS = 40, 300, 2_000
 _BODY_CHARACTERS = 20_000
 _ANSWER_TOKENS = 700
 _MIN_CAPABILITY_WORDS = 3
+_WORDS = re.compile(rf"[{CJK}]|[^\s{CJK}]+")
+"""Words, and single characters of Chinese, whose words are not separated."""
 
 INSTRUCTIONS = """\
 You complete the record of a skill: a Markdown document that tells a software agent how to do a \
@@ -118,9 +122,7 @@ def find_missing_fields(parsed: ParsedSkill) -> tuple[str, ...]:
     description, or if the first sentence is cut or says nothing.
     """
     record = parsed.record
-    words = (
-        len(record.capability.split()) if record.capability.isascii() else len(record.capability)
-    )
+    words = len(_WORDS.findall(record.capability))
     poor = (
         any(warning.code == "description_missing" for warning in parsed.warnings)
         or record.capability.endswith("…")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skills.parsing.markdown import find_fenced_lines
 from skills.record import ParsedSkill
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.hidden_characters import strip_invisible
@@ -47,7 +47,6 @@ _NAME_TOKENS = 24
 _MAX_SCRIPTS = 12
 _MAX_MARKS = 6
 _MAX_DECODED = 3
-_FENCE = re.compile(r"\s{0,3}(?:`{3,}|~{3,})")
 
 INSTRUCTIONS = """\
 You are the second opinion of a security scanner for agent skills. A skill is a text file, \
@@ -177,21 +176,24 @@ def build_judge_prompt(parsed: ParsedSkill, weights: Mapping[int, int]) -> Judge
 
 def _split(parsed: ParsedSkill, weights: Mapping[int, int]) -> Iterator[_Piece]:
     """Yield the pieces of all lines, in order, without empty lines and the marks around the front
-    matter. Pieces of lower rank are preferred."""
-    in_code = False
-    for number, line in enumerate(parsed.lines, start=1):
-        fence = number >= parsed.body_line and _FENCE.match(line) is not None
-        in_code ^= fence
+    matter. Pieces of lower rank are preferred: first the beginning of the front matter."""
+    fenced = find_fenced_lines(parsed.lines, parsed.body_line)
+    head_tokens = 0
+    for number, (line, in_code) in enumerate(zip(parsed.lines, fenced, strict=True), start=1):
         if not line.strip() or line.strip() == "---":
             continue
+        in_front_matter = number < parsed.body_line
         near = max(weights.get(number + step, 0) - abs(step) for step in (-1, 0, 1))
-        rank = (3 if in_code or fence else 2, 0) if near < 2 else (1, -near)
-        rank = (0, 0) if number < parsed.body_line else rank
+        rank = (3 if in_code or in_front_matter else 2, 0) if near < 2 else (1, -near)
         hidden = " (with invisible characters)" if strip_invisible(line) != line else ""
         for place, text in enumerate(_cut(line)):
             framed = quote(text, _PIECE_TOKENS) + hidden
-            if framed != '""':
-                yield _Piece(number, place, framed, count_tokens(framed) + 2, rank)
+            if framed == '""':
+                continue
+            tokens = count_tokens(framed) + 2
+            head_tokens += tokens
+            is_head = in_front_matter and head_tokens <= _MAX_HEAD_TOKENS
+            yield _Piece(number, place, framed, tokens, (0, 0) if is_head else rank)
 
 
 def _cut(line: str) -> Iterator[str]:
@@ -208,12 +210,8 @@ def _cut(line: str) -> Iterator[str]:
 def _fit(pieces: Sequence[_Piece]) -> set[tuple[int, int]]:
     """Return the line and place of the pieces that fit."""
     kept: set[tuple[int, int]] = set()
-    spent = head = 0
+    spent = 0
     for piece in sorted(pieces, key=lambda one: (one.rank, one.line, one.place)):
-        if piece.rank[0] == 0:
-            head += piece.tokens
-            if head > _MAX_HEAD_TOKENS:
-                continue
         if spent + piece.tokens <= _MAX_LINE_TOKENS:
             spent += piece.tokens
             kept.add((piece.line, piece.place))

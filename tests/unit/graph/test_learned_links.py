@@ -19,7 +19,7 @@ from config.learning_settings import LearningSettings
 from graph.links.learned_links import adapt_weight, get_note, is_learned, without_note
 from graph.links.linker import Linker
 from graph.local.store import SqliteSkillGraph
-from graph.records import DismissedLink, Link, LinkPlace, LinkType, Mention, Publication
+from graph.records import DismissedLink, Link, LinkKey, LinkType, Mention, Publication
 from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from skills.record import RevisionKey
 from tasks.outcomes.links.links_from_use import MAX_COMPANIONS, LinksFromUse
@@ -107,7 +107,7 @@ class Library:
         self.graph.dismiss_link(DismissedLink(f"lib:{source}", f"lib:{target}", kind, "wrong"))
 
     def restore(self, source: str, target: str, kind: LinkType) -> None:
-        self.graph.restore_link(LinkPlace(f"lib:{source}", f"lib:{target}", kind))
+        self.graph.restore_link(LinkKey(f"lib:{source}", f"lib:{target}", kind))
 
     def link(self) -> None:
         """Link until no skill is marked."""

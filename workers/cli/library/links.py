@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from graph.records import LinkPlace, LinkType
+from graph.records import LinkKey, LinkType
 from skills.bundle.escaping import escape_terminal_line
 from workers.backend.factory import open_backend
 from workers.cli.audited import audited
@@ -46,9 +46,9 @@ def dismiss(
       skillbus links dismiss team:deploy team:rollback conflict --reason "used in one run"
     """
     check_reason(reason, "a dismissal")
-    place = LinkPlace(source, target, LinkType(link_type))
+    key = LinkKey(source, target, LinkType(link_type))
     with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
-        data = backend.dismiss_link(place, reason)
+        data = backend.dismiss_link(key, reason)
         backend.wait_until_linked()
     if as_json:
         print_json(data)
@@ -90,9 +90,9 @@ def restore(ctx: click.Context, source: str, target: str, link_type: str) -> Non
     Example:
       skillbus links restore team:deploy team:rollback conflict
     """
-    place = LinkPlace(source, target, LinkType(link_type))
+    key = LinkKey(source, target, LinkType(link_type))
     with open_backend(read_settings(ctx), writable=True, embeds="nothing") as backend:
-        backend.restore_link(place)
+        backend.restore_link(key)
         backend.wait_until_linked()
     click.echo(escape_terminal_line(f"restored: {link_type}, {source} and {target}"))
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
-from graph.records import LinkType, place_of
+from graph.records import LinkType, link_key
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.annotated_text import ROLE_LABELS, annotate_lines, list_pages
@@ -166,11 +166,11 @@ def _change_link(
     check_scope(caller, TokenScope.ADMIN)
     if kind not in list(LinkType):
         raise UsageError(f"type: there is no {kind!r}; use the buttons of the page")
-    place = place_of(source, target, LinkType(kind))
+    key = link_key(source, target, LinkType(kind))
     if dismiss:
-        backend.dismiss_link(place, get_text(form, "reason", MAX_REASON_CHARACTERS))
+        backend.dismiss_link(key, get_text(form, "reason", MAX_REASON_CHARACTERS))
     else:
-        backend.restore_link(place)
+        backend.restore_link(key)
     return redirect(f"{skill_path(get_text(form, 'skill_id'))}?tab=links")
 
 

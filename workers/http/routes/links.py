@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from graph.records import LinkPlace, LinkType
+from graph.records import LinkKey, LinkType
 from skills.events.ids import SkillId
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
@@ -59,8 +59,8 @@ def link_routes(backend: StoreBackend) -> APIRouter:
     def dismiss_link(dismissal: LinkDismissal, request: Request) -> dict[str, Any]:
         """Dismiss a link: it is not made again, whatever its evidence."""
         note_object(request, f"{dismissal.source} {dismissal.target} {dismissal.type.value}")
-        place = LinkPlace(dismissal.source, dismissal.target, dismissal.type)
-        return backend.dismiss_link(place, dismissal.reason)
+        key = LinkKey(dismissal.source, dismissal.target, dismissal.type)
+        return backend.dismiss_link(key, dismissal.reason)
 
     @router.delete("/v1/links/dismissed", status_code=204)
     def restore_link(
@@ -69,7 +69,7 @@ def link_routes(backend: StoreBackend) -> APIRouter:
         type: Annotated[LinkType, Query()],
     ) -> Response:
         """Remove a dismissal: the link is made again if it still has evidence."""
-        backend.restore_link(LinkPlace(source, target, type))
+        backend.restore_link(LinkKey(source, target, type))
         return Response(status_code=204)
 
     return router

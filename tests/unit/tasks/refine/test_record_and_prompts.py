@@ -54,6 +54,21 @@ class TestTexts:
 
 
 class TestRecord:
+    @pytest.mark.parametrize(
+        ("description", "is_lacking"),
+        [
+            ("Kiln planning", True),
+            ("Plans kiln firing", False),
+            ("Café rota", True),
+            ("Plans café rotas", False),
+            ("窑", True),
+            ("规划烧窑", False),
+        ],
+    )
+    def test_a_capability_of_few_words_is_lacking(self, description: str, is_lacking: bool) -> None:
+        lacking = find_missing_fields(skill(description=description))
+        assert ("capability" in lacking) is is_lacking
+
     def test_only_lacking_fields_are_asked_for(self) -> None:
         assert find_missing_fields(skill()) == ("inputs", "outputs", "domain_tags", "example_tasks")
         full = skill(
@@ -124,6 +139,9 @@ class TestPrompts:
         assert names_skill("merge each pdf", "pdf", "Fills forms")
         assert not names_skill("merge each pdf", "pdf", "Reads a PDF and fills its forms")
         assert not names_skill("firing a kiln", "kiln-firing", "")
+        assert names_skill("帮我用火车票查询看看明天的车", "火车票查询", "查余票")
+        assert not names_skill("帮我翻译这份合同", "翻译", "把文档翻译成英文")
+        assert not names_skill("any", "--", "any")
 
     def test_chinese_skills_take_chinese_prompts(self) -> None:
         parsed = skill(description="把销售数据整理成季度汇报", body="先读取数据，再生成图表。")
