@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from functools import lru_cache
 
-from skills.parsing.markdown import find_opening_fence
+from skills.parsing.markdown import MarkdownBlock, find_fenced_blocks
 from skills.record import ParsedSkill, PassageKind
 
 
@@ -31,14 +32,29 @@ def get_line_ranges(
 
 def find_open_fence(parsed: ParsedSkill, line: int) -> str:
     """Return the fence of the code block that is open above a line, "" if none is."""
-    at = bisect_right(parsed.passages, line, key=lambda passage: passage.first_line) - 1
-    if at < 0 or parsed.passages[at].last_line < line:
+    passages = parsed.passages
+    at = bisect_right(passages, line, key=lambda passage: passage.first_line) - 1
+    if at < 0 or passages[at].last_line < line:
         return ""
     # The parts of a long block are passages one after the other.
-    while at and _is_next_part(parsed, at):
-        at -= 1
-    first = parsed.passages[at].first_line
-    return find_opening_fence(parsed.lines, first, line) if first < line else ""
+    first = last = at
+    while first and _is_next_part(parsed, first):
+        first -= 1
+    while last + 1 < len(passages) and _is_next_part(parsed, last + 1):
+        last += 1
+    lines = parsed.lines[passages[first].first_line - 1 : passages[last].last_line]
+    line -= passages[first].first_line - 1
+    blocks = _find_blocks(lines) if line > 1 else ()
+    place = bisect_left(blocks, line, key=lambda block: block.last)
+    if place == len(blocks) or blocks[place].first >= line:
+        return ""
+    return lines[blocks[place].first - 1]
+
+
+# Many parts of a block may be shown, each with its fence.
+@lru_cache(maxsize=32)
+def _find_blocks(lines: tuple[str, ...]) -> tuple[MarkdownBlock, ...]:
+    return tuple(find_fenced_blocks(lines, 1))
 
 
 def _is_next_part(parsed: ParsedSkill, index: int) -> bool:
