@@ -16,9 +16,9 @@ from skills.parsing.markdown import find_fenced_blocks
 from skills.passages import (
     DEFAULT_WEIGHTS,
     MAX_EMBEDDED_CHARACTERS,
+    OpenFences,
     compute_margins,
     estimate_needs,
-    find_open_fence,
     get_line_ranges,
     line_ranges,
     passage_texts,
@@ -126,7 +126,7 @@ def test_ranges_that_only_blank_lines_part_are_one() -> None:
 )
 def test_the_fence_above_a_line(line: int, fence: str) -> None:
     text = "Run:\n\n```py\na = 1\n\nb = 2\n```\n\n- ~~~ sh\n  ls\n  ~~~\nafter"
-    assert find_open_fence(parse(text.split("\n")), line) == fence
+    assert OpenFences(parse(text.split("\n"))).find(line) == fence
 
 
 def test_the_fences_of_a_long_block_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,8 +135,8 @@ def test_the_fences_of_a_long_block_are_found_once(monkeypatch: pytest.MonkeyPat
     lines = ["Bake:", "", "```sh", *["heat", "bake", "wait", "turn", ""] * 50, "```", "", "Eat."]
     parsed = parse(lines)
     assert len(parsed.passages) > 50
-    starts = [one.first_line for one in parsed.passages]
-    assert {find_open_fence(parsed, start) for start in starts[2:-1]} == {"```sh"}
+    starts, fences = [one.first_line for one in parsed.passages], OpenFences(parsed)
+    assert {fences.find(start) for start in starts[2:-1]} == {"```sh"}
     assert found.call_count == 1
 
 
