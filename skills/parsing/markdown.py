@@ -72,21 +72,13 @@ def find_fenced_lines(lines: Sequence[str], first_line: int) -> list[bool]:
 
     Blocks in list items count too. first_line: the first line of the Markdown (1-based).
     """
-    blocks = _fenced_blocks(lines, first_line)
+    blocks = find_fenced_blocks(lines, first_line)
     inside = {number for block in blocks for number in range(block.first, block.last + 1)}
     return [number in inside for number in range(1, len(lines) + 1)]
 
 
-def find_opening_fence(lines: Sequence[str], first_line: int, line: int) -> str:
-    """Return the fence that opens the block in which a line stands, "" if it stands in none or is
-    the fence. first_line: a line before it that is in no block (1-based)."""
-    for block in _fenced_blocks(lines, first_line):
-        if block.last >= line:
-            return lines[block.first - 1] if block.first < line else ""
-    return ""
-
-
-def _fenced_blocks(lines: Sequence[str], first_line: int) -> Iterator[MarkdownBlock]:
+def find_fenced_blocks(lines: Sequence[str], first_line: int) -> Iterator[MarkdownBlock]:
+    """Yield the fenced blocks, in list items too. first_line: a line in no block (1-based)."""
     parser, at = _BlockParser(lines), first_line - 1
     while at < len(lines):
         opening = _fence_at(_MARKER.sub("", lines[at]))

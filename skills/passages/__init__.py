@@ -15,7 +15,7 @@ from skills.passages.inputs import (
     PassageQuery,
     PassageWeights,
 )
-from skills.passages.line_ranges import find_open_fence, get_line_ranges
+from skills.passages.line_ranges import OpenFences, get_line_ranges
 from skills.passages.scoring import PassageScores, score_passages
 from skills.passages.selection import PassageNeeds, compute_margins, estimate_needs
 from skills.passages.selection_baselines import (
@@ -30,6 +30,7 @@ __all__ = [
     "DEFAULT_WEIGHTS",
     "MAX_EMBEDDED_CHARACTERS",
     "Floats",
+    "OpenFences",
     "PassageInput",
     "PassageNeeds",
     "PassageQuery",
@@ -37,7 +38,6 @@ __all__ = [
     "PassageWeights",
     "compute_margins",
     "estimate_needs",
-    "find_open_fence",
     "get_line_ranges",
     "passage_texts",
     "score_passages",

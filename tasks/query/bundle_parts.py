@@ -24,7 +24,7 @@ from skills.bundle.model import (
     WithheldSkill,
 )
 from skills.headings import heading_paths_from_title
-from skills.passages import find_open_fence, get_line_ranges
+from skills.passages import OpenFences, get_line_ranges
 from skills.record import ParsedSkill, SafetyFinding
 from skills.skill_policy import PolicyViolation
 from tasks.query.choose import ChosenSkill, SkillChoice
@@ -118,7 +118,7 @@ def _render_passages(
     """
     ranges = get_line_ranges(parsed, sorted(add_lead_ins(parsed, indexes)), context=False)
     extended = _extend_to_headings(parsed, ranges)
-    paths = heading_paths_from_title(parsed)
+    paths, fences = heading_paths_from_title(parsed), OpenFences(parsed)
     for first, last in subtract_lines(parsed, extended, before) if before else extended:
         # A scan for each range would take a minute for a skill with 20,000 passages.
         start = bisect_left(parsed.passages, first, key=lambda passage: passage.last_line)
@@ -130,7 +130,7 @@ def _render_passages(
             heading_path=paths[inside[0].section],
             roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
             text=parsed.text(first, last),
-            open_fence=find_open_fence(parsed, first),
+            open_fence=fences.find(first),
         )
 
 

@@ -12,7 +12,7 @@ from search.protocol import StoredRevision
 from skills.bundle.markdown import format_line_range, render_skill
 from skills.bundle.model import BundlePassage, LeftOutPassages
 from skills.headings import heading_paths_from_title
-from skills.passages import find_open_fence
+from skills.passages import OpenFences
 from skills.record import ParsedSkill
 from skills.token_count import count_tokens
 from tasks.query.bundle_parts import build_bundle_skill
@@ -150,7 +150,7 @@ def _text(
 def _passages(parsed: ParsedSkill, spans: Sequence[LineRange]) -> Iterator[BundlePassage]:
     """Yield the lines as quotations, each below a single heading."""
     edges = [section.first_line for section in parsed.sections]
-    paths = heading_paths_from_title(parsed)
+    paths, fences = heading_paths_from_title(parsed), OpenFences(parsed)
     begins = [passage.first_line for passage in parsed.passages]
     ends = [passage.last_line for passage in parsed.passages]
     for first, last in spans:
@@ -164,7 +164,7 @@ def _passages(parsed: ParsedSkill, spans: Sequence[LineRange]) -> Iterator[Bundl
                 heading_path=paths[place] if place >= 0 else (),
                 roles=tuple(dict.fromkeys(passage.role.value for passage in inside)),
                 text=parsed.text(start, end),
-                open_fence=find_open_fence(parsed, start),
+                open_fence=fences.find(start),
             )
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from itertools import pairwise
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skills.parsing.markdown import find_fenced_blocks
 from skills.passages import (
     DEFAULT_WEIGHTS,
     MAX_EMBEDDED_CHARACTERS,
+    OpenFences,
     compute_margins,
     estimate_needs,
     get_line_ranges,
+    line_ranges,
     passage_texts,
     score_passages,
     section_texts,
@@ -114,6 +118,26 @@ def test_ranges_that_only_blank_lines_part_are_one() -> None:
     parsed = parse(KITCHEN)
     assert get_line_ranges(parsed, range(len(parsed.passages))) == [(1, len(KITCHEN))]
     assert get_line_ranges(parsed, []) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "fence"),
+    [(1, ""), (3, ""), (4, "```py"), (6, "```py"), (7, "```py"), (10, "- ~~~ sh"), (12, "")],
+)
+def test_the_fence_above_a_line(line: int, fence: str) -> None:
+    text = "Run:\n\n```py\na = 1\n\nb = 2\n```\n\n- ~~~ sh\n  ls\n  ~~~\nafter"
+    assert OpenFences(parse(text.split("\n"))).find(line) == fence
+
+
+def test_the_fences_of_a_long_block_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Mock(wraps=find_fenced_blocks)
+    monkeypatch.setattr(line_ranges, "find_fenced_blocks", found)
+    lines = ["Bake:", "", "```sh", *["heat", "bake", "wait", "turn", ""] * 50, "```", "", "Eat."]
+    parsed = parse(lines)
+    assert len(parsed.passages) > 50
+    starts, fences = [one.first_line for one in parsed.passages], OpenFences(parsed)
+    assert {fences.find(start) for start in starts[2:-1]} == {"```sh"}
+    assert found.call_count == 1
 
 
 def test_a_long_passage_must_stand_nearer_than_a_short_one() -> None:

@@ -4,7 +4,6 @@ from skills.parsing.markdown import (
     MarkdownBlock,
     _BlockParser,
     find_fenced_lines,
-    find_opening_fence,
     is_thematic_break,
     parse_blocks,
     parse_heading,
@@ -191,12 +190,3 @@ def test_a_comment_that_is_never_closed_is_a_paragraph() -> None:
 
 def test_scanning_starts_at_the_first_line_given() -> None:
     assert parse_blocks(["# a", "", "b"], 2)[0].first == 3
-
-
-@pytest.mark.parametrize(
-    ("line", "fence"),
-    [(1, ""), (3, ""), (4, "```py"), (6, "```py"), (7, "```py"), (10, "- ~~~ sh"), (12, "")],
-)
-def test_the_fence_above_a_line(line: int, fence: str) -> None:
-    text = "Run:\n\n```py\na = 1\n\nb = 2\n```\n\n- ~~~ sh\n  ls\n  ~~~\nafter"
-    assert find_opening_fence(text.split("\n"), 1, line) == fence
