@@ -26,6 +26,12 @@ log = structlog.get_logger()
 
 _BATCH_SPANS = 512
 _PATH = "/v1/traces"
+_EXPORTER_VARIABLES = tuple(
+    f"OTEL_EXPORTER_OTLP_{name}"
+    for name in ("HEADERS", "TRACES_HEADERS", "CERTIFICATE", "TRACES_CERTIFICATE")
+)
+"""Variables that the exporter would read besides `headers_file` and `ca_file`; they are for the
+collector of other programs."""
 
 
 class SpanExport:
@@ -162,6 +168,8 @@ def check_files(settings: TracingSettings) -> None:
 
 
 def _make_exporter(settings: TracingSettings) -> OTLPSpanExporter:
+    for name in _EXPORTER_VARIABLES:
+        os.environ.pop(name, None)
     return OTLPSpanExporter(
         endpoint=settings.endpoint.rstrip("/") + _PATH,
         headers=_read_headers(settings),

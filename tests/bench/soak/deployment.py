@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -233,8 +233,3 @@ class Deployment:
                 if name != self.down and not program.is_running():
                     self.died.append(f"{name}, at {time.strftime('%H:%M:%S')}: see {program.log}")
                     program.start()
-
-    def log_files(self) -> Iterator[Path]:
-        """The log of every process."""
-        yield from (server.log for server in self.stack.servers.values())
-        yield from (program.log for program in self.programs.values())

@@ -57,10 +57,12 @@ def test_spans_are_sent_with_the_headers_of_the_file(tmp_path: Path) -> None:
     assert ":" in resource["service.instance.id"]
 
 
-def test_variables_of_opentelemetry_do_not_change_where_spans_go(
+def test_variables_of_opentelemetry_do_not_change_where_spans_go_and_with_which_headers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"x-key={KEY}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS", f"x-key={KEY}")
     monkeypatch.setenv("OTEL_SERVICE_NAME", "another")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=trial")
@@ -69,6 +71,7 @@ def test_variables_of_opentelemetry_do_not_change_where_spans_go(
     with Collector() as collector, started(collector.settings()):
         make_spans(1)
     # The block of the collector ends after that of tracing.
+    assert "x-key" not in collector.headers[0]
     assert collector.spans[0].resource["service.name"] == "skillbus"
     assert collector.spans[0].resource["deployment.environment.name"] == "trial"
 
