@@ -135,12 +135,18 @@ def _load_base(model: str, device: str) -> Any:
     silence_libraries()
     try:
         local = model == SMALL_MODEL
-        return SentenceTransformer(model_path(model), device=device, local_files_only=local)
+        network = SentenceTransformer(model_path(model), device=device, local_files_only=local)
     except model_load_errors() as error:
         raise PermanentError(
             f"the encoder {model!r} cannot be loaded ({error}); name an installed model "
             f"or {DEFAULT_MODEL!r}"
         ) from error
+    if not callable(network.tokenizer):
+        raise PermanentError(
+            f"the encoder {model!r} has static embeddings of words, which are not supported; name "
+            f"a transformer or {DEFAULT_MODEL!r}"
+        )
+    return network
 
 
 def transformer_of(network: Any) -> Any:

@@ -83,16 +83,28 @@ def read_identity(settings: EncoderSettings) -> EncoderIdentity | None:
 
 
 def _folder_dimension(folder: Path) -> int | None:
-    """Return the dimension of the model in a folder; None where other layers follow its pooling."""
+    """Return the dimension of the model in a folder; None where its pooling joins several vectors
+    or other layers follow it."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
         if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
             return None
+        content = (folder / modules[1]["path"] / "config.json").read_text(encoding="utf-8")
+        if _count_poolings(json.loads(content)) > 1:
+            return None
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return int(config["hidden_size"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _count_poolings(config: Mapping[str, Any]) -> int:
+    """Return the number of vectors that a pooling joins; older configurations have a flag each."""
+    modes = config.get("pooling_mode", "")
+    if isinstance(modes, list):
+        return len(modes)
+    return sum(on is True for name, on in config.items() if name.startswith("pooling_mode_"))
 
 
 def read_prompts(model: str) -> tuple[Mapping[str, str], str | None]:
