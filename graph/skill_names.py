@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+
+from skills.unicode_normalization import normalize
 
 _SEPARATORS = re.compile(r"[\s_\-]+")
 _WORDS = re.compile(r"[^\W\d_]+")
@@ -11,7 +12,7 @@ _WORDS = re.compile(r"[^\W\d_]+")
 
 def normalise_name(name: str) -> str:
     """Normalise a name: NFKC, case-folded, runs of separators replaced by one hyphen."""
-    folded = unicodedata.normalize("NFKC", name).casefold()
+    folded = normalize("NFKC", name).casefold()
     return _SEPARATORS.sub("-", folded).strip("-")
 
 

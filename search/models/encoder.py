@@ -40,32 +40,25 @@ class SentenceTransformerEncoder(BatchEncoder):
 
     settings: names the model. Prompts that it leaves out are those of its training by skillbus, of
     the model's configuration (`prompts` "query", and "document", "passage" or "corpus", or else
-    that of `default_prompt_name`), or of its family. threads: torch threads per call; one torch
-    thread with two calling Python threads is faster than two.
+    that of `default_prompt_name`), or of its family. A call uses one thread of torch: with two
+    calling threads, that is faster than two.
 
     Weights are bfloat16 where the processor multiplies it natively. Raises PermanentError if the
     model cannot be loaded, or torch is not installed.
     """
 
-    def __init__(
-        self,
-        settings: EncoderSettings,
-        *,
-        threads: int = 1,
-        device: str = "cpu",
-    ) -> None:
+    def __init__(self, settings: EncoderSettings) -> None:
         check_installed("torch", "sentence_transformers", purpose=f"the encoder {settings.model!r}")
         limit_malloc_arenas()
         # Threads of the tokenizer would compete with the encoding threads for processors.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
 
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)
         self._torch = torch
-        self._device = device
         self._tokenizer_lock = threading.Lock()
-        self._network = load_network(settings.model, device)
-        low_precision = has_bfloat16(torch, device)
+        self._network = load_network(settings.model, "cpu")
+        low_precision = processor_has_bfloat16()
         if low_precision:
             self._network = self._network.bfloat16()
         self._network.eval()
@@ -94,13 +87,10 @@ class SentenceTransformerEncoder(BatchEncoder):
     @override
     def _run(self, ids: Ids, mask: Mask) -> Vector:
         tensor = self._torch.from_numpy
-        features = {
-            "input_ids": tensor(ids).to(self._device),
-            "attention_mask": tensor(mask).to(self._device),
-        }
+        features = {"input_ids": tensor(ids), "attention_mask": tensor(mask)}
         with self._torch.inference_mode():
             out = self._network(features)["sentence_embedding"]
-        return np.asarray(out.float().cpu().numpy())
+        return np.asarray(out.float().numpy())
 
 
 def silence_libraries() -> None:
@@ -135,12 +125,18 @@ def _load_base(model: str, device: str) -> Any:
     silence_libraries()
     try:
         local = model == SMALL_MODEL
-        return SentenceTransformer(model_path(model), device=device, local_files_only=local)
+        network = SentenceTransformer(model_path(model), device=device, local_files_only=local)
     except model_load_errors() as error:
         raise PermanentError(
             f"the encoder {model!r} cannot be loaded ({error}); name an installed model "
             f"or {DEFAULT_MODEL!r}"
         ) from error
+    if not callable(network.tokenizer):
+        raise PermanentError(
+            f"the encoder {model!r} has static embeddings of words, which are not supported; name "
+            f"a transformer or {DEFAULT_MODEL!r}"
+        )
+    return network
 
 
 def transformer_of(network: Any) -> Any:
@@ -153,10 +149,3 @@ def model_load_errors() -> tuple[type[Exception], ...]:
     from safetensors import SafetensorError
 
     return (OSError, ValueError, ImportError, RuntimeError, SafetensorError)
-
-
-def has_bfloat16(torch: Any, device: str) -> bool:
-    """Return whether the device supports bfloat16 natively; emulated, it is slower than float32."""
-    if device != "cpu":
-        return bool(torch.cuda.is_available() and torch.cuda.is_bf16_supported())
-    return processor_has_bfloat16()

@@ -59,9 +59,9 @@ def is_packaged(model: str) -> bool:
 
 def adapter_files(model: str) -> list[Path]:
     """Return the adapters that are added to the weights of `base_model`, in order."""
-    if (Path(model) / ADAPTER_FILE).is_file():
-        return [*adapter_files(base_of(model)), Path(model) / ADAPTER_FILE]
-    return [PACKAGED_ADAPTER] if model == DEFAULT_MODEL else []
+    *folders, base = _follow_bases(model)
+    packaged = [PACKAGED_ADAPTER] if base == DEFAULT_MODEL else []
+    return packaged + [Path(folder) / ADAPTER_FILE for folder in reversed(folders)]
 
 
 def read_identity(settings: EncoderSettings) -> EncoderIdentity | None:
@@ -83,16 +83,28 @@ def read_identity(settings: EncoderSettings) -> EncoderIdentity | None:
 
 
 def _folder_dimension(folder: Path) -> int | None:
-    """Return the dimension of the model in a folder; None where other layers follow its pooling."""
+    """Return the dimension of the model in a folder; None where its pooling joins several vectors
+    or other layers follow it."""
     try:
         modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
         kinds = [str(module["type"]).rpartition(".")[2] for module in modules]
         if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - {"Normalize"}:
             return None
+        content = (folder / modules[1]["path"] / "config.json").read_text(encoding="utf-8")
+        if _count_poolings(json.loads(content)) > 1:
+            return None
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return int(config["hidden_size"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _count_poolings(config: Mapping[str, Any]) -> int:
+    """Return the number of vectors that a pooling joins; older configurations have a flag each."""
+    modes = config.get("pooling_mode", "")
+    if isinstance(modes, list):
+        return len(modes)
+    return sum(on is True for name, on in config.items() if name.startswith("pooling_mode_"))
 
 
 def read_prompts(model: str) -> tuple[Mapping[str, str], str | None]:
@@ -147,9 +159,21 @@ def base_model(model: str) -> str:
 
     Raises PermanentError if the training file is damaged.
     """
-    if (Path(model) / ADAPTER_FILE).is_file():
-        return base_model(base_of(model))
-    return model
+    return _follow_bases(model)[-1]
+
+
+def _follow_bases(model: str) -> list[str]:
+    """Return the model, the model that its adapter was trained on, and so on."""
+    found = [model]
+    while (Path(found[-1]) / ADAPTER_FILE).is_file():
+        base = base_of(found[-1])
+        if base in found:
+            raise PermanentError(
+                f"the adapter in {model} cannot be loaded: its base {base} was replaced by an "
+                "adapter of itself; move the folders back to where they were, or train again"
+            )
+        found.append(base)
+    return found
 
 
 def base_of(folder: str) -> str:

@@ -14,8 +14,14 @@ import numpy as np
 from typing_extensions import override
 
 from config.errors import PermanentError
-from search.models.encoder import has_bfloat16, model_load_errors, silence_libraries
-from search.models.identity import DEFAULT_MODEL, PLAIN_MODEL, SMALL_MODEL, trained_languages
+from search.models.encoder import model_load_errors, silence_libraries
+from search.models.identity import (
+    DEFAULT_MODEL,
+    PLAIN_MODEL,
+    SMALL_MODEL,
+    processor_has_bfloat16,
+    trained_languages,
+)
 from search.models.installed import check_installed
 from search.models.model_families import with_mixtures
 from search.protocol import Reranker, Vector
@@ -29,26 +35,24 @@ class CrossEncoderReranker(Reranker):
     """A `Reranker` over a sentence-transformers cross-encoder.
 
     model: name or folder. max_length: maximum tokens of query and text together, up to the
-    model's own limit. threads: torch threads per call.
+    model's own limit.
 
     Weights are bfloat16 where the processor multiplies it natively. Raises PermanentError if the
     model cannot be loaded, is no cross-encoder or gives more than one score per pair.
     """
 
-    def __init__(
-        self, model: str, *, max_length: int = 512, threads: int = 1, device: str = "cpu"
-    ) -> None:
+    def __init__(self, model: str, *, max_length: int = 512) -> None:
         check_installed("torch", "sentence_transformers", purpose=f"the reranker {model!r}")
         # Threads of the tokenizer would compete with other threads for processors.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
 
-        torch.set_num_threads(threads)
+        torch.set_num_threads(1)
         silence_libraries()
         self._lock = threading.Lock()
         self._raw = torch.nn.Identity()
-        self._network = _load(model, max_length, device)
-        low_precision = has_bfloat16(torch, device)
+        self._network = _load(model, max_length)
+        low_precision = processor_has_bfloat16()
         if low_precision:
             self._network = self._network.bfloat16()
         self._network.eval()
@@ -85,7 +89,7 @@ class CrossEncoderReranker(Reranker):
         return np.asarray(scores, dtype=np.float32).reshape(len(texts))
 
 
-def _load(model: str, max_length: int, device: str) -> Any:
+def _load(model: str, max_length: int) -> Any:
     from sentence_transformers import CrossEncoder
     from transformers import AutoConfig
 
@@ -103,7 +107,7 @@ def _load(model: str, max_length: int, device: str) -> Any:
                 f"{model!r} is no cross-encoder (its configuration names {kind}); name a model "
                 "that scores pairs, or make one with `skillbus train reranker`"
             )
-        network = CrossEncoder(model, device=device)
+        network = CrossEncoder(model, device="cpu")
     except model_load_errors() as error:
         raise PermanentError(
             f"the reranker {model!r} cannot be loaded ({error}); name an installed "

@@ -8,13 +8,13 @@ hashes.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from search.models.packed_weights import Vocabulary
+from skills.unicode_normalization import normalize
 
 _SPACE = "\u2581"
 """Represents a space in pieces; it is always the first character of a word."""
@@ -135,7 +135,7 @@ class UnigramTokenizer:
 
 def _split(text: str) -> list[str]:
     """Return the words of a text, each with a mark for the space before it."""
-    text = unicodedata.normalize("NFKC", _SPACES.sub(" ", _DROPPED.sub("", text)))
+    text = normalize("NFKC", _SPACES.sub(" ", _DROPPED.sub("", text)))
     text = _REPEATED.sub(" ", text).replace(" ", _SPACE)
     if text and not text.startswith(_SPACE):
         text = _SPACE + text

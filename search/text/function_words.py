@@ -8,10 +8,10 @@ finds the one Italian skill.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Sequence
 
 from search.text.tokens import MARKS, STOP_WORDS, tokenize
+from skills.unicode_normalization import normalize
 
 _WORDS_BY_LANGUAGE = {
     "Italian": """il lo la gli le un uno una di del dello della dei degli delle da dal dalla
@@ -63,7 +63,7 @@ def drop_function_words(terms: Sequence[str], text: str) -> list[str]:
 
 
 def _is_foreign(text: str) -> bool:
-    composed = unicodedata.normalize("NFKC", text)
+    composed = normalize("NFKC", text)
     words = [word.lower() for word in _LETTERS.findall(composed)]
     count = sum(word in _WORDS for word in words)
     return count >= _MIN_WORDS and count > sum(word in STOP_WORDS for word in words)

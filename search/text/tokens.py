@@ -19,6 +19,7 @@ import Stemmer
 
 from search.protocol import TermIds
 from search.text.simplified_chinese import to_simplified
+from skills.unicode_normalization import normalize
 
 MIN_TOKEN_LENGTH, MAX_TOKEN_LENGTH = 2, 40
 """Tokens outside these lengths are dropped; single Chinese characters are the exception."""
@@ -92,7 +93,7 @@ def tokenize(text: str) -> list[str]:
     """
     words = _ASCII_WORDS
     if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
+        text = normalize("NFKC", text)
         if _IS_CJK.search(text):
             text = to_simplified(text)
         words = _WORDS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -13,6 +12,7 @@ from itertools import accumulate
 from skills.parsing.markdown import find_fenced_lines
 from skills.required_words import replace_white_space
 from skills.scanner.hidden_characters import fold_homoglyphs, strip_invisible
+from skills.unicode_normalization import normalize
 
 _SPELT_OUT = re.compile(r"(?<!\S)(?:[^\W\d_] ){3,}[^\W\d_](?!\S)")
 _MAYBE_SPELT_OUT = re.compile(r" [^\W\d_] [^\W\d_] [^\W\d_](?!\S)")
@@ -166,7 +166,7 @@ class NormalisedText:
 
 
 def _replace_characters(text: str) -> str:
-    shown = unicodedata.normalize("NFKC", strip_invisible(text))
+    shown = normalize("NFKC", strip_invisible(text))
     return fold_homoglyphs(shown).replace("’", "'")
 
 

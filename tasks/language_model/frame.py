@@ -12,6 +12,7 @@ import re
 import unicodedata
 
 from skills.token_count import count_tokens
+from skills.unicode_normalization import normalize
 
 _TAGS = (
     "s|bos|eos|eot|pad|unk|mask|think|thinking|thought|tool_call|tool_response|function_call"
@@ -56,7 +57,7 @@ def _remove_invisible(text: str) -> str:
         if unicodedata.category(character) != "Cf"
     )
     shaped = _REPEATED_SELECTORS.sub("", _FILLERS.sub("", visible))
-    composed = _STACKED_MARKS.sub("", unicodedata.normalize("NFC", shaped))
+    composed = _STACKED_MARKS.sub("", normalize("NFC", shaped))
     return _SPACE.sub(" ", composed).strip()
 
 

@@ -14,6 +14,7 @@ from functools import cache, lru_cache
 from skills.scanner.encoded_payloads import find_encoded_payloads
 from skills.scanner.normalised_text import NormalisedText
 from skills.scanner.scan import scan_spoken
+from skills.unicode_normalization import normalize
 
 _MARKUP = re.compile(r"\s*(?:[*`#>~]\s*)+|\n\s*")
 """Marks between the words of an order, which a model ignores."""
@@ -142,4 +143,4 @@ def _strip_marks(text: str) -> str:
     patterns."""
     if text.isascii():
         return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    return "".join(c for c in normalize("NFKD", text) if not unicodedata.combining(c))

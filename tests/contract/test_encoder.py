@@ -85,6 +85,32 @@ def test_an_unknown_model_is_refused(tmp_path: Path) -> None:
         load_encoder(EncoderSettings(model=str(tmp_path / "none")))
 
 
+@pytest.mark.parametrize("mode", ["flags", "list", "text"])
+def test_the_dimension_of_joined_vectors_is_known(tmp_path: Path, mode: str) -> None:
+    folder = shutil.copytree(model_path(SMALL_MODEL), tmp_path / "model")
+    config = folder / "1_Pooling" / "config.json"
+    flags = json.loads(config.read_text(encoding="utf-8")) | {"pooling_mode_cls_token": True}
+    listed = {"embedding_dimension": 384, "pooling_mode": ["cls", "mean"]}
+    written = {"flags": flags, "list": listed, "text": listed | {"pooling_mode": "cls"}}[mode]
+    config.write_text(json.dumps(written), encoding="utf-8")
+    settings = EncoderSettings(model=str(folder))
+    encoder = load_encoder(settings)
+    assert encoder.dimension == (384 if mode == "text" else 768)
+    assert encoder_identity(settings) == (encoder.model, encoder.dimension)
+
+
+def test_static_embeddings_are_refused(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(f"{model_path(SMALL_MODEL)}/tokenizer.json")
+    network = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=8)])
+    network.save(str(tmp_path), create_model_card=False)
+    with pytest.raises(PermanentError, match="static embeddings"):
+        encoder_identity(EncoderSettings(model=str(tmp_path)))
+
+
 def test_importing_is_light() -> None:
     code = (
         "import search.models.encoder, search.models.reranker, search.models.load_models, sys; "

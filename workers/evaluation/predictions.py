@@ -155,7 +155,7 @@ def role_ranges(parsed: ParsedSkill, roles: Sequence[Role]) -> list[tuple[int, i
     """Return (first line, last line, role) of passages, headings and front
     matter. roles: by passage."""
     ranges = [
-        (passage.first_line, _last_line_before_next(parsed, passage.index), role.value)
+        (passage.first_line, last_line_before_next(parsed, passage.index), role.value)
         for passage, role in zip(parsed.passages, roles, strict=True)
     ]
     ranges += [
@@ -168,7 +168,7 @@ def role_ranges(parsed: ParsedSkill, roles: Sequence[Role]) -> list[tuple[int, i
     return sorted(ranges)
 
 
-def _last_line_before_next(parsed: ParsedSkill, index: int) -> int:
+def last_line_before_next(parsed: ParsedSkill, index: int) -> int:
     """Return the line before the next passage of the section; blank lines belong
     to the passage before."""
     passage, following = parsed.passages[index], parsed.passages[index + 1 : index + 2]

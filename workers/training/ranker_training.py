@@ -8,7 +8,7 @@ that more evidence never lowers a score.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,13 +86,10 @@ def rank_prompt(
     return RankedPrompt(min(needed), parts, is_needed, weight)
 
 
-def train_ranker(
-    prompts: Sequence[RankedPrompt], on_fold: Callable[[int, int], None] | None = None
-) -> RankerTraining:
+def train_ranker(prompts: Sequence[RankedPrompt]) -> RankerTraining:
     """Learn factors, and compare them with the shipped weights on prompts that were left out.
 
-    on_fold: called with the folds done and their number. Raises UsageError for fewer than
-    MIN_GROUPS groups.
+    Raises UsageError for fewer than MIN_GROUPS groups.
     """
     groups = sorted({prompt.group for prompt in prompts})
     if len(groups) < MIN_GROUPS:
@@ -110,8 +107,6 @@ def train_ranker(
         for place in outside:
             shipped[place] = measure(prompts[place], ones)
             learnt[place] = measure(prompts[place], factors)
-        if on_fold is not None:
-            on_fold(fold + 1, FOLDS)
     penalty = choose_penalty(prompts)
     factors = fit_factors(prompts, penalty)
     weights = np.array([prompt.weight for prompt in prompts])

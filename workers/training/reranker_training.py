@@ -91,7 +91,10 @@ def evaluate_on_held_out(
     whether that interval lies above 0, on labelled prompts if there are any, else on prompts of a
     language model, else on own text, where lexical search is hard to beat.
     """
-    reranker = CrossEncoderReranker(str(folder), max_length=training_set.options.max_length)
+    # A relative path may be the name of a packaged model.
+    reranker = CrossEncoderReranker(
+        str(folder.absolute()), max_length=training_set.options.max_length
+    )
     found: dict[str, list[Floats]] = {}
     for done, held in enumerate(training_set.held_out):
         step(done, len(training_set.held_out))

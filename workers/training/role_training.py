@@ -7,7 +7,7 @@ weight of the rules are chosen by cross-validation over skills (nested in the ev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -22,6 +22,7 @@ from skills.roles.classifier import ROLES, Probabilities, RoleClassifier, blend_
 from skills.roles.features import FEATURE_COUNT, Features, extract_features
 from skills.roles.passage_context import PassageContext, build_passage_contexts
 from skills.roles.rules import RolePrediction, classify_by_rules
+from workers.evaluation.predictions import last_line_before_next
 
 REGULARISATIONS = (0.02, 0.05, 0.3)
 """Inverse regularisation strengths to choose from (scikit-learn's C), the strongest first."""
@@ -110,19 +111,12 @@ def make_example(skill_id: str, parsed: ParsedSkill, ranges: Ranges) -> Example:
         if role in roles:
             labels |= dict.fromkeys(range(first, last + 1), roles[role])
     counts = np.zeros((len(parsed.passages), len(ROLES)))
-    for passage, following in _with_next(parsed):
-        for line in range(passage.first_line, following):
+    for passage in parsed.passages:
+        for line in range(passage.first_line, last_line_before_next(parsed, passage.index) + 1):
             if line in labels:
                 counts[passage.index, labels[line]] += 1
     blocks = build_passage_contexts(parsed.lines, parsed.sections, parsed.passages)
     return Example(skill_id, blocks, classify_by_rules(blocks), extract_features(blocks), counts)
-
-
-def _with_next(parsed: ParsedSkill) -> Iterator[tuple[Any, int]]:
-    """Yield each passage with the line after it and after its blank lines, within its section."""
-    for passage, following in zip(parsed.passages, [*parsed.passages[1:], None], strict=True):
-        same = following is not None and following.section == passage.section
-        yield passage, following.first_line if same and following else passage.last_line + 1
 
 
 def train_roles(

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from config.errors import PermanentError
-from search.models.encoder import has_bfloat16
-from search.models.identity import TRAINING_FILE
+from search.models.identity import TRAINING_FILE, processor_has_bfloat16
 from search.models.installed import check_installed
 from workers.library.user_files import write_atomically
 
@@ -56,7 +55,9 @@ class Trainer(ABC, Generic[BatchT]):
         torch.manual_seed(seed)
         self._torch = torch
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._low_precision = has_bfloat16(torch, self._device)
+        self._low_precision = (
+            torch.cuda.is_bf16_supported() if self._device == "cuda" else processor_has_bfloat16()
+        )
         self._rate, self._steps, self._seed = learning_rate, steps, seed
 
     def _prepare(self, network: Any, parameters: Sequence[Any]) -> None:

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 
 from config.errors import PermanentError
 from config.settings import Settings
+from search.models.identity import SMALL_MODEL
 from search.models.reranker import CrossEncoderReranker
 from tests.support.samples.reranking import write_cross_encoder
 from workers.cli.training.reranker import _load_or_build, reranker
@@ -177,6 +178,16 @@ def test_the_report_compares_on_what_was_held_out(base: str, tmp_path: Path) -> 
     assert not (tmp_path / CHECKPOINT).exists()
     reranker = CrossEncoderReranker(str(tmp_path), max_length=512)
     assert reranker.languages == {"en"}
+
+
+def test_a_folder_with_the_name_of_a_packaged_model_is_a_folder(
+    base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(SMALL_MODEL)
+    folder.mkdir()
+    train(training_set(base), folder, 1, 100, quiet)
+    assert evaluate_on_held_out(training_set(base), folder, 1.0, quiet)["held_out"]
 
 
 def test_a_model_wins_only_where_the_interval_of_its_gain_is_above_none(

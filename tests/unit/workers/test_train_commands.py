@@ -9,9 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from config.errors import UsageError
-from config.settings import Settings
-from search.models.identity import PACKAGED_ADAPTER, PLAIN_MODEL, TRAINING_FILE
+from config.errors import PermanentError, UsageError
+from config.settings import EncoderSettings, Settings
+from search.models.identity import (
+    PACKAGED_ADAPTER,
+    PLAIN_MODEL,
+    TRAINING_FILE,
+    adapter_files,
+    base_model,
+)
+from search.models.load_models import encoder_identity
 from search.models.low_rank import ADAPTER_FILE
 from workers.cli.program import cli
 from workers.cli.training.encoder import encoder
@@ -45,6 +52,17 @@ def test_no_part_of_the_model_to_start_from_is_overwritten(tmp_path: Path, out: 
     with pytest.raises(UsageError, match="is the model to start from, or one that it adapts"):
         prepare_folder(tmp_path / out, True, "set.json", "encoder", second)
     assert (tmp_path / out / ADAPTER_FILE).exists()
+
+
+def test_an_adapter_in_the_place_of_its_base_is_refused(tmp_path: Path) -> None:
+    first = write_adapter(tmp_path / "first", PLAIN_MODEL)
+    second = write_adapter(tmp_path / "second", first)
+    assert adapter_files(second) == [Path(first) / ADAPTER_FILE, Path(second) / ADAPTER_FILE]
+    assert base_model(second) == PLAIN_MODEL
+    shutil.rmtree(first)
+    shutil.move(second, first)
+    with pytest.raises(PermanentError, match="move the folders back"):
+        encoder_identity(EncoderSettings(model=first))
 
 
 @pytest.mark.parametrize(

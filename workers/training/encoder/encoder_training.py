@@ -126,7 +126,8 @@ def evaluate_encoder(
     lies above 0, on labelled prompts if there are any, else on prompts of a language model,
     else on trigger phrases.
     """
-    trained = EncoderSettings(model=str(folder))
+    # A relative path may be the name of a packaged model.
+    trained = EncoderSettings(model=str(folder.absolute()))
     measured = []
     for number, settings in enumerate((base_settings(training_set.options), trained)):
         step(number, 2)
