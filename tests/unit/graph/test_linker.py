@@ -372,7 +372,9 @@ class History:
             else:
                 self._do(what, argument, skill)
 
-    def _relink_in_batches(self, size: int, between: Sequence[tuple[str, Any, Skill | None]]) -> None:
+    def _relink_in_batches(
+        self, size: int, between: Sequence[tuple[str, Any, Skill | None]]
+    ) -> None:
         """Links all marked skills; a step happens after each batch."""
         marks = self.graph.list_awaiting_linking(100)
         pending = {skill_id for skill_id, _ in marks}
