@@ -250,10 +250,6 @@ def test_only_labelled_tasks_are_scored() -> None:
         ("{", "tasks.jsonl:2: not JSON"),
         ("[" * 100_000, "tasks.jsonl:2: not JSON"),
         (
-            r'{"task_id": "b", "instruction": "bake \ud800"}',
-            "tasks.jsonl:2: has a lone surrogate",
-        ),
-        (
             r'{"task_id": "b", "instruction": "bake", "gt_skill_ids": ["s:\udfff"]}',
             "tasks.jsonl:2: has a lone surrogate",
         ),
