@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,7 @@ class Prompt:
         """Whether a right skill comes first; those that are no candidates start with the least."""
         least = min(self.scores.values(), default=0.0)
         moved = {name: self.scores.get(name, least) + effects[name] for name in effects}
-        ranked = sorted((self.scores | moved).items(), key=lambda pair: (-pair[1], pair[0]))
+        ranked = sorted({**self.scores, **moved}.items(), key=lambda pair: (-pair[1], pair[0]))
         return bool(ranked) and ranked[0][0] in self.right
 
 
@@ -190,7 +191,7 @@ def main() -> int:
         if given.cases is not None:
             given.cases.write_bytes(pickle.dumps(prompts))
     rng = np.random.default_rng(0)
-    choices = [{}] + [
+    choices: list[dict[str, Any]] = [{}] + [
         {name: float(rng.choice(values)) for name, values in GRID.items()}
         for _ in range(given.choices)
     ]

@@ -191,7 +191,7 @@ def report_misses(cases: Sequence[Case], needs: Sequence[Floats], label: str) ->
     missed, _ = required_needs(cases, needs)
     for miss in MISSES:
         limit = float(np.quantile(missed, miss))
-        figures = []
+        figures: list[str] = []
         for part in [np.arange(len(cases)), *by_collection(cases)]:
             sufficient, kept, full = [], 0.0, 0.0
             for place in part:

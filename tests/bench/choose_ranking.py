@@ -89,7 +89,7 @@ WEIGHTS: dict[str, Mapping[str, Any]] = {
     "body short 2": {"body_short": 2.0},
     "slots 0": {"slots": 0},
 }
-_CHANGES: tuple[dict[str, float], ...] = (
+_CHANGES: tuple[Mapping[str, float], ...] = (
     {},
     *({"weight": weight} for weight in (1, 2, 3, 5, 6, 8, 10)),
     *({"restart": restart} for restart in (0.2, 0.35, 0.65, 0.8)),

@@ -83,9 +83,9 @@ class Tasks:
     """Runs tasks in the order in which they are sent; those that compute vectors are dropped."""
 
     def __init__(self) -> None:
-        self._sent: deque[tuple[str, Sequence[str]]] = deque()
+        self._sent: deque[tuple[str, Sequence[Any]]] = deque()
 
-    def send(self, name: str, ids: Sequence[str]) -> None:
+    def send(self, name: str, ids: Sequence[object]) -> None:
         """Add a task, unless it waits already."""
         if name in _TASKS and (name, ids) not in self._sent:
             self._sent.append((name, ids))

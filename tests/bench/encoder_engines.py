@@ -52,12 +52,12 @@ def load(engine: str) -> Any:
     if library == "torch":
         from search.models import encoder as torch_encoder
 
-        torch_encoder.processor_has_bfloat16 = lambda: precision == "bf16"
+        torch_encoder.processor_has_bfloat16 = lambda: precision == "bf16"  # type: ignore[attr-defined]
         return torch_encoder.SentenceTransformerEncoder(settings)
     from search.models import packaged_encoder
 
-    packaged_encoder.processor_has_bfloat16 = lambda: precision == "bf16"
-    encoder = packaged_encoder.PackagedEncoder(settings)
+    packaged_encoder.processor_has_bfloat16 = lambda: precision == "bf16"  # type: ignore[attr-defined]
+    encoder: Any = packaged_encoder.PackagedEncoder(settings)
     if library == "onnxruntime":
         from tests.bench.onnx_graph import OnnxGraph
 

@@ -84,7 +84,7 @@ def open_consoles(url: str, secrets: list[str]) -> Iterator[None]:
 def processor_seconds(server: psutil.Process) -> float:
     """Of the server and its children so far."""
     times = [one.cpu_times() for one in (server, *server.children(recursive=True))]
-    return sum(one.user + one.system for one in times)
+    return float(sum(one.user + one.system for one in times))
 
 
 def ask(

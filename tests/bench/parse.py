@@ -13,7 +13,7 @@ import json
 import random
 import resource
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -47,7 +47,7 @@ class _Stages:
     """Processor time by stage."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def run(self, stage: str, work: Callable[_P, _T], *args: _P.args, **named: _P.kwargs) -> _T:
         """The result of a function, whose time is added to the stage."""

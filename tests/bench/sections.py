@@ -19,7 +19,9 @@ import sqlite3
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,14 +83,14 @@ def speed(home: Path) -> None:
         timed(
             f"search, {limit} skills",
             queries,
-            lambda query, limit=limit: index.search_many([SectionSearch(query, limit, ANY)]),
+            lambda query, limit=limit: index.search_many([SectionSearch(query, limit, ANY)]),  # type: ignore[misc]  # mypy cannot infer it
         )
     for count in (300, 700):
         part = some[:count]
         timed(
             f"cosines, {count} skills",
             queries,
-            lambda query, part=part: index.get_section_cosines(part, query),
+            partial(index.get_section_cosines, part),
         )
     found = []
     for query in queries[:40]:
@@ -133,7 +135,7 @@ def recall(home: Path, prompts: Path) -> None:
         for source, name in enumerate(("words", "description", "head", "sections")):
             print(f"{name:12} first {limit:4}  {interval(places[:, source] < limit, skills)}")
     for words, skill, section in MIXES:
-        hit = (places < np.array([words, skill, skill, section])).any(axis=1)
+        hit: Any = (places < np.array([words, skill, skill, section])).any(axis=1)
         print(f"words {words}, skill vectors {skill}, sections {section}: {interval(hit, skills)}")
     index.close()
 

@@ -120,15 +120,15 @@ def build(args: argparse.Namespace) -> EncoderTrainingSet:
     ]
     for origin, path in (("triggers", args.triggers), ("long tasks", args.tasks)):
         for row in read_jsonl(path, ()) if path else ():
-            needed = (*(row.get("gt_skill_ids") or ()), *(row.get("also") or ()))
-            needed = tuple(name for name in needed if name in texts)
+            given = (*(row.get("gt_skill_ids") or ()), *(row.get("also") or ()))
+            needed = tuple(name for name in given if name in texts)
             if needed and row.get("gt_skill_ids"):
                 kind = origin if origin == "long tasks" else f"{origin} {row.get('lang')}"
                 made.held_out.append(TrainingPair(kind, row["instruction"], needed))
-    needed = {name for pair in made.held_out for name in pair.needed}
-    made.pool = tuple(sorted(needed.union(random.Random(1).sample(sorted(texts), POOL))))
+    held_out = {name for pair in made.held_out for name in pair.needed}
+    made.pool = tuple(sorted(held_out.union(random.Random(1).sample(sorted(texts), POOL))))
     made.texts = {n: texts[n] for n in {*made.pool, *(p.needed[0] for p in made.pairs)}}
-    made.repositories = {name: repository(name) for name in needed}
+    made.repositories = {name: repository(name) for name in held_out}
     made.notes = {"skills trained on": len(trained), "prompts trained on": len(labelled)}
     return made
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from config.settings import OPTIONAL_STAGES
@@ -11,7 +12,7 @@ from tests.support.program.program import ROOT, Skillbus
 EXAMPLES = ROOT / "examples"
 
 
-def write_tasks(path: Path, *rows: dict[str, object]) -> str:
+def write_tasks(path: Path, *rows: Mapping[str, object]) -> str:
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     return str(path)
 

@@ -72,8 +72,8 @@ def test_from_the_library_and_scored_by_it(
     assert scored.data["accuracy"] > 0.9, "skills that are not named do not count"
     beyond = tmp_path / "beyond.json"
     beyond.write_text('{"made:tides": [[2, 1000000000000, "procedure"]]}', encoding="utf-8")
-    args = ("eval", "roles", "--skills", "made:tides", "--gold", str(beyond))
-    assert "made:tides: [2, 1000000000000] is not a line range" in skillbus(*args, code=2).err
+    wrong = ("eval", "roles", "--skills", "made:tides", "--gold", str(beyond))
+    assert "made:tides: [2, 1000000000000] is not a line range" in skillbus(*wrong, code=2).err
     passages = skillbus("skills", "show", "made:tides", "--json").data["passages"]
     assert all(0 < passage["confidence"] <= 1 for passage in passages)
 

@@ -75,8 +75,9 @@ def write_section(name: str, measured: Any, about: dict[str, Any], folder: Path 
     """Write the figures of a section; those of the others stay, unless they were measured with
     another encoder or sample, as the page names one of each."""
     # Another run may have measured other sections meanwhile.
-    has_results = (folder / RESULTS).exists()
-    results = read_results(folder) if has_results else {"format": FORMAT, "sections": {}}
+    results: dict[str, Any] = {"format": FORMAT, "sections": {}}
+    if (folder / RESULTS).exists():
+        results = read_results(folder)
     kept = results["sections"] if results.get("about") == about else {}
     sections = kept | {name: measured}
     ordered = {one: sections[one] for one in SECTIONS if one in sections}

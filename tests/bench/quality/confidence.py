@@ -41,7 +41,7 @@ def measure(run: Run) -> dict[str, Any]:
             rows = run.data.labels(column, "prompts.jsonl")
             if outcomes := _outcomes(run, services, rows):
                 found.setdefault("calibration", {})[column] = _calibration(outcomes)
-            refusals = {}
+            refusals: dict[str, Any] = {}
             for kind, asked in (
                 ("tasks", run.data.labels(column, "tasks.jsonl")),
                 ("prompts", spaced(with_skills(rows), PROMPTS)),

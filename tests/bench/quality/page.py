@@ -52,7 +52,7 @@ def render_files(results: Mapping[str, Any], template: str) -> dict[str, bytes]:
     one that the template leaves out.
     """
     found = results["sections"]
-    blocks = {
+    blocks: dict[str, str] = {
         f"{name}.{block}": text
         for name, module in SECTIONS.items()
         if name in found

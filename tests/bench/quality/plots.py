@@ -13,7 +13,7 @@ from tests.bench.quality.figures import TITLES, Figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-STYLE: Mapping[str, Any] = {
+STYLE: Mapping[Any, Any] = {
     "svg.hashsalt": "skillbus",
     "svg.fonttype": "none",
     "font.family": "sans-serif",

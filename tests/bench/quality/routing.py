@@ -36,7 +36,7 @@ Figures = dict[str, Figure]
 def measure(run: Run) -> dict[str, Any]:
     """Prompts and near misses in the whole library."""
     with run.open_whole() as services:
-        found = {
+        found: dict[str, Any] = {
             "size": len(services.library.refresh().pointers),
             "embedded": round(embedded_share(services), 3),
             "prompts": _measure_prompts(run, services),

@@ -53,7 +53,7 @@ def _measure_parts(run: Run, whole: int) -> Iterator[dict[str, Any]]:
             continue
         drawn.add(len(skill_ids))
         with run.open_part(f"draw-{len(skill_ids)}", skill_ids, embedded=False) as services:
-            ranked = _measure_tasks(run, lambda rows, at=services: _ids(Run.rank_all(at, rows)))
+            ranked = _measure_tasks(run, lambda rows, at=services: _ids(Run.rank_all(at, rows)))  # type: ignore[misc]  # mypy cannot infer it
             count = len(services.library.refresh().pointers)
             yield {"size": count, "embedded": round(embedded_share(services), 3), **ranked}
 

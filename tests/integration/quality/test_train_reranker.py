@@ -144,8 +144,8 @@ def test_pairs_are_cut_at_the_limit_of_the_tokenizer(base: str, tmp_path: Path) 
         num_attention_heads=2,
         intermediate_size=16,
         max_position_embeddings=34,
-        num_labels=1,
     )
+    config.num_labels = 1
     RobertaForSequenceClassification(config).save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(base, model_max_length=32).save_pretrained(tmp_path)
     trainer = CrossEncoderTrainer(

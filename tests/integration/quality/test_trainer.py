@@ -41,7 +41,7 @@ class LineTrainer(Trainer[float]):
                     self._parameters[1].add_(1.0)
                 raise KeyboardInterrupt
 
-        self._optimizer.step = interrupted
+        self._optimizer.step = interrupted  # type: ignore[assignment, method-assign]
 
 
 def run(trainer: LineTrainer, folder: Path, batches: list[float], every: int = 100) -> list[float]:

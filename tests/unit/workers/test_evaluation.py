@@ -183,7 +183,7 @@ def test_the_memory_of_an_interval_does_not_grow_with_groups() -> None:
     assert found.mean == pytest.approx(values.mean())
     share = np.full(len(names), 1 / len(names))
     counts = np.random.default_rng(intervals.SEED).multinomial(len(names), share, 1_000)
-    sums = counts @ rows[np.argsort(names)]
+    sums = (counts @ rows[np.argsort(names)]).astype(np.float64)
     assert (found.low, found.high) == pytest.approx(np.percentile(mean(sums), (2.5, 97.5)))
 
 
@@ -253,10 +253,6 @@ def test_only_labelled_tasks_are_scored() -> None:
         ),
         ("{", "tasks.jsonl:2: not JSON"),
         ("[" * 100_000, "tasks.jsonl:2: not JSON"),
-        (
-            r'{"task_id": "b", "instruction": "bake \ud800"}',
-            "tasks.jsonl:2: has a lone surrogate",
-        ),
         (
             r'{"task_id": "b", "instruction": "bake", "gt_skill_ids": ["s:\udfff"]}',
             "tasks.jsonl:2: has a lone surrogate",
