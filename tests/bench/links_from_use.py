@@ -157,38 +157,6 @@ def learned_reader(services: Services, tasks: Sequence[Task]) -> ReadAdjacency:
     return reader(services, LearnedGraph(services.graph, learn_links(services, store)))
 
 
-def report_helped(store: OutcomeStore, tasks: Iterable[Mapping[str, Any]]) -> None:
-    """Store for each labelled task that its skills helped, as reported by a local verifier."""
-    for task in tasks:
-        query_id = f"task-{task['task_id']}"
-        answer = AnsweredQuery(query_id, "", "", task["instruction"], 0.0, hit=True)
-        store.add_answers([answer])
-        store.add_outcomes(
-            [
-                Outcome(
-                    f"{query_id}-{place}",
-                    query_id,
-                    skill_id,
-                    OutcomeKind.HELPED,
-                    Reporter.VERIFIER,
-                    "",
-                    0.0,
-                )
-                for place, skill_id in enumerate(dict.fromkeys(task["gt_skill_ids"]))
-            ]
-        )
-
-
-def split_into_folds(count: int, folds: int, seed: int) -> list[int]:
-    """Return the fold of each task; sizes of folds differ by at most one."""
-    order = list(range(count))
-    random.Random(seed).shuffle(order)
-    found = [0] * count
-    for place, at in enumerate(order):
-        found[at] = place % folds
-    return found
-
-
 def measure_folds(services: Services, tasks: Sequence[Task]) -> dict[float, Floats]:
     """By factor, (tasks, 3): the mean over SEEDS splits into folds."""
     found: dict[float, list[Floats]] = {factor: [] for factor in COMPANIONS}
