@@ -81,7 +81,9 @@ def publish(deployment: Distributed, messages: list[dict[str, Any]]) -> None:
     """Put messages on the queue as another program would."""
     servers = deployment.settings.servers
     secret = read_secret(servers.broker_password_file, "servers.broker_password_file")
-    with Connection(add_password(servers.broker, secret)) as connection:
+    # Without confirmations, RabbitMQ may drop messages of a connection that is closed at once.
+    options = {"confirm_publish": True}
+    with Connection(add_password(servers.broker, secret), transport_options=options) as connection:
         producer = connection.Producer(auto_declare=False)
         for message in messages:
             producer.publish(
