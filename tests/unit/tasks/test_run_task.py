@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.errors import PermanentError, StaleError, TransientError
+from graph.local.store import SqliteSkillGraph
 from tasks import run_task as module
 from tasks.coordination.local import LocalCoordinator
 from tasks.journal.sqlite import SqliteJournal
@@ -55,16 +57,19 @@ class Services:
     """The part of the services that running a task needs."""
 
     journal: SqliteJournal
+    graph: SqliteSkillGraph
     coordinator: Coordinator = field(default_factory=Coordinator)
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
 
 
 @pytest.fixture
-def services() -> Iterator[Any]:
-    made = Services(SqliteJournal(":memory:"))
+def services(tmp_path: Path) -> Iterator[Any]:
+    graph = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
+    made = Services(SqliteJournal(":memory:"), graph)
     yield made
     made.journal.close()
+    graph.close()
 
 
 FAST = replace(INGEST, max_retries=3, retry_backoff=0.001)
