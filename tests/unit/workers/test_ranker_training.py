@@ -96,8 +96,8 @@ def test_invalid_factors_are_refused(content: bytes, reason: str, tmp_path: Path
 def test_a_missing_file_of_factors_is_named(tmp_path: Path) -> None:
     with pytest.raises(MisconfiguredError, match="No such file"):
         load_factors(str(tmp_path / "none.json"))
-    with pytest.raises(MisconfiguredError, match="~nobody-here"):
-        load_factors("~nobody-here/none.json")
+    with pytest.raises(MisconfiguredError, match="~no-such-user"):
+        load_factors("~no-such-user/none.json")
 
 
 def test_means_of_the_report_count_prompts_by_their_weight() -> None:
