@@ -38,10 +38,8 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
     """
     policy = POLICIES[resolve_task_name(name)]
     headers = trace_headers(get_contextvars().get(TRACE_HEADER), current_context(), time.time())
-    # To keep a result, Celery subscribes to the result backend before it sends the task, and raises
-    # RuntimeError if it cannot connect again.
-    connection_errors = getattr(app.backend, "connection_errors", ())
-    backend_errors = (*connection_errors, RuntimeError) if keep_result else ()
+    # To keep a result, Celery subscribes to the result backend before it sends the task.
+    backend_errors = result_backend_errors(app) if keep_result else ()
     with _translate_errors(), app.producer_or_acquire() as producer:
         connection = producer.connection
 
@@ -57,6 +55,12 @@ def send_task(app: Any, name: str, ids: Sequence[object], keep_result: bool = Fa
             )
 
         return _call(connection, send, backend_errors)
+
+
+def result_backend_errors(app: Any) -> tuple[type[Exception], ...]:
+    """Return the exceptions of calls to the result backend while it is away."""
+    # Celery raises RuntimeError if it cannot connect again.
+    return (*getattr(app.backend, "connection_errors", ()), RuntimeError)
 
 
 def send_task_if_room(app: Any, name: str, ids: Sequence[object]) -> None:

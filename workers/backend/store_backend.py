@@ -37,7 +37,7 @@ from tasks.policies import QUERY, REFINE
 from tasks.query.context import check_query
 from tasks.refine.pauses import RefinePause, get_refine_pause
 from tasks.refine.unrefined import MAX_SENT
-from tasks.send import send_task, send_task_if_room
+from tasks.send import result_backend_errors, send_task, send_task_if_room
 from workers.backend.decision_backend import DecisionBackend
 from workers.backend.model_stores import open_model_stores
 from workers.backend.protocol import EventStatus, QueryStatus
@@ -205,8 +205,7 @@ class StoreBackend(ReaderViews, DecisionBackend):
         """Return the message on the result queue; raises the error that the task raised."""
         from celery.exceptions import TimeoutError as NotAnsweredError
 
-        # Celery raises RuntimeError if it cannot connect again.
-        errors = (*getattr(self.app.backend, "connection_errors", ()), RuntimeError)
+        errors = result_backend_errors(self.app)
         seconds = self.settings.workers.query_seconds
         try:
             outcome: Any = result.get(
