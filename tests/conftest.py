@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +49,23 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the files of each folder evenly over a parallel run: some wait for servers most of the
+    time, others keep a core busy."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    files = dict.fromkeys(item.path for item in items)
+    folders = defaultdict(list)
+    for path in files:
+        folders[path.parent].append(path)
+    places = {
+        path: (number + 0.5) / len(paths)
+        for paths in folders.values()
+        for number, path in enumerate(paths)
+    }
+    items.sort(key=lambda item: places[item.path])  # stable: files and tests keep their order
 
 
 @pytest.fixture(autouse=True)

@@ -274,7 +274,7 @@ class Distributed:
         with self.backend() as backend:
             while left := self.unfinished(backend, embedded):
                 assert time.monotonic() < end, f"after {seconds} s still {left}\n{self._tail()}"
-                time.sleep(0.05)
+                time.sleep(0.2)
 
     def _tail(self) -> str:
         texts = (worker.process.text("err")[-2000:] for worker in self.workers.values())

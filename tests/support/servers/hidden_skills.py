@@ -335,10 +335,18 @@ class HttpWalk:
         self.walked.compare(what, self._settle(client, about), self._settle(client, other))
 
     def _settle(self, client: httpx.Client, answer: httpx.Response) -> str:
-        """The answer without what differs each time; of what was accepted, what became of it."""
+        """The answer without what differs each time; of what was accepted, what became of it.
+
+        A task is recorded just after it has settled its event.
+        """
         place = answer.headers.get("location", "")
         if answer.status_code == 202 and place:
-            wait_for(lambda: client.get(place).json()["state"] != "accepted")
+
+            def is_recorded() -> bool:
+                found = client.get(place).json()
+                return found["state"] != "accepted" and bool(found.get("tasks", True))
+
+            wait_for(is_recorded)
             answer = client.get(place)
         return VARYING.sub("", f"{answer.status_code} {answer.text}")
 

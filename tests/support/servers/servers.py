@@ -34,6 +34,9 @@ EXTERNAL = ("elasticsearch", "neo4j", "redis", "rabbitmq")
 
 NAMES = (*EXTERNAL, "language_model")
 
+_BYTES, _UNIT_BYTES = 5 << 30, 2 << 30
+"""Memory of a test process with what it starts, and of one that runs unit tests."""
+
 
 class RunServers:
     """The servers of a test run: external ones by variable, else those it starts."""
@@ -203,15 +206,18 @@ def servers(run_servers: RunServers) -> Iterator[ServerControls]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes, each with servers of its own; one on servers that run already.
+    """One process more than cores, as tests wait for servers and timers a quarter of the time;
+    fewer where memory is short, and one on servers that run already.
 
-    Three for unit tests alone: they start no servers, and wait for timers and short processes.
+    Each process has servers of its own, unless it runs unit tests alone.
     """
     if any(external(name) for name in NAMES):
         return 1
     unit = config.rootpath / "tests" / "unit"
     paths = [config.invocation_params.dir / one for one in config.args]
-    return 3 if all(one.is_relative_to(unit) for one in paths) else 2
+    size = _UNIT_BYTES if all(one.is_relative_to(unit) for one in paths) else _BYTES
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(len(os.sched_getaffinity(0)) + 1, memory // size))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
