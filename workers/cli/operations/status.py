@@ -138,7 +138,7 @@ def _consumer_line(consumer: Mapping[str, Any]) -> str:
     return _line(
         "consumer",
         f"{consumer['consumer']} on {consumer['broker']}: "
-        f"{consumer['recorded']} accepted, {consumer['refused']} rejected{ago}, "
+        f"{consumer['recorded']} accepted, {consumer['refused']} refused{ago}, "
         f"{consumer['replied']} replies sent, {queued} queued; {state}",
     )
 

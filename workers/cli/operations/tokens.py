@@ -130,7 +130,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 @audited("tokens.revoke", "name")
 def revoke(ctx: click.Context, name: str) -> None:
-    """Revoke a token: requests with it are rejected from now on."""
+    """Revoke a token: requests with it are refused from now on."""
     open_token_store(read_settings(ctx)).revoke(name)
     click.echo(f"token {name} revoked")
 
