@@ -108,8 +108,7 @@ def load_session(
     state = build_state(recent, outcomes, resend=request.resend)
     if not request.task.strip() and not state.task:
         raise UsageError(
-            f"session {request.session!r} has no earlier query whose task could be meant; "
-            "give the task as well"
+            f"session {request.session!r} has no earlier query; give the task as well"
         )
     return state
 
