@@ -66,9 +66,9 @@ def refine(
 ) -> None:
     """Refine published skills with the language model.
 
-    Skills that it has not seen yet are sent to it. Answers are kept: nothing is asked twice, and an
-    interrupted run is resumed by the next one. If `skillbus serve` runs, or workers do, they refine
-    all skills by themselves, and this command waits for them.
+    Skills that are not refined yet are sent to it. Answers are stored: no question is sent twice, and
+    the next run resumes an interrupted one. If `skillbus serve` or workers run, they refine all
+    skills, and this command waits for them.
 
     \b
     Examples:

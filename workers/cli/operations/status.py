@@ -22,8 +22,8 @@ def status(ctx: click.Context, as_json: bool) -> None:
     """Show the state of the library and of pending work.
 
     "with vectors" counts the skills that are found by meaning as well as by words, "embedded" those
-    whose sections have vectors too. For a distributed deployment, servers, workers, running
-    tasks and queues are shown as well.
+    whose sections have vectors too. A distributed deployment also has servers, workers with their
+    running tasks, and queues.
     """
     settings = read_settings(ctx)
     report = read_status(settings)

@@ -34,7 +34,7 @@ def tokens() -> None:
     type=click.Choice([scope.name.lower() for scope in TokenScope]),
     default="read",
     show_default=True,
-    help="read: ask queries and read; write: also change skills and sources; admin: everything, "
+    help="read: send queries and read; write: also change skills and sources; admin: everything, "
     "such as all sources, queries of others, git repositories, reviews, purges and tokens.",
 )
 @click.option(
