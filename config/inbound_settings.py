@@ -135,7 +135,7 @@ class OidcSettings(SettingsGroup):
     groups_claim: str = Field(
         "groups",
         min_length=1,
-                description="claim whose values grant scopes and are the groups with which a token reads: "
+        description="claim whose values grant scopes and are the groups with which a token reads: "
         "a list, or words separated by spaces; dots lead to a nested claim, such as "
         "`realm_access.roles`",
     )
@@ -202,7 +202,9 @@ class AuditSettings(SettingsGroup):
         None, description="file of the newest records; unset: `audit/audit.jsonl` in the home"
     )
     megabytes: float = Field(
-        10.0, ge=0.001, description="size at which the file is rotated; the previous file ends in `.1`"
+        10.0,
+        ge=0.001,
+        description="size at which the file is rotated; the previous file ends in `.1`",
     )
     files: int = Field(10, ge=1, le=1_000, description="files that are kept")
 

@@ -31,7 +31,7 @@ class TracingSettings(SettingsGroup):
     sample_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that is kept")
     trust_callers: bool = Field(
         False,
-                description="keep each trace that its caller keeps, regardless of `sample_ratio`",
+        description="keep each trace that its caller keeps, regardless of `sample_ratio`",
     )
     queue_spans: int = Field(
         8_192, ge=512, description="spans of a process that wait for export; others are dropped"

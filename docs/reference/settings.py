@@ -23,11 +23,11 @@ MEANINGS = {
     "log_level": "level of log messages on standard error; JSON lines unless it is a terminal",
     "encoder.model": "name or folder of the embedding model",
     "limits.query_characters": "maximum characters of a task",
-        "passages.method": "`f`: passages that are enough; `mmr`: SkillPager's rule; `full`: all",
+    "passages.method": "`f`: passages that are enough; `mmr`: SkillPager's rule; `full`: all",
     "workers.ingest_threads": "threads of an embedded library that ingest skills",
     "workers.embed_threads": "threads of an embedded library that embed skills, and as many that "
     "embed sections",
-    "workers.query_threads": "maximum number of queries that an embedded library answers in parallel",
+    "workers.query_threads": "threads of an embedded library that answer queries, one each",
     "workers.query_seconds": "time limit of a query, in seconds",
     "workers.reconcile_seconds": "interval at which the reconciler looks for unfinished work",
     "watch.force_polling": "poll even if file notification works",

@@ -66,8 +66,8 @@ def refine(
 ) -> None:
     """Refine published skills with the language model.
 
-    Skills that are not refined yet are sent to it. Answers are stored: no question is sent twice, and
-    the next run resumes an interrupted one. If `skillbus serve` or workers run, they refine all
+    Skills that are not refined yet are sent to it. Answers are stored: no question is sent twice,
+    and the next run resumes an interrupted one. If `skillbus serve` or workers run, they refine all
     skills, and this command waits for them.
 
     \b
@@ -272,8 +272,8 @@ class _StallWatch:
             raise MisconfiguredError(f"{pause.reason}; {skills}")
         if seconds > _PAUSED_SECONDS:
             raise TransientError(
-                f"the language model does not answer: {pause.reason}; {skills}. Run this again when "
-                "it does"
+                f"the language model does not answer: {pause.reason}; {skills}. Run this again "
+                "when it does"
             )
         if not self._is_noted:
             self._is_noted = True

@@ -106,8 +106,8 @@ def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
     unknown = EntryFilter(source_id, SkillState.PUBLISHED, has_scripts=HasScripts.UNKNOWN)
     if graph.list_entries(unknown, "", 1):
         click.echo(
-            "some skills are not listed: `skillbus serve` or a worker still has to read those that an "
-            "earlier version published; `--has-scripts unknown` lists them",
+            "some skills are not listed: `skillbus serve` or a worker has yet to read those that "
+            "an earlier version published; `--has-scripts unknown` lists them",
             err=True,
         )
 
