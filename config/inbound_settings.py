@@ -59,7 +59,7 @@ class GatewaySettings(SettingsGroup):
     deliveries_a_minute: float = Field(
         600.0,
         gt=0,
-        description="sustained rate of rejected webhook deliveries per address and host",
+        description="sustained rate of refused webhook deliveries per address and host",
     )
     delivery_burst: int = Field(
         1_000, ge=1, description="such deliveries allowed in a burst, those in progress included"
@@ -126,7 +126,7 @@ class OidcSettings(SettingsGroup):
     issuer: str = Field(
         "", description="the issuer, exactly as its tokens name it; empty: no such tokens"
     )
-    audience: str = Field("", description="what `aud` of a token must name")
+    audience: str = Field("", description="value that `aud` of a token must contain")
     jwks: str = Field(
         "",
         description="file or address of the issuer's keys, a JSON Web Key Set; empty: the "
@@ -135,9 +135,9 @@ class OidcSettings(SettingsGroup):
     groups_claim: str = Field(
         "groups",
         min_length=1,
-        description="claim with the values that grant scopes and are the groups with which a "
-        "token reads: a list, or words as in `scope`; "
-        "with dots for one in another, such as `realm_access.roles`",
+        description="claim whose values grant scopes and are the groups with which a token reads: "
+        "a list, or words separated by spaces; dots lead to a nested claim, such as "
+        "`realm_access.roles`",
     )
     scopes: dict[str, Literal["read", "write", "admin"]] = Field(
         {}, description="by value of the claim: the scope that it grants"
@@ -202,7 +202,9 @@ class AuditSettings(SettingsGroup):
         None, description="file of the newest records; unset: `audit/audit.jsonl` in the home"
     )
     megabytes: float = Field(
-        10.0, ge=0.001, description="size from which a new file is begun, the former ending in `.1`"
+        10.0,
+        ge=0.001,
+        description="size at which the file is rotated; the previous file ends in `.1`",
     )
     files: int = Field(10, ge=1, le=1_000, description="files that are kept")
 
@@ -330,7 +332,7 @@ class SubmissionSettings(SettingsGroup):
     settle_seconds: float = Field(
         600.0,
         gt=0,
-        description="time until a reply reports skills that are not published yet as waiting",
+        description="time after which a reply reports a skill that is still pending as failed",
     )
     roots: tuple[Path, ...] = Field(
         (), description="directories below which messages may add new sources"

@@ -14,8 +14,8 @@ class TracingSettings(SettingsGroup):
     """Traces, sent to an OpenTelemetry collector over OTLP (HTTP, protobuf). Without `endpoint`
     none are made. They need the packages of `skillbus[tracing]`.
 
-    Spans hold ids, names of stages, durations and counts, no text of tasks or skills. No variable
-    `OTEL_…` stands in for one of these settings.
+    Spans hold ids, names of stages, durations and counts, no text of tasks or skills. Variables
+    `OTEL_…` do not replace these settings.
     """
 
     endpoint: str = Field(
@@ -31,8 +31,7 @@ class TracingSettings(SettingsGroup):
     sample_ratio: float = Field(1.0, ge=0, le=1, description="share of the traces that is kept")
     trust_callers: bool = Field(
         False,
-        description="keep each trace that its caller keeps, whatever `sample_ratio`; for callers "
-        "that decide themselves what tracing costs",
+        description="keep each trace that its caller keeps, regardless of `sample_ratio`",
     )
     queue_spans: int = Field(
         8_192, ge=512, description="spans of a process that wait for export; others are dropped"

@@ -86,7 +86,7 @@ def _document() -> dict[str, Any]:
                 [SKILL_PUBLISHED, SKILL_FAILED, MESSAGE_REFUSED],
             ),
             "receiveOutcomes": _receive_operation(
-                "Record what came of the skills of a query",
+                "Record outcomes of a query",
                 [OUTCOME_REPORTED],
                 [OUTCOME_RECORDED, OUTCOME_REFUSED, MESSAGE_REFUSED],
             ),

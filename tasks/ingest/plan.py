@@ -227,7 +227,7 @@ def _known_root(graph: Catalog, source_id: str) -> str:
 
 def _remove_skill(services: Services, skill_id: str) -> dict[str, object]:
     if not services.graph.get_entries([skill_id]):
-        raise PermanentError(f"no skill {skill_id} in the catalog")
+        raise PermanentError(f"no skill {skill_id}; `skillbus skills list` shows them")
     seq = services.graph.allocate_sequence(1)[0]
     removed = withdraw(services, [RevisionKey(skill_id, seq)])
     delete_uploaded_skills(services, [skill_id])

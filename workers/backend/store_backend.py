@@ -216,11 +216,12 @@ class StoreBackend(ReaderViews, DecisionBackend):
             )
         except NotAnsweredError:
             raise TransientError(
-                f"no answer within {seconds:g} s (workers.query_seconds); the query may still run"
+                f"no answer within {seconds:g} s; send the query again, or raise "
+                "workers.query_seconds"
             ) from None
         except errors as error:
             raise TransientError(
-                f"the result queue does not answer ({error}); the query may still run"
+                f"the result queue does not answer ({error}); send the query again"
             ) from error
         finally:
             # The journal has the answer; the result queue would hold a copy of each.

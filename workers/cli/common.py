@@ -191,4 +191,4 @@ def read_stdin() -> str:
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError:
-        raise UsageError("standard input is not UTF-8 text") from None
+        raise UsageError("standard input is not UTF-8 text; convert it to UTF-8") from None

@@ -127,7 +127,7 @@ def _check_arguments(arguments: Iterable[str]) -> None:
         try:
             argument.encode()
         except UnicodeEncodeError:
-            raise UsageError(f"the argument {argument!r} is not UTF-8 text") from None
+            raise UsageError(f"the argument {argument!r} is not UTF-8; convert it") from None
 
 
 def _exit_with_message(message: str, code: int) -> None:

@@ -31,7 +31,9 @@ def pin_skill(
     """
     check_reason(reason, "a pin")
     if not settings.history.revisions:
-        raise UsageError("history.revisions is 0, so that a pinned revision could not be kept")
+        raise UsageError(
+            "history.revisions is 0, so no revision can be pinned; set it to 1 or more"
+        )
     entry = require_entry(graph, skill_id)
     revision = _choose(reader, skill_id, seq)
     if not revision.is_reviewed:
@@ -42,7 +44,10 @@ def pin_skill(
     history.keep([revision.kept])
     pin = Pin(skill_id, revision.seq, revision.kept.content_hash, reason.strip(), time.time())
     if not history.set_pin(pin):  # deleted meanwhile, as older than the revisions to keep
-        raise NotFoundError(f"revision {revision.seq} of {skill_id} is not kept any more")
+        raise NotFoundError(
+            f"revision {revision.seq} of {skill_id} is not kept any more; "
+            "`skillbus skills history` lists those that are"
+        )
     request_ingest(graph, entry)
     return pin
 

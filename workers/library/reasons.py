@@ -13,8 +13,8 @@ def check_reason(reason: str, what: str) -> None:
     what: that needs the reason, such as "a pin".
     """
     if not reason.strip():
-        raise UsageError(f"{what} needs a reason, for those who look at it later")
+        raise UsageError(f"{what} needs a reason; give one")
     if len(reason) > MAX_REASON_CHARACTERS:
-        raise UsageError(f"the reason has more than {MAX_REASON_CHARACTERS} characters")
+        raise UsageError(f"the reason has more than {MAX_REASON_CHARACTERS} characters; shorten it")
     if not reason.isprintable():
-        raise UsageError("the reason holds control characters")
+        raise UsageError("the reason holds control characters; write it in one line of plain text")

@@ -52,7 +52,7 @@ class FoundSkills(Result):
 
 
 class ReportedOutcome(Result):
-    """An outcome that is stored, as text."""
+    """The stored outcome, as text."""
 
     text: str
 
@@ -60,7 +60,7 @@ class ReportedOutcome(Result):
 class SkillText(Result):
     """Lines of one SKILL.md at a revision.
 
-    next_lines: those asked for that did not fit, as `lines` takes them; "" when all did.
+    next_lines: requested lines that did not fit, in the form of `lines`; "" if all fitted.
     """
 
     skill_id: str

@@ -53,7 +53,7 @@ Session = Annotated[
     str | None,
     Field(
         max_length=200,
-        description="Any id; what it was sent is not sent again. Over stdio there is a default.",
+        description="Any id: text sent in it is not sent again. Over stdio there is a default.",
     ),
 ]
 Resend = Annotated[bool | None, Field(description="Send all again: earlier text is lost.")]
@@ -87,7 +87,7 @@ Reason = Annotated[
         "incompatible",
     ]
     | None,
-    Field(description="Of `rejected` alone."),
+    Field(description="Only for `rejected`."),
 ]
 ReportedSkill = Annotated[
     str | None,

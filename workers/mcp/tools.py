@@ -193,8 +193,8 @@ class SkillTools:
         other_skill_id: OtherSkill = None,
         by: JudgedBy = None,
     ) -> Annotated[CallToolResult, ReportedOutcome]:
-        """Report what came of a skill, one that you were sent or another, so that later answers
-        are better."""
+        """Report whether a skill helped with a task, one that was sent or another, so that later
+        answers improve."""
         try:
             report = OutcomesReported(
                 query_id=query_id,
@@ -228,7 +228,7 @@ class SkillTools:
     def _record(self, ctx: Context, query_id: str) -> Iterator[None]:
         """Record a report in the audit log: through the gateway, or here on standard streams.
 
-        A client that leaves has sent its report: it only does not wait until that is stored.
+        The report of a client that disconnects is stored too.
         """
         http_request = ctx.request_context.request
         if http_request is None:

@@ -132,8 +132,8 @@ def train_roles(
     kept = [example for example in ordered if example.counts.any()]
     if len(kept) < MIN_SKILLS:
         raise UsageError(
-            f"{len(kept)} skills have labels; at least {MIN_SKILLS} are needed for evaluation "
-            "on skills left out"
+            f"label lines of at least {MIN_SKILLS} skills, so that each can be left out of the "
+            f"training; {len(kept)} have labels"
         )
     if np.count_nonzero(sum(example.counts.sum(axis=0) for example in kept)) < 2:
         raise UsageError("all labelled lines have one role; label lines of at least two")

@@ -72,8 +72,8 @@ def fill_session_bundle(
         return empty
     if not items:
         raise UsageError(
-            f"a budget of {budget} tokens is less than the names of what was sent earlier need; "
-            f"give at least {empty.tokens}"
+            f"a budget of {budget} tokens has no room for the names of the skills that were sent "
+            f"earlier; give at least {empty.tokens}"
         )
     return fill_smallest(filler, items[0], budget)
 

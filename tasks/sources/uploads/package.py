@@ -132,7 +132,7 @@ def _check_skills(skills: Mapping[str, Mapping[str, str]], settings: Settings) -
         raise ArchiveError(f"the upload has no {SKILL_FILE}; a skill is a folder with one")
     if "." in skills:
         raise ArchiveError(
-            f"{SKILL_FILE} is at the top level: name the folder of the skill with `path`"
+            f"{SKILL_FILE} is at the top level: name the folder of the skill with `path` (`--path`)"
         )
     if len(skills) > settings.uploads.skills:
         raise UploadTooLargeError(f"more than {settings.uploads.skills} skills (uploads.skills)")

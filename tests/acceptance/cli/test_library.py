@@ -54,12 +54,12 @@ def test_a_list_by_scripts_says_what_is_not_known(skillbus: Skillbus, folder: Pa
     by_scripts = ("skills", "list", "--has-scripts", "false", "--json")
     listed = skillbus(*by_scripts)
     assert len(listed.data) == 10
-    assert "not known yet" not in listed.err
+    assert "are not listed" not in listed.err
     with closing(SqliteSkillGraph(skillbus.home / "graph.db", writable=True)) as graph:
         forget_scans(graph)
     listed = skillbus(*by_scripts)
     assert listed.data == []
-    assert "not known yet" in listed.err
+    assert "are not listed" in listed.err
     unknown = skillbus(
         "skills", "list", "--has-scripts", "unknown", "--state", "published", "--json"
     )

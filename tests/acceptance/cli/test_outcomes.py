@@ -102,7 +102,7 @@ def test_wrong_reports_are_refused_and_nothing_is_stored(skillbus: Skillbus) -> 
         ([query_id, KILN, "liked"], 2, "one of used, helped"),
         ([query_id, "helped"], 2, "a skill is required"),
         ([query_id, KILN, "missing"], 2, "a skill is required"),
-        ([query_id, KILN, "x", "helped"], 2, "not SKILL OUTCOME"),
+        ([query_id, KILN, "x", "helped"], 2, "write SKILL OUTCOME"),
         ([query_id, KILN, "rejected"], 2, "needs a reason"),
         ([query_id, KILN, "helped", "--reason", "redundant"], 2, "needs a reason"),
         ([query_id, KILN, "rejected", "--reason", "ugly"], 2, "ugly"),

@@ -164,7 +164,7 @@ def test_a_revision_that_changed_is_sent_anew(fork_server: ForkServer, tmp_path:
         ((TASK, "--brief"), "--brief refers to a session"),
         (
             ("--session", "new", "--obstacle", "it failed"),
-            "whose task could be meant; give the task as well",
+            "has no earlier query; give the task as well",
         ),
         ((TASK, "--session", "x" * 201), "at most 200"),
         ((TASK, "--session", "tab\there"), "printable"),
@@ -217,7 +217,7 @@ def test_eval_sessions_wants_something_to_find(pottery: Skillbus, tmp_path: Path
     tasks = tmp_path / "tasks.jsonl"
     row = {"task_id": "x", "instruction": "anything", "gt_skill_ids": []}
     tasks.write_text(json.dumps(row), encoding="utf-8")
-    assert "nothing to find" in pottery("eval", "sessions", str(tasks), code=2).err
+    assert "no task has `gt_skill_ids`" in pottery("eval", "sessions", str(tasks), code=2).err
     tasks.write_text(json.dumps(row | {"gt_skill_ids": ["shop:kiln"]}), encoding="utf-8")
     error = pottery("eval", "sessions", str(tasks), code=2).err
     assert all(part in error for part in (str(tasks), "shop:kiln", "crafts:"))

@@ -416,7 +416,7 @@ def test_consume_on_servers_gives_back_what_it_holds(
     reported = wait_for(lambda: _held(made))
     assert (reported["connected"], reported["recorded"], reported["waiting"]) == (True, 2, 0)
     assert began - 1 <= reported["last_message"] <= time.time() + 1
-    assert "2 accepted, 0 rejected" in made.skillbus("status").out
+    assert "2 accepted, 0 refused" in made.skillbus("status").out
     with pytest.raises(urllib.error.HTTPError, match="503"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:

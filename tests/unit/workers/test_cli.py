@@ -96,7 +96,9 @@ def test_arguments_that_are_not_utf_8_are_usage(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(nothing, "--unheard-of", "caf\udce9") == EXIT_USAGE
-    assert capsys.readouterr().err == "skillbus: the argument 'caf\\udce9' is not UTF-8 text\n"
+    assert (
+        capsys.readouterr().err == "skillbus: the argument 'caf\\udce9' is not UTF-8; convert it\n"
+    )
 
 
 def test_an_unknown_command_is_usage(

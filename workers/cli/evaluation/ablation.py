@@ -57,10 +57,10 @@ def ablation(
     from workers.evaluation.predictions import read_jsonl
 
     if out is not None and out.suffix not in (".md", ".json"):
-        raise UsageError(f"--out {out}: expected a .md or .json file")
+        raise UsageError(f"--out {out}: name a .md or .json file")
     rows = tasks_with_gold_skills(read_jsonl(tasks, ("task_id", "instruction")))
     if not rows:
-        raise UsageError(f"{tasks}: no task has gt_skill_ids")
+        raise UsageError(f"{tasks}: no task has `gt_skill_ids`; add the skills that each needs")
     with open_library(read_settings(ctx), wait) as services:
         note_missing_skills(tasks, (row["gt_skill_ids"] for row in rows), services)
         found = measure(services, rows, budget, lambda name: print_to_stderr(f"measuring: {name}"))

@@ -119,7 +119,7 @@ def learning(
 def _find_known(path: Path, tasks: list[LabelledTask], services: Services) -> list[LabelledTask]:
     """Return the tasks with a skill in the library; prints how many others are left out."""
     if not tasks:
-        raise UsageError(f"{path}: no prompt has `gt_skill_ids`, so there is nothing to learn")
+        raise UsageError(f"{path}: no prompt has `gt_skill_ids`; add the right skills of each")
     needed = {name for task in tasks for name in task.right}
     missing = set(find_missing_skills(path, needed, services))
     known = [task for task in tasks if not missing.issuperset(task.right)]
@@ -137,7 +137,10 @@ def _split(path: Path, tasks: list[LabelledTask], seed: int) -> Split:
 
     split = split_tasks(tasks, seed)
     if not split.replayed or not split.held_out:
-        raise UsageError(f"{path}: no skill has two prompts with `gt_skill_ids`, one to replay")
+        raise UsageError(
+            f"{path}: no skill has two prompts with `gt_skill_ids`; write several for each skill, "
+            "since half of them are replayed"
+        )
     mixed = len(tasks) - split.count()
     if mixed:
         print_to_stderr(

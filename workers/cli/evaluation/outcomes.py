@@ -29,9 +29,9 @@ def outcomes(
 ) -> None:
     """Rank the library for its own labelled prompts.
 
-    These are tasks for which a person named the right skills. A prompt is labelled by an outcome of
-    a person: in the console, by `skillbus outcome`, over HTTP or MCP. For each prompt, the memory
-    of past tasks holds the outcomes of all other prompts.
+    These are tasks for which a person reported the right skills: in the console, with `skillbus
+    outcome`, over HTTP or MCP. For each prompt, the memory of past tasks ignores the reports about
+    this task.
 
     \b
     Example:
@@ -46,8 +46,8 @@ def outcomes(
         skills = len(services.library.latest.pointers)
     if not prompts:
         raise UsageError(
-            "no prompt is labelled yet: say in the console or with `skillbus outcome` which skill "
-            "is right for a task"
+            "no prompt is labelled yet: report the right skill for a task in the console or with "
+            "`skillbus outcome`"
         )
     report: dict[str, Any] = {"prompts": len(prompts)}
     report |= {name: one.mean for name, one in measure(prompts).items()}

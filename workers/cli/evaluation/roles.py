@@ -59,7 +59,7 @@ def roles(
     labels = {} if gold is None else read_labels([gold])
     labelled = {name: labels[name] for name in dict.fromkeys(ids) if name in labels}
     if gold is not None and not labelled:
-        raise UsageError(f"{gold} has labels of none of the skills that --skills names")
+        raise UsageError(f"{gold} labels none of these skills; name labelled skills with --skills")
     with open_library(read_settings(ctx), wait=False) as services:
         predictions = predict_roles(services, ids, classifier)
         for name, revision in read_published_revisions(services, list(labelled)).items():

@@ -79,7 +79,7 @@ def sessions(
     rows = read_jsonl(tasks, ("task_id", "instruction", "gt_skill_ids"))
     needed = {row["task_id"]: row["gt_skill_ids"] for row in rows}
     if not any(needed.values()):
-        raise UsageError(f"{tasks}: no task has `gt_skill_ids`, so there is nothing to find")
+        raise UsageError(f"{tasks}: no task has `gt_skill_ids`; add the skills that each needs")
     report: dict[str, Any] = {"tasks": len(rows), "budgets": {}}
     predictions: dict[str, dict[str, Any]] = {task_id: {} for task_id in needed}
     chosen = sorted(set(budgets))

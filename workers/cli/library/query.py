@@ -221,7 +221,7 @@ def _pins(names: tuple[str, ...]) -> dict[str, int]:
                 f"--pin {name}: write SKILL_ID@SEQ; `skillbus skills history` lists revisions"
             )
         if found.setdefault(skill_id, int(seq)) != int(seq):
-            raise UsageError(f"--pin {name}: {skill_id} is pinned to two revisions")
+            raise UsageError(f"--pin {name}: {skill_id} has two revisions; name one")
     return found
 
 

@@ -66,9 +66,9 @@ def refine(
 ) -> None:
     """Refine published skills with the language model.
 
-    Skills that it has not seen yet are sent to it. Answers are kept: nothing is asked twice, and an
-    interrupted run is resumed by the next one. If `skillbus serve` runs, or workers do, they refine
-    all skills by themselves, and this command waits for them.
+    Skills that are not refined yet are sent to it. Answers are stored: no question is sent twice,
+    and the next run resumes an interrupted one. If `skillbus serve` or workers run, they refine all
+    skills, and this command waits for them.
 
     \b
     Examples:
@@ -96,7 +96,7 @@ def select_stages(settings: Settings, stages: Sequence[ModelStage]) -> Settings:
             "refine skills"
         )
     if off := [stage for stage in stages if stage not in enabled]:
-        raise UsageError(f"{', '.join(off)}: not in language_model.stages")
+        raise UsageError(f"{', '.join(off)}: not in language_model.stages; add it there first")
     if not stages:
         return settings
     kept = [stage for stage in model.stages if stage in (*stages, *QUERY_STAGES)]
@@ -180,7 +180,10 @@ def _require_library(settings: Settings, source_id: str | None) -> None:
     with open_catalog(settings) as graph:
         require_source(graph.list_sources(), source_id)
         if source_id is not None and not _has_skills(graph, source_id):
-            raise UsageError(f"source {source_id!r} has no published skill")
+            raise UsageError(
+                f"source {source_id!r} has no published skill; `skillbus failures` lists skills "
+                "that failed"
+            )
 
 
 def _has_skills(graph: Catalog, source_id: str) -> bool:
@@ -268,7 +271,10 @@ class _StallWatch:
         if pause.cause == "settings":
             raise MisconfiguredError(f"{pause.reason}; {skills}")
         if seconds > _PAUSED_SECONDS:
-            raise TransientError(f"the language model does not answer: {pause.reason}; {skills}")
+            raise TransientError(
+                f"the language model does not answer: {pause.reason}; {skills}. Run this again "
+                "when it does"
+            )
         if not self._is_noted:
             self._is_noted = True
             print_to_stderr(f"waiting: {pause.reason}")

@@ -170,7 +170,7 @@ def confirm(ctx: click.Context, revision: str, reason: str, as_json: bool) -> No
 @click.option(
     "--reason", default="reviewed", show_default=True, help="Reason; kept with the approval."
 )
-@click.option("--yes", is_flag=True, help="Do not show the difference and ask.")
+@click.option("--yes", is_flag=True, help="Approve without showing the difference and asking.")
 @json_option
 @click.pass_context
 @audited("review.approve", "revision")
@@ -227,7 +227,7 @@ def reject(ctx: click.Context, revision: str, reason: str, as_json: bool) -> Non
 @click.pass_context
 @audited("review.reopen", "skill_id")
 def reopen(ctx: click.Context, skill_id: str) -> None:
-    """Revoke the decision about the present content of a skill.
+    """Revoke the decision about the current content of a skill.
 
     The skill waits for a review again.
 

@@ -50,7 +50,8 @@ skills.add_command(purge)
 @click.option(
     "--has-scripts",
     type=click.Choice([value.value for value in HasScripts]),
-    help="Only skills with scripts next to SKILL.md, or without; unknown: not read for them yet.",
+    help="Only skills with scripts next to SKILL.md, or without; unknown: published by an earlier "
+    "version and not read again yet.",
 )
 @json_option
 @click.pass_context
@@ -105,8 +106,8 @@ def _note_unknown_scripts(graph: SkillGraph, source_id: str | None) -> None:
     unknown = EntryFilter(source_id, SkillState.PUBLISHED, has_scripts=HasScripts.UNKNOWN)
     if graph.list_entries(unknown, "", 1):
         click.echo(
-            "of some skills it is not known yet: a former version of skillbus published them, and "
-            "`skillbus serve` or a worker reads them; `--has-scripts unknown` lists them",
+            "some skills are not listed: `skillbus serve` or a worker has yet to read those that "
+            "an earlier version published; `--has-scripts unknown` lists them",
             err=True,
         )
 

@@ -87,8 +87,8 @@ def sync(
 ) -> None:
     """Sync the library with a directory of skills.
 
-    New and changed skills are read, skills that are gone are removed. An interrupted run is resumed
-    by the next one. If `skillbus serve` runs, it does the work.
+    New and changed skills are read, missing skills are removed. The next run resumes an interrupted
+    one. If `skillbus serve` runs, it does the work.
 
     \b
     Examples:

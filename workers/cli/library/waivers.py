@@ -9,6 +9,7 @@ from workers.audit.log import get_local_principal
 from workers.backend.factory import open_backend, open_review_lister, open_revision_reader
 from workers.cli.audited import audited
 from workers.cli.common import (
+    format_count,
     json_option,
     open_catalog,
     print_json,
@@ -53,7 +54,7 @@ def add(ctx: click.Context, revision: str, rule: str, reason: str, as_json: bool
         print_json(data)
         return
     name = escape_terminal_line(f"{data['skill_id']}@{data['seq']}")
-    click.echo(f"waived: {data['findings']} findings of {rule} in {name}")
+    click.echo(f"waived: {format_count(data['findings'], 'finding')} of {rule} in {name}")
 
 
 @waivers.command("list")

@@ -26,8 +26,8 @@ _folder_argument = click.argument(
 def backup(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Copy the library into a new folder.
 
-    The copy has the journal, outcomes and uploaded skills, too. Workers and `serve` may run
-    meanwhile. Settings, tokens, credentials and the skills of other sources are not copied.
+    The copy has the journal, outcomes and uploaded skills too. Workers and `serve` may run
+    meanwhile. Settings, tokens, credentials and the files of other sources are not copied.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def restore(ctx: click.Context, folder: Path, as_json: bool) -> None:
     """Restore a backup to an empty home or empty servers.
 
     Every file of the backup is checked before anything is written. No process of skillbus may
-    run on these servers. Afterwards start them and sync the sources, for what changed since.
+    run on these servers. Afterwards start the processes, and sync the sources to add later changes.
 
     \b
     Examples:

@@ -93,7 +93,7 @@ def show(ctx: click.Context, letter_id: str, as_json: bool) -> None:
     task = escape_terminal_line(letter.task) or "none (unreadable message)"
     click.echo(f"task      {task}")
     for one in letter.ids:
-        click.echo(f"task id   {escape_terminal_line(one)}")
+        click.echo(f"about     {escape_terminal_line(one)}")
     click.echo(f"attempts  {letter.attempts}")
     click.echo(f"trace     {escape_terminal_line(letter.trace_id) or 'unknown'}")
     click.echo(f"reason    {escape_terminal_line(letter.reason)}")

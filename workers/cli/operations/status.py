@@ -22,8 +22,8 @@ def status(ctx: click.Context, as_json: bool) -> None:
     """Show the state of the library and of pending work.
 
     "with vectors" counts the skills that are found by meaning as well as by words, "embedded" those
-    whose sections have vectors too. For a distributed deployment, servers, workers, running
-    tasks and queues are shown as well.
+    whose sections have vectors too. A distributed deployment also has servers, workers with their
+    running tasks, and queues.
     """
     settings = read_settings(ctx)
     report = read_status(settings)
@@ -138,7 +138,7 @@ def _consumer_line(consumer: Mapping[str, Any]) -> str:
     return _line(
         "consumer",
         f"{consumer['consumer']} on {consumer['broker']}: "
-        f"{consumer['recorded']} accepted, {consumer['refused']} rejected{ago}, "
+        f"{consumer['recorded']} accepted, {consumer['refused']} refused{ago}, "
         f"{consumer['replied']} replies sent, {queued} queued; {state}",
     )
 

@@ -34,7 +34,7 @@ def tokens() -> None:
     type=click.Choice([scope.name.lower() for scope in TokenScope]),
     default="read",
     show_default=True,
-    help="read: ask queries and read; write: also change skills and sources; admin: everything, "
+    help="read: send queries and read; write: also change skills and sources; admin: everything, "
     "such as all sources, queries of others, git repositories, reviews, purges and tokens.",
 )
 @click.option(
@@ -130,7 +130,7 @@ def list_tokens(ctx: click.Context, as_json: bool) -> None:
 @click.pass_context
 @audited("tokens.revoke", "name")
 def revoke(ctx: click.Context, name: str) -> None:
-    """Revoke a token: requests with it are rejected from now on."""
+    """Revoke a token: requests with it are refused from now on."""
     open_token_store(read_settings(ctx)).revoke(name)
     click.echo(f"token {name} revoked")
 

@@ -161,7 +161,7 @@ def _print_summary(
     click.echo(f"{data['first']} to {data['last']} (UTC)")
     total = data["total"]
     if not data["days"]:
-        click.echo("nothing was asked")
+        click.echo("no queries")
         return
     if not selection.selects_skills:
         click.echo(
@@ -274,7 +274,7 @@ def _print_answered(data: Mapping[str, Any], as_json: bool) -> None:
         print_json(data)
         return
     if not data["groups"]:
-        click.echo("nothing was asked")
+        click.echo("no queries")
     for group in data["groups"]:
         for number, one in enumerate(group["answers"]):
             times = f"{group['queries']:>5}" if number == 0 else " " * 5

@@ -71,7 +71,7 @@ def outcome(
     *skill, kind = words
     if len(skill) > 1 or kind not in list(OutcomeKind):
         known = ", ".join(OutcomeKind)
-        raise UsageError(f"not SKILL OUTCOME, OUTCOME one of {known}: {' '.join(words)}")
+        raise UsageError(f"{' '.join(words)}: write SKILL OUTCOME, where OUTCOME is one of {known}")
     try:
         report = OutcomesReported(
             query_id=query_id,

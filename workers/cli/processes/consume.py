@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 def consume(ctx: click.Context) -> None:
     """Consume events and queries from a queue until interrupted.
 
-    The queue is `skillbus.events`; replies go to the queue that a message names. The broker is that
-    of `submissions.broker`: a RabbitMQ queue or a Redis stream of that name. A distributed
-    deployment may have any number of consumers. For an embedded library this process also does the
-    work; `serve` consumes too. Metrics and health are on `workers.metrics_port`.
+    The queue of RabbitMQ, or the stream of Redis, is `skillbus.events` on `submissions.broker`;
+    replies go to the queue that a message names. A distributed deployment may have any number of
+    consumers. For an embedded library this process also does the work; with `skillbus serve` it is
+    not needed. Metrics and health checks are on `workers.metrics_port`.
 
     \b
     Examples:

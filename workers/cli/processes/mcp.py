@@ -13,8 +13,8 @@ def mcp(ctx: click.Context) -> None:
     """Serve an agent over MCP on standard input and output.
 
     MCP is the Model Context Protocol. Agents start this command themselves. It uses a running
-    `serve`, or the workers of a distributed deployment; without either it answers itself. It
-    changes nothing in the library.
+    `serve`, or the workers of a distributed deployment; without either, it loads the model and
+    answers queries itself. It does not change the skills of the library.
 
     \b
     Example:

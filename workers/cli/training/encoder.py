@@ -81,12 +81,12 @@ if TYPE_CHECKING:
 def encoder(ctx: click.Context, /, **options: Any) -> None:
     """Fine-tune the encoder on the library.
 
-    Afterwards requests are nearer to the skills that serve them. It learns from requests that
+    Requests move nearer to the skills that serve them. The encoder learns from requests that
     skills quote, from pieces of their text, from the prompts that a language model wrote for them,
     and from prompts of --feedback. Negatives are the other texts of a batch and hard negatives:
     near in meaning, near in words, of the same category, or random. One of --folds parts of the
-    repositories is held out; the report compares the base and the trained model on it. Afterwards
-    name the folder in `encoder.model` and rebuild the index.
+    repositories is held out; the report compares the base and the trained model on it. To use the
+    trained model, set `encoder.model` to the folder and run `skillbus reindex`.
 
     \b
     Example:

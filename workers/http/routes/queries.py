@@ -50,7 +50,7 @@ AnswerWithin = Annotated[
     Query(
         ge=1,
         le=600_000,
-        description="wait so many milliseconds for the bundle, at most `gateway.wait_seconds`, "
+        description="milliseconds to wait for the bundle, at most `gateway.wait_seconds`, "
         "then cancel the query; stages that would make it late are left out, see `degraded`; takes "
         "the place of `Prefer: wait`",
     ),

@@ -151,8 +151,10 @@ class ComparedRevisions(BaseModel):
         None, alias="from", description="unset: the newest one that is older than `to`"
     )
     to: Seq | None = Field(None, description="unset: the newest one")
-    offset: int = Field(0, ge=0, le=2**31, description="lines of the diff to pass over")
-    limit: int = Field(5_000, ge=1, le=_MAX_LINES, description="lines of the diff")
+    offset: int = Field(0, ge=0, le=2**31, description="number of lines of the diff to skip")
+    limit: int = Field(
+        5_000, ge=1, le=_MAX_LINES, description="maximum number of lines of the diff"
+    )
 
 
 def revision_routes(backend: StoreBackend) -> APIRouter:

@@ -43,7 +43,7 @@ class UsageQuery(BaseModel):
     owner: str | None = Field(
         None,
         max_length=100,
-        description="only what this token asked and reported; empty: the user of the machine; "
+        description="only queries and outcomes of this token; empty: the user of the machine; "
         "others than the caller for admins only",
     )
     limit: int = Field(100, ge=1, le=1_000)
@@ -160,7 +160,7 @@ class OutcomesQuery(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    skill: str = Field(min_length=1, max_length=_MAX_ID, description="what is reported of it")
+    skill: str = Field(min_length=1, max_length=_MAX_ID, description="the reported skill")
     days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
     limit: int = Field(100, ge=1, le=1_000)
 

@@ -218,7 +218,9 @@ class SkillReviews:
 
     def _choose_update(self, skill_id: str, seq: int | None) -> Revision:
         if not is_reviewed_source(self._settings.policy, skill_id):
-            raise UsageError(f"updates of {skill_id} are not reviewed (policy.review)")
+            raise UsageError(
+                f"updates of {skill_id} need no review; policy.review names sources whose do"
+            )
         if seq is None:
             raise UsageError(
                 f"name the revision that was looked at, as {skill_id}@SEQ: another may have come"

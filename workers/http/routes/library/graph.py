@@ -32,7 +32,9 @@ class NeighbourhoodQuery(BaseModel):
     type: list[LinkType] = Field(
         [], description="types of links, all without; may be given more than once"
     )
-    limit: int = Field(60, ge=1, le=MAX_SKILLS, description="skills at most, the start included")
+    limit: int = Field(
+        60, ge=1, le=MAX_SKILLS, description="maximum number of skills, the start included"
+    )
 
 
 class WalkQuery(BaseModel):
@@ -40,7 +42,9 @@ class WalkQuery(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    limit: int = Field(60, ge=1, le=MAX_SKILLS, description="skills at most, with the most mass")
+    limit: int = Field(
+        60, ge=1, le=MAX_SKILLS, description="maximum number of skills, those with the most mass"
+    )
 
 
 class GraphSkill(BaseModel):
