@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +16,7 @@ class BudgetItem:
     worth: likelihood that the skill is right, above 0. passages: (index, tokens), most needed
     first. enough: number of first passages that suffice for most queries. sufficiency: share of
     queries for which they suffice. first: spend on this skill before any other. needed_by: place
-    of the earlier item that needs this skill as a prerequisite, -1 for none.
+    of the item that needs this skill as a prerequisite, -1 for none.
     """
 
     header_tokens: int
@@ -25,20 +28,15 @@ class BudgetItem:
     needed_by: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class _Portion:
-    """Passages of one skill that are bought together: those that are enough, or the rest."""
+class _Portion(NamedTuple):
+    """Passages of the skill at `place` that are bought together: those that are enough, or the
+    rest. Sorts in the order of purchase."""
 
+    is_deferred: bool
+    negative_density: float
     place: int
-    rest: bool
+    is_rest: bool
     passages: Sequence[tuple[int, int]]
-    tokens: int
-    gain: float
-
-    @property
-    def density(self) -> float:
-        """Gain per token."""
-        return self.gain / max(self.tokens, 1)
 
 
 def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] | None]:
@@ -47,53 +45,63 @@ def allocate_tokens(items: Sequence[BudgetItem], budget: int) -> list[list[int] 
     Each skill has two portions: first its header with the passages that are enough, then the rest.
     The gain of a portion is the probability that the skill is right and that the portion makes it
     sufficient. Portions are bought by gain per token, the greedy rule for knapsacks (Dantzig,
-    1957). The first portion of a prerequisite is bought at the latest right after that of the skill
-    that needs it. If a portion does not fit, its most needed passages that fit are bought. The
+    1957). A prerequisite is bought right after the first portion of the skill that needs it, and
+    not without it. If a portion does not fit, its most needed passages that fit are bought. The
     total never exceeds the budget.
     """
     selected: list[list[int] | None] = [None] * len(items)
     left = budget
-    for portion in _order_portions(items):
-        item, mine = items[portion.place], selected[portion.place]
-        if portion.rest and mine is None:
-            continue
-        room = left if portion.rest else left - item.header_tokens
+    prerequisites: dict[int, list[int]] = defaultdict(list)
+    for place, item in enumerate(items):
+        prerequisites[item.needed_by].append(place)
+    portions = [_first_portion(place, items[place]) for place in prerequisites[-1]]
+    heapify(portions)
+    while portions:
+        portion = heappop(portions)
+        place, item = portion.place, items[portion.place]
+        room = left if portion.is_rest else left - item.header_tokens
         bought = _fitting(portion.passages, room)
-        if not portion.rest and (room < 0 or (item.passages and not bought)):
+        if not portion.is_rest and (room < 0 or (item.passages and not bought)):
             continue
-        spent = sum(tokens for _, tokens in bought)
-        left = room - spent
-        selected[portion.place] = (mine or []) + [index for index, _ in bought]
-    return [sorted(mine) if mine is not None else None for mine in selected]
+        left = room - _tokens(bought)
+        selected[place] = sorted([*(selected[place] or ()), *(index for index, _ in bought)])
+        if portion.is_rest:
+            continue
+        if rest := item.passages[len(portion.passages) :]:
+            heappush(portions, _rest_portion(place, item, rest))
+        for other in prerequisites[place]:
+            heappush(portions, _prerequisite_portion(other, items[other], portion))
+    return selected
 
 
-def _order_portions(items: Sequence[BudgetItem]) -> list[_Portion]:
-    """Return the portions in the order in which they are bought."""
-    portions = [portion for place, item in enumerate(items) for portion in _portions(place, item)]
-    entries = {portion.place: portion.density for portion in portions if not portion.rest}
-    firsts = [item.first for item in items]
-    for place, item in enumerate(items):  # a skill stands before its prerequisites
-        if item.needed_by >= 0:
-            entries[place] = max(entries[place], entries[item.needed_by])
-            firsts[place] = firsts[place] or firsts[item.needed_by]
-
-    def rank(portion: _Portion) -> tuple[bool, float, int, bool]:
-        density = portion.density if portion.rest else entries[portion.place]
-        return (not firsts[portion.place], -density, portion.place, portion.rest)
-
-    return sorted(portions, key=rank)
-
-
-def _portions(place: int, item: BudgetItem) -> Iterator[_Portion]:
-    """Yield two portions, enough and rest; a single one if the rest is worth as much per token."""
+def _first_portion(place: int, item: BudgetItem) -> _Portion:
+    """Return the passages that are enough; all of them if the rest is worth as much per token."""
     enough, rest = item.passages[: item.enough], item.passages[item.enough :]
     costs = item.header_tokens + _tokens(enough), _tokens(rest)
     gains = item.worth * item.sufficiency, item.worth * (1 - item.sufficiency)
     if not rest or gains[1] * costs[0] >= gains[0] * costs[1]:
-        yield _Portion(place, False, item.passages, sum(costs), item.worth)
-    else:
-        yield _Portion(place, False, enough, costs[0], gains[0])
-        yield _Portion(place, True, rest, costs[1], gains[1])
+        return _portion(place, item, item.passages, item.worth, sum(costs))
+    return _portion(place, item, enough, gains[0], costs[0])
+
+
+def _prerequisite_portion(place: int, item: BudgetItem, owner: _Portion) -> _Portion:
+    """Return the first portion of a prerequisite, to be bought right after that of its owner."""
+    own = _first_portion(place, item)
+    return own._replace(
+        is_deferred=min(own.is_deferred, owner.is_deferred),
+        negative_density=min(own.negative_density, owner.negative_density),
+    )
+
+
+def _rest_portion(place: int, item: BudgetItem, rest: Sequence[tuple[int, int]]) -> _Portion:
+    gain = item.worth * (1 - item.sufficiency)
+    return _portion(place, item, rest, gain, _tokens(rest))._replace(is_rest=True)
+
+
+def _portion(
+    place: int, item: BudgetItem, passages: Sequence[tuple[int, int]], gain: float, cost: int
+) -> _Portion:
+    return _Portion(not item.first, -gain / max(cost, 1), place, False, passages)
 
 
 def _tokens(passages: Sequence[tuple[int, int]]) -> int:

@@ -100,6 +100,17 @@ def test_nothing_offered_nothing_bought() -> None:
     assert allocate_tokens([], 100) == []
 
 
+def test_a_prerequisite_is_not_bought_without_or_before_what_needs_it() -> None:
+    needs = BudgetItem(10, 0.6, [(0, 200)], 1)
+    short = BudgetItem(10, 0.59, [(0, 40)], 1, needed_by=0)
+    shorter = BudgetItem(10, 0.58, [(0, 20)], 1, needed_by=1)
+    other = BudgetItem(10, 0.1, [(0, 40)], 1)
+    assert allocate_tokens([needs, short, shorter, other], 210) == [[0], None, None, None]
+    assert allocate_tokens([needs, short, shorter, other], 260) == [[0], [0], None, None]
+    assert allocate_tokens([needs, short, shorter, other], 290) == [[0], [0], [0], None]
+    assert allocate_tokens([needs, short, shorter, other], 200) == [None, None, None, [0]]
+
+
 def test_a_prerequisite_comes_right_behind_what_needs_it_before_extras() -> None:
     needs = BudgetItem(10, 0.6, [(0, 40)], 1)
     prerequisite = BudgetItem(10, 0.6, [(0, 300)], 1, needed_by=0)
