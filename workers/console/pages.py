@@ -35,6 +35,7 @@ from workers.http.tokens import TokenScope
 
 PREFIX = "/console"
 LOGIN_PATH = f"{PREFIX}/login"
+THEME_PATH = f"{PREFIX}/theme"
 OPENING = "opening.html"
 THEMES = ("auto", "light", "dark")
 
@@ -155,11 +156,11 @@ def get_theme(request: Request) -> str:
     return theme if theme in THEMES else THEMES[0]
 
 
-def get_local_url(request: Request) -> str:
+def get_local_url(request: Request) -> Url:
     """Return path and query of a request's URL."""
     path = quote(request.scope["path"].encode("utf-8", "surrogatepass"), safe="/:@")
     query = request.scope["query_string"].decode("ascii", "replace")
-    return f"{path}?{query}" if query else path
+    return Url(f"{path}?{query}" if query else path)
 
 
 def get_base_url(request: Request) -> str:
