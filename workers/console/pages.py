@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from workers.console.annotated_text import line_url
 from workers.console.sessions import ConsoleSessions, Session
 from workers.console.static_files import StaticFiles
 from workers.console.text_display import (
@@ -200,6 +200,7 @@ def _create_environment(static_files: StaticFiles) -> Environment:
         "static_url": static_files.get_url,
         "skill_path": skill_path,
         "review_path": review_path,
+        "line_url": line_url,
         "url": build_url,
         "themes": THEMES,
     }
@@ -213,7 +214,6 @@ def _create_environment(static_files: StaticFiles) -> Environment:
         "json": format_json,
         "bytes": format_bytes,
         "event_name": format_event_type,
-        "tojson_text": lambda value: json.dumps(value, ensure_ascii=False),
-        "unchanged": lambda text: Markup.escape(text),
+        "unchanged": escape,
     }
     return environment
