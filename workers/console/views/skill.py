@@ -236,12 +236,13 @@ def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
     )
     ordered = merge_links(by_weight)
     directed = [one for one in ordered if LinkType(one["type"]).is_directed]
+    undirected = [one for one in ordered if not LinkType(one["type"]).is_directed]
     skill_id = skill["skill_id"]
     return {
         "groups": [
             ("To other skills", [one for one in directed if one["source"] == skill_id]),
             ("From other skills", [one for one in directed if one["source"] != skill_id]),
-            ("Both ways", [one for one in ordered if one not in directed]),
+            ("Both ways", undirected),
         ]
     }
 
