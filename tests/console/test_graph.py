@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -23,11 +22,12 @@ def read_query(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
-@pytest.fixture
-def twin(served: Served, tmp_path: Path) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def twin(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A source with a copy of a skill, which both skills link to."""
-    write_skill(tmp_path / "gardens", "garden-frost")
-    served.skillbus("sync", str(tmp_path / "gardens"))
+    root = tmp_path_factory.mktemp("twin") / "gardens"
+    write_skill(root, "garden-frost")
+    served.skillbus("sync", str(root))
     yield
     served.skillbus("sources", "remove", "gardens")
 

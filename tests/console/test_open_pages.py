@@ -19,8 +19,8 @@ from tests.support.servers.language_model import Asked, LanguageModelServer
 
 Open = Callable[..., Page]
 
-RENEWALS = 40
-ANSWERS = 12
+RENEWALS = 10
+ANSWERS = 4
 PERIOD_MILLISECONDS = 3_000
 ALLOWED_SHARE = 0.2
 """Nodes that may be more, as a share of the page: its rows and the ticks of its charts move on."""

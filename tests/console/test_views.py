@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from skills.events import QueryAsked
 from tasks.journal.sqlite import SqliteJournal
-from tests.console.conftest import TASK, Served, Trouble, log_in
+from tests.console.conftest import TASK, Served, log_in
 from tests.support.samples.library import write_skill
 
 Open = Callable[..., Page]
@@ -113,14 +113,6 @@ class TestLibrary:
         page = open_page("read")
         page.goto("/console/library?q=zzzzzz")
         expect(page.locator(".empty")).to_contain_text("Use fewer or other words")
-
-    def test_a_wrong_filter_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        response = page.goto("/console/library?state=lost")
-        assert response is not None
-        assert response.status == 400
-        expect(page.get_by_role("alert")).to_contain_text("there is no 'lost'")
 
 
 class TestSkill:
@@ -331,45 +323,16 @@ class TestAsk:
             *("outcomes.report", "outcomes.report")
         ]
 
-    def test_an_outcome_of_no_skill_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        self.ask(page)
-        page.get_by_role("button", name="Report").click()
-        expect(page.get_by_role("alert")).to_contain_text("Choose the skill that it is about")
-
     def test_no_skill_says_how_sure_that_is(self, open_page: Open) -> None:
         page = open_page("read")
         self.ask(page, "negotiate the salary of a goalkeeper")
         expect(page.locator(".notice.warn").first).to_contain_text("No skill")
         expect(page.locator("#candidates")).to_be_visible()
 
-    def test_a_wrong_budget_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        page.goto("/console/ask")
-        page.get_by_label("Task").fill(TASK)
-        page.get_by_text("Limits, filters and stages").click()
-        page.get_by_label("Budget").fill("many")
-        page.get_by_role("button", name="Ask").click()
-        expect(page.get_by_role("alert")).to_contain_text("Budget: write a whole number")
-
     def test_it_is_asked_without_scripts(self, open_page: Open) -> None:
         page = open_page("read", java_script_enabled=False)
         self.ask(page)
         expect(page.locator("article.result").first).to_contain_text("kiln-firing")
-
-    def test_an_answer_is_of_its_asker(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("404")
-        page = open_page("read")
-        self.ask(page)
-        other = open_page("write")
-        response = other.goto(page.url)
-        assert response is not None
-        assert response.status == 404
-        response = open_page("admin").goto(page.url)
-        assert response is not None
-        assert response.status == 200
 
 
 class TestUse:
@@ -410,12 +373,6 @@ class TestUse:
         exported = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
         assert "crafts:map-projection" in {one["skill_id"] for one in exported["skills"]}
 
-    def test_a_wrong_range_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        page.goto("/console/use?days=12")
-        expect(page.get_by_role("alert")).to_contain_text("Days: choose one of 7, 30, 90, 365")
-
 
 class TestWorkAndSources:
     def test_a_source_is_synced(self, open_page: Open) -> None:
@@ -432,24 +389,6 @@ class TestWorkAndSources:
         expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
             "write"
         )
-
-    def test_the_work_is_shown_as_it_comes(self, served: Served, open_page: Open) -> None:
-        page = open_page("admin")
-        page.goto("/console/work")
-        write_skill(served.root, "weir-building", "Build a low weir of stone")
-        expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
-            "crafts", timeout=30_000
-        )
-        expect(page.get_by_role("link", name="source changed").first).to_be_visible()
-
-    @pytest.mark.parametrize("path", ["/console/work/events/none", "/console/ask/none"])
-    def test_what_is_unknown_is_not_found(
-        self, open_page: Open, trouble: Trouble, path: str
-    ) -> None:
-        trouble.expected.append("404")
-        page = open_page("admin")
-        page.goto(path)
-        expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
 
 
 def test_two_tabs_and_two_tokens_do_not_meet(served: Served, open_context: OpenContext) -> None:

@@ -174,17 +174,6 @@ def test_work_is_not_for_those_who_may_not_see_all_sources(
         served.skillbus("sources", "groups", "hostile", "--default")
 
 
-@pytest.mark.parametrize("hours", [0, 25])
-def test_another_range_is_refused(
-    served: Served, open_page: Open, trouble: Trouble, hours: int
-) -> None:
-    trouble.expected.append("400")
-    assert served.request("admin", "GET", "/v1/work", params={"hours": hours}).status_code == 422
-    page = open_page("admin")
-    page.goto(f"/console/work?hours={hours}")
-    expect(page.get_by_role("alert")).to_contain_text("Hours: choose one of 1, 6, 24")
-
-
 def test_a_lost_server_and_its_return_are_shown(
     fork_server: ForkServer,
     open_context: Callable[..., BrowserContext],
