@@ -34,6 +34,7 @@ from tests.support.samples.hostile_pages import (
 from tests.support.samples.library import write_skill, write_topics
 from workers.console.pages import PREFIX
 from workers.console.sessions import open_console_sessions
+from workers.http.tokens import TokenScope, TokenStore
 
 AXE = Path(__file__).parent / "axe" / "axe.min.js"
 TASK = "fire stoneware in an electric kiln"
@@ -111,13 +112,16 @@ def served(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) ->
     for skill_id in ("hostile:hostile-1", "hostile:hostile-2"):
         skillbus("pins", "add", skill_id, "--reason", places.fill_reason())
     dismiss_a_link(skillbus, places.fill_reason())
-    secrets = {
-        scope: skillbus("tokens", "add", scope, "--scope", scope).out.strip()
-        for scope in ("read", "write", "admin")
-    }
+    secrets = add_tokens(skillbus)
     port = free_port()
     with skillbus.serving("--listen", f"127.0.0.1:{port}"):
         yield Served(skillbus, f"http://127.0.0.1:{port}", secrets, root, places)
+
+
+def add_tokens(skillbus: Skillbus) -> dict[str, str]:
+    """The secrets of new tokens, by scope."""
+    store = TokenStore(skillbus.home / "tokens.json")
+    return {one.name.lower(): store.add(one.name.lower(), one) for one in TokenScope}
 
 
 def make_evaluations(served: Served) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from deploy.stack.ports import free_port
-from tests.console.conftest import Served, Trouble, find_overflow, find_violations
+from tests.console.conftest import Served, Trouble, add_tokens, find_overflow, find_violations
 from tests.console.test_accessibility import LOOKS
 from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.samples.hostile_pages import Places, write_hostile_library
@@ -48,10 +48,7 @@ def served(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) ->
     write_skill(base / "hub", "glazing", "Glaze pots")
     skillbus("sync", str(base / "hub"), "--until", "words")
     places.marks = decide_about_attacks(skillbus, places)
-    secrets = {
-        scope: skillbus("tokens", "add", scope, "--scope", scope).out.strip()
-        for scope in ("read", "write", "admin")
-    }
+    secrets = add_tokens(skillbus)
     port = free_port()
     with skillbus.serving("--listen", f"127.0.0.1:{port}"):
         yield Served(skillbus, f"http://127.0.0.1:{port}", secrets, base, places)

@@ -106,26 +106,11 @@ class Pages:
 
     def set_session(self, request: Request, response: Response, session: Session) -> None:
         """Set the cookie of a session."""
-        response.set_cookie(
-            self.sessions.cookie_name,
-            self.sessions.seal(session),
-            path=PREFIX,
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        _set_cookie(request, response, self.sessions.cookie_name, self.sessions.seal(session))
 
     def set_theme(self, request: Request, response: Response, theme: str) -> None:
         """Set the cookie of a theme."""
-        response.set_cookie(
-            _THEME_COOKIE,
-            theme,
-            max_age=_THEME_SECONDS,
-            path=PREFIX,
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        _set_cookie(request, response, _THEME_COOKIE, theme, _THEME_SECONDS)
 
     def _find_session(self, request: Request) -> tuple[Session, bool]:
         """Return the session of a request, and whether its cookie has to be set."""
@@ -134,6 +119,21 @@ class Pages:
             return self.sessions.begin(), True
         renewed = self.sessions.renew(session)
         return (session, False) if renewed is None else (renewed, True)
+
+
+def _set_cookie(
+    request: Request, response: Response, name: str, value: str, seconds: int | None = None
+) -> None:
+    """Set a cookie of the console. seconds: None to keep it as long as the browser runs."""
+    response.set_cookie(
+        name,
+        value,
+        max_age=seconds,
+        path=PREFIX,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
 
 
 def redirect(url: str) -> RedirectResponse:
