@@ -91,8 +91,7 @@ def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService
             if tab == "use"
             else _describe_tab(backend, caller, skill, tab, query)
         )
-        pins = backend.revisions_for(caller.reader).describe_pins()
-        pin = next((one for one in pins if one["skill_id"] == skill_id), None)
+        pins = backend.revisions_for(caller.reader).describe_pins([skill_id])
         return pages.render(
             request,
             f"skill/{tab}.html",
@@ -101,7 +100,7 @@ def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService
             tab=tab,
             tabs=TABS,
             counts=_count_tabs(skill),
-            pin=pin,
+            pin=pins[0] if pins else None,
             may_change=_may_change(caller, skill["source_id"]),
             **shown,
         )

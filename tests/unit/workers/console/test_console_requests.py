@@ -160,6 +160,17 @@ def test_a_finding_after_the_first_page_of_a_text_leads_to_its_line(
     assert "?line=2001#L25" in page
 
 
+def test_the_page_of_a_skill_reads_its_pin_alone(
+    backend: EmbeddedBackend, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str] | None] = []
+    monkeypatch.setattr(
+        backend.history_store(), "get_pins", lambda one=None: asked.append(one) or {}
+    )
+    assert client.get("/console/skills/crafts:kiln-firing").status_code == 200
+    assert asked == [["crafts:kiln-firing"]]
+
+
 def test_a_page_of_a_busy_gateway_says_when_to_come_again(tmp_path: Path) -> None:
     busy = {"requests_a_minute": 1, "burst": 1}
     with tiny_backend(tmp_path / "home", gateway=busy) as backend:
