@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 
-import httpx
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import (
@@ -151,20 +150,15 @@ def test_an_evaluation_is_removed(served: Served, open_page: Open) -> None:
 
 
 def test_evaluations_are_read_over_http(served: Served) -> None:
-    with httpx.Client(base_url=served.url, timeout=60) as client:
-        headers = {
-            scope: {"Authorization": f"Bearer {secret}"} for scope, secret in served.secrets.items()
-        }
-        listed = client.get("/v1/evaluations", headers=headers["read"]).json()["evaluations"]
-        refused = client.delete("/v1/evaluations/none", headers=headers["write"])
-        assert refused.status_code == 403
-        assert client.delete("/v1/evaluations/none", headers=headers["admin"]).status_code == 404
-        for one in listed:
-            path = f"/v1/evaluations/{one['evaluation_id']}"
-            found = client.get(path, headers=headers["read"]).json()
-            assert found["measures"] == one["measures"]
-            changes = client.get(
-                f"{path}/changes", params={"before": one["evaluation_id"]}, headers=headers["read"]
-            ).json()
-            assert changes["better"] == changes["worse"] == []
-        assert client.get("/v1/labelled-prompts", headers=headers["read"]).status_code == 200
+    make_evaluations(served)
+    listed = served.request("read", "GET", "/v1/evaluations").json()["evaluations"]
+    assert len(listed) > 1
+    assert served.request("write", "DELETE", "/v1/evaluations/none").status_code == 403
+    assert served.request("admin", "DELETE", "/v1/evaluations/none").status_code == 404
+    for one in listed:
+        path = f"/v1/evaluations/{one['evaluation_id']}"
+        assert served.request("read", "GET", path).json()["measures"] == one["measures"]
+        same = {"before": one["evaluation_id"]}
+        changes = served.request("read", "GET", f"{path}/changes", params=same).json()
+        assert changes["better"] == changes["worse"] == []
+    assert served.request("read", "GET", "/v1/labelled-prompts").status_code == 200

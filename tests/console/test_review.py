@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -105,8 +104,7 @@ def test_what_waits_is_filtered_and_shown_in_its_context(open_page: Open) -> Non
 
 
 def test_a_source_counts_the_skills_that_wait_for_review(served: Served, open_page: Open) -> None:
-    headers = {"Authorization": f"Bearer {served.secrets['admin']}"}
-    source = httpx.get(f"{served.url}/v1/sources/hub", headers=headers).json()
+    source = served.request("admin", "GET", "/v1/sources/hub").json()
     assert (source["published"], source["held"]) == (1, 1)
     page = open_page("admin")
     page.goto("/console/sources")
@@ -194,17 +192,15 @@ def test_a_decision_without_a_reason_is_explained(
 
 
 def test_pages_of_the_list_follow_each_other(served: Served) -> None:
-    headers = {"Authorization": f"Bearer {served.secrets['admin']}"}
-    with httpx.Client(base_url=served.url, headers=headers, timeout=60) as client:
-        whole = client.get("/v1/review").json()["reviews"]
-        path, found = "/v1/review?limit=3", []
-        while path:
-            page = client.get(path).json()
-            assert len(page["reviews"]) <= 3
-            found += page["reviews"]
-            path = page["next"]
-        assert found == whole
-        assert client.get("/v1/review", params={"cursor": "x"}).status_code == 400
+    whole = served.request("admin", "GET", "/v1/review").json()["reviews"]
+    path, found = "/v1/review?limit=3", []
+    while path:
+        page = served.request("admin", "GET", path).json()
+        assert len(page["reviews"]) <= 3
+        found += page["reviews"]
+        path = page["next"]
+    assert found == whole
+    assert served.request("admin", "GET", "/v1/review?cursor=x").status_code == 400
 
 
 def test_no_attack_reaches_a_reviewer(served: Served, open_page: Open) -> None:

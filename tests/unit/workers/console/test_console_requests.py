@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from search.revision_history import Pin
 from skills.events import SourceChanged, new_event
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
@@ -164,9 +165,12 @@ def test_the_page_of_a_skill_reads_its_pin_alone(
     backend: EmbeddedBackend, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[list[str] | None] = []
-    monkeypatch.setattr(
-        backend.history_store(), "get_pins", lambda one=None: asked.append(one) or {}
-    )
+
+    def get_pins(skill_ids: list[str] | None = None) -> dict[str, Pin]:
+        asked.append(skill_ids)
+        return {}
+
+    monkeypatch.setattr(backend.history_store(), "get_pins", get_pins)
     assert client.get("/console/skills/crafts:kiln-firing").status_code == 200
     assert asked == [["crafts:kiln-firing"]]
 
