@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from playwright.sync_api import (
 
 from config.settings import Settings
 from deploy.stack.ports import free_port
+from skills.events import QueryAsked
+from tasks.journal.sqlite import SqliteJournal
 from tests.support.program.program import NO_TLS, ForkServer, Skillbus
 from tests.support.samples.hostile_pages import (
     ATTACKS,
@@ -68,6 +71,14 @@ def log_in(page: Page, secret: str, path: str = "/console/login") -> None:
     page.wait_for_url(lambda url: "/login" not in url)
 
 
+def ask(page: Page, task: str = TASK) -> None:
+    """Ask a task and wait for its answer."""
+    page.goto("/console/ask")
+    page.get_by_label("Task").fill(task)
+    page.get_by_role("button", name="Ask").click()
+    page.get_by_role("heading", name="Bundle", exact=True).wait_for()
+
+
 def find_overflow(page: Page) -> int:
     """Pixels by which a page is wider than its window."""
     width: int = page.evaluate(
@@ -91,6 +102,14 @@ class Served:
         headers = {"Authorization": f"Bearer {self.secrets[scope]}", "Prefer": "wait=30"}
         url = f"{self.url}{path}"
         return httpx.request(method, url, headers=headers, timeout=60, verify=NO_TLS, **options)
+
+
+def is_use(served: Served, page: Page) -> bool:
+    """Whether usage counts the query that a page shows."""
+    with closing(SqliteJournal(served.skillbus.home / "journal.db")) as journal:
+        request = journal.get_job(urlsplit(page.url).path.rpartition("/")[2]).event.parse_data()
+    assert isinstance(request, QueryAsked)
+    return request.record_use
 
 
 @pytest.fixture(scope="session")

@@ -130,15 +130,6 @@ def has_ordered_headings(page: Page) -> bool:
     return levels.count(1) == 1 and all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def ask(page: Page) -> str:
-    """The path of an answer."""
-    page.goto("/console/ask")
-    page.get_by_label("Task").fill(TASK)
-    page.get_by_role("button", name="Ask").click()
-    page.get_by_role("heading", name="Bundle", exact=True).wait_for()
-    return page.url
-
-
 def test_a_task_is_asked_with_the_keyboard_alone(
     served: Served, open_page: Callable[..., Page]
 ) -> None:

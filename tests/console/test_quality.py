@@ -12,20 +12,14 @@ from tests.console.conftest import (
     TASK,
     Served,
     Trouble,
+    ask,
     find_overflow,
     find_violations,
+    is_use,
     make_evaluations,
 )
 
 Open = Callable[..., Page]
-
-
-def ask(page: Page, task: str = TASK) -> None:
-    """Ask a task and wait for its answer."""
-    page.goto("/console/ask")
-    page.get_by_label("Task").fill(task)
-    page.get_by_role("button", name="Ask").click()
-    page.get_by_role("heading", name="Bundle", exact=True).wait_for()
 
 
 def find_row(page: Page, path: str, text: str) -> None:
@@ -96,6 +90,8 @@ def test_a_skill_that_is_no_candidate_is_labelled_and_explained(
     why.get_by_role("button", name="Why? crafts:kiln-firing").click()
     explained = why.locator("article")
     expect(explained).to_contain_text("in the bundle")
+    expect(explained.get_by_text("Rank after each stage:")).to_be_visible()
+    assert not is_use(served, page)
     expect(explained).to_be_in_viewport()
     why.get_by_role("textbox").fill("crafts:none")
     why.get_by_role("button", name="Look up").click()
@@ -129,10 +125,6 @@ def test_two_evaluations_are_compared(served: Served, open_page: Open) -> None:
         assert not find_violations(page)
         assert page.evaluate("window.hit") is None
         assert page.locator("main *:is(script, iframe, base, style, img, object)").count() == 0
-    page.get_by_role("link", name="All evaluations").click()
-    page.get_by_role("link", name="routing of tasks.jsonl").first.click()
-    page.get_by_text("Remove…").click()
-    expect(page.get_by_role("button", name="Remove this run")).to_be_visible()
 
 
 def test_an_evaluation_is_removed(served: Served, open_page: Open) -> None:
