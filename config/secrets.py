@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from config.errors import MisconfiguredError
+
+_SEPARATOR = re.compile(r",\s*(?=[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
 
 
 def read_secret(path: Path | None, setting: str) -> str | None:
@@ -42,3 +45,8 @@ def strip_password(url: str) -> str:
     parts = urlsplit(url)
     user, found, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{found}{host}"))
+
+
+def strip_passwords(urls: str) -> list[str]:
+    """Return URLs, separated by commas, without their passwords, which may have commas too."""
+    return [strip_password(url) for url in _SEPARATOR.split(urls)]

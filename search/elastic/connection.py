@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from config.errors import MisconfiguredError, PermanentError, SkillbusError, TransientError
-from config.secrets import read_secret, strip_password
+from config.secrets import read_secret, strip_passwords
 from config.server_settings import ServerSettings
 from config.tracing import span
 
@@ -67,8 +67,7 @@ class ElasticsearchConnection:
     @property
     def address(self) -> str:
         """The server's URLs for messages, without passwords."""
-        urls = self._servers.elasticsearch.split(",")
-        return f"Elasticsearch at {', '.join(strip_password(url.strip()) for url in urls)}"
+        return f"Elasticsearch at {', '.join(strip_passwords(self._servers.elasticsearch))}"
 
     @property
     def client(self) -> Elasticsearch:

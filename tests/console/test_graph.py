@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.conftest import Served, find_violations
-from tests.console.test_accessibility import ask
+from tests.console.conftest import Served, ask, find_violations
 from tests.support.samples.library import write_skill
 
 Open = Callable[..., Page]
@@ -23,11 +21,12 @@ def read_query(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
 
 
-@pytest.fixture
-def twin(served: Served, tmp_path: Path) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def twin(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A source with a copy of a skill, which both skills link to."""
-    write_skill(tmp_path / "gardens", "garden-frost")
-    served.skillbus("sync", str(tmp_path / "gardens"))
+    root = tmp_path_factory.mktemp("twin") / "gardens"
+    write_skill(root, "garden-frost")
+    served.skillbus("sync", str(root))
     yield
     served.skillbus("sources", "remove", "gardens")
 
@@ -83,7 +82,7 @@ def test_types_of_links_are_switched_off_and_on(open_page: Open) -> None:
 
 def test_a_walk_is_stepped_and_played(open_page: Open) -> None:
     page = open_page("read")
-    page.goto(ask(page))
+    ask(page)
     page.get_by_role("link", name="Graph", exact=True).last.click()
     page.get_by_role("link", name="Walk of the ranking").click()
     controls = page.locator(".walk-controls")
@@ -124,10 +123,7 @@ def test_it_is_read_without_scripts(open_page: Open) -> None:
     page.get_by_role("button", name="Show").click()
     expect(page.locator("#graph-links")).to_contain_text("declared: bread-baking")
     assert "semantic" not in read_query(page)["type"]
-    page.goto("/console/ask")
-    page.get_by_label("Task").fill("fire stoneware in an electric kiln")
-    page.get_by_role("button", name="Ask").click()
-    page.get_by_role("heading", name="Bundle", exact=True).wait_for()
+    ask(page)
     page.get_by_role("link", name="Graph", exact=True).last.click()
     page.get_by_role("link", name="Walk of the ranking").click()
     page.get_by_role("link", name="Forward").click()
@@ -211,10 +207,3 @@ def test_links_of_the_skill_stand_out(open_page: Open) -> None:
     assert aside.count() > 0
     assert max(n for is_own, _, n in ends if is_own) < min(n for is_own, _, n in ends if not is_own)
     assert min(o for is_own, o, _ in ends if is_own) > max(o for is_own, o, _ in ends if not is_own)
-
-
-def test_a_skill_leads_to_the_walk(open_page: Open) -> None:
-    page = open_page("read")
-    page.goto(SKILL)
-    page.locator("main").get_by_role("link", name="ask a task").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Ask")

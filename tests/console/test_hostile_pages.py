@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from urllib.parse import quote, urlencode
 
@@ -36,12 +37,18 @@ def list_pages(served: Served) -> Iterator[str]:
     yield f"/console/skills/hostile:hostile-0?{compared}"
     for state in ("", "any", "failed"):
         yield f"/console/library?{urlencode({'source': 'hostile', 'state': state})}"
-    for attack in ATTACKS:
-        short = attack[:300]
-        yield f"/console/library?{urlencode({'q': short})}"
-        yield f"/console/library?{urlencode({'source': short, 'licence': short, 'level': ''})}"
-        yield f"/console/ask?{urlencode({'task': short, 'why': short})}"
-        yield f"/console/graph?{urlencode({'find': short})}"
+    fields = itertools.cycle(
+        [
+            ("library", ("q",)),
+            ("library", ("source", "licence")),
+            ("ask", ("task", "why")),
+            ("graph", ("find",)),
+        ]
+    )
+    for attack, (view, names) in zip(ATTACKS, fields, strict=False):
+        # Values of fields are attributes: each page also gets the attacks that would end one.
+        text = f"{ATTACKS[2]} {ATTACKS[3]} {attack[:200]}"
+        yield f"/console/{view}?{urlencode(dict.fromkeys(names, text))}"
     for tab in ("overview", "queries", "unanswered", "unused", "copies"):
         yield f"/console/use?tab={tab}"
     yield f"/console/use?{urlencode({'source': ATTACKS[0]})}"
@@ -83,9 +90,9 @@ def test_no_attack_in_a_query_reaches_its_reader(
 ) -> None:
     page = open_page("admin", viewport={"width": 360, "height": 800})
     for attack in ATTACKS:
-        page.goto("/console/ask")
-        page.get_by_label("Task").fill(f"{attack} ripen a washed rind cheese in a humid cellar")
-        page.get_by_role("button", name="Ask").click()
+        task = f"{attack} ripen a washed rind cheese in a humid cellar"
+        asked = served.request("admin", "POST", "/v1/queries", json={"task": task}).json()
+        page.goto(f"/console/ask/{asked['id']}")
         page.get_by_role("heading", name="Bundle", exact=True).wait_for()
         assert page.evaluate("window.hit") is None
         assert not find_overflow(page), attack

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from deploy.stack.ports import free_port
-from tests.console.conftest import Served
+from tests.console.conftest import Served, add_tokens
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.hostile_pages import Places
 from tests.support.samples.library import write_topics
@@ -19,8 +19,8 @@ from tests.support.servers.language_model import Asked, LanguageModelServer
 
 Open = Callable[..., Page]
 
-RENEWALS = 40
-ANSWERS = 12
+RENEWALS = 10
+ANSWERS = 4
 PERIOD_MILLISECONDS = 3_000
 ALLOWED_SHARE = 0.2
 """Nodes that may be more, as a share of the page: its rows and the ticks of its charts move on."""
@@ -111,7 +111,7 @@ def slow(
             **model_environment(server.url, '["select"]'),
         )
         skillbus("sync", str(write_topics(base / "crafts")), "--until", "embedded")
-        secrets = {"read": skillbus("tokens", "add", "read", "--scope", "read").out.strip()}
+        secrets = add_tokens(skillbus)
         port = free_port()
         with skillbus.serving("--listen", f"127.0.0.1:{port}"):
             yield Served(skillbus, f"http://127.0.0.1:{port}", secrets, base, Places())

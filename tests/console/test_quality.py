@@ -6,27 +6,20 @@ import json
 import re
 from collections.abc import Callable
 
-import httpx
 from playwright.sync_api import Page, expect
 
 from tests.console.conftest import (
     TASK,
     Served,
     Trouble,
+    ask,
     find_overflow,
     find_violations,
+    is_use,
     make_evaluations,
 )
 
 Open = Callable[..., Page]
-
-
-def ask(page: Page, task: str = TASK) -> None:
-    """Ask a task and wait for its answer."""
-    page.goto("/console/ask")
-    page.get_by_label("Task").fill(task)
-    page.get_by_role("button", name="Ask").click()
-    page.get_by_role("heading", name="Bundle", exact=True).wait_for()
 
 
 def find_row(page: Page, path: str, text: str) -> None:
@@ -97,6 +90,8 @@ def test_a_skill_that_is_no_candidate_is_labelled_and_explained(
     why.get_by_role("button", name="Why? crafts:kiln-firing").click()
     explained = why.locator("article")
     expect(explained).to_contain_text("in the bundle")
+    expect(explained.get_by_text("Rank after each stage:")).to_be_visible()
+    assert not is_use(served, page)
     expect(explained).to_be_in_viewport()
     why.get_by_role("textbox").fill("crafts:none")
     why.get_by_role("button", name="Look up").click()
@@ -130,10 +125,6 @@ def test_two_evaluations_are_compared(served: Served, open_page: Open) -> None:
         assert not find_violations(page)
         assert page.evaluate("window.hit") is None
         assert page.locator("main *:is(script, iframe, base, style, img, object)").count() == 0
-    page.get_by_role("link", name="All evaluations").click()
-    page.get_by_role("link", name="routing of tasks.jsonl").first.click()
-    page.get_by_text("Remove…").click()
-    expect(page.get_by_role("button", name="Remove this run")).to_be_visible()
 
 
 def test_an_evaluation_is_removed(served: Served, open_page: Open) -> None:
@@ -151,20 +142,15 @@ def test_an_evaluation_is_removed(served: Served, open_page: Open) -> None:
 
 
 def test_evaluations_are_read_over_http(served: Served) -> None:
-    with httpx.Client(base_url=served.url, timeout=60) as client:
-        headers = {
-            scope: {"Authorization": f"Bearer {secret}"} for scope, secret in served.secrets.items()
-        }
-        listed = client.get("/v1/evaluations", headers=headers["read"]).json()["evaluations"]
-        refused = client.delete("/v1/evaluations/none", headers=headers["write"])
-        assert refused.status_code == 403
-        assert client.delete("/v1/evaluations/none", headers=headers["admin"]).status_code == 404
-        for one in listed:
-            path = f"/v1/evaluations/{one['evaluation_id']}"
-            found = client.get(path, headers=headers["read"]).json()
-            assert found["measures"] == one["measures"]
-            changes = client.get(
-                f"{path}/changes", params={"before": one["evaluation_id"]}, headers=headers["read"]
-            ).json()
-            assert changes["better"] == changes["worse"] == []
-        assert client.get("/v1/labelled-prompts", headers=headers["read"]).status_code == 200
+    make_evaluations(served)
+    listed = served.request("read", "GET", "/v1/evaluations").json()["evaluations"]
+    assert len(listed) > 1
+    assert served.request("write", "DELETE", "/v1/evaluations/none").status_code == 403
+    assert served.request("admin", "DELETE", "/v1/evaluations/none").status_code == 404
+    for one in listed:
+        path = f"/v1/evaluations/{one['evaluation_id']}"
+        assert served.request("read", "GET", path).json()["measures"] == one["measures"]
+        same = {"before": one["evaluation_id"]}
+        changes = served.request("read", "GET", f"{path}/changes", params=same).json()
+        assert changes["better"] == changes["worse"] == []
+    assert served.request("read", "GET", "/v1/labelled-prompts").status_code == 200

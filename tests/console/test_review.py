@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
 from deploy.stack.ports import free_port
-from tests.console.conftest import Served, Trouble, find_overflow, find_violations
+from tests.console.conftest import Served, Trouble, add_tokens, find_overflow, find_violations
+from tests.console.test_accessibility import LOOKS
 from tests.support.program.program import ForkServer, Skillbus, wait_for
 from tests.support.samples.hostile_pages import Places, write_hostile_library
 from tests.support.samples.library import write_skill
@@ -47,10 +47,7 @@ def served(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) ->
     write_skill(base / "hub", "glazing", "Glaze pots")
     skillbus("sync", str(base / "hub"), "--until", "words")
     places.marks = decide_about_attacks(skillbus, places)
-    secrets = {
-        scope: skillbus("tokens", "add", scope, "--scope", scope).out.strip()
-        for scope in ("read", "write", "admin")
-    }
+    secrets = add_tokens(skillbus)
     port = free_port()
     with skillbus.serving("--listen", f"127.0.0.1:{port}"):
         yield Served(skillbus, f"http://127.0.0.1:{port}", secrets, base, places)
@@ -107,8 +104,7 @@ def test_what_waits_is_filtered_and_shown_in_its_context(open_page: Open) -> Non
 
 
 def test_a_source_counts_the_skills_that_wait_for_review(served: Served, open_page: Open) -> None:
-    headers = {"Authorization": f"Bearer {served.secrets['admin']}"}
-    source = httpx.get(f"{served.url}/v1/sources/hub", headers=headers).json()
+    source = served.request("admin", "GET", "/v1/sources/hub").json()
     assert (source["published"], source["held"]) == (1, 1)
     page = open_page("admin")
     page.goto("/console/sources")
@@ -116,13 +112,6 @@ def test_a_source_counts_the_skills_that_wait_for_review(served: Served, open_pa
     expect(row.locator("[data-name='For review']")).to_have_text("1")
     row.get_by_role("link", name="1", exact=True).last.click()
     expect(page.locator("main")).to_contain_text("glazing")
-
-
-def test_a_wrong_filter_is_explained(open_page: Open, trouble: Trouble) -> None:
-    trouble.expected.append("400")
-    page = open_page("admin")
-    page.goto("/console/review?rule=download-runs")
-    expect(page.get_by_role("alert")).to_contain_text("did you mean download-run")
 
 
 def test_a_finding_is_waived_and_the_waiver_taken_back(served: Served, open_page: Open) -> None:
@@ -202,34 +191,16 @@ def test_a_decision_without_a_reason_is_explained(
     expect(page).to_have_url(re.compile(f"/console/review/{LOOM}$"))
 
 
-@pytest.mark.parametrize("scope", ["read", "write"])
-def test_others_than_admins_see_and_decide_nothing(
-    open_page: Open, trouble: Trouble, scope: str
-) -> None:
-    trouble.expected.append("403")
-    page = open_page(scope)
-    page.goto("/console/review")
-    expect(page.locator(".empty")).to_contain_text("tokens of scope admin")
-    assert "hostile" not in page.locator("main").inner_text()
-    response = page.goto(f"/console/review/{LOOM}")
-    assert response is not None
-    assert response.status == 403
-    page.goto(f"/console/skills/{LOOM}?tab=findings")
-    expect(page.get_by_text("Waive…")).to_have_count(0)
-
-
 def test_pages_of_the_list_follow_each_other(served: Served) -> None:
-    headers = {"Authorization": f"Bearer {served.secrets['admin']}"}
-    with httpx.Client(base_url=served.url, headers=headers, timeout=60) as client:
-        whole = client.get("/v1/review").json()["reviews"]
-        path, found = "/v1/review?limit=3", []
-        while path:
-            page = client.get(path).json()
-            assert len(page["reviews"]) <= 3
-            found += page["reviews"]
-            path = page["next"]
-        assert found == whole
-        assert client.get("/v1/review", params={"cursor": "x"}).status_code == 400
+    whole = served.request("admin", "GET", "/v1/review").json()["reviews"]
+    path, found = "/v1/review?limit=3", []
+    while path:
+        page = served.request("admin", "GET", path).json()
+        assert len(page["reviews"]) <= 3
+        found += page["reviews"]
+        path = page["next"]
+    assert found == whole
+    assert served.request("admin", "GET", "/v1/review?cursor=x").status_code == 400
 
 
 def test_no_attack_reaches_a_reviewer(served: Served, open_page: Open) -> None:
@@ -250,16 +221,15 @@ def test_no_attack_reaches_a_reviewer(served: Served, open_page: Open) -> None:
         assert hidden not in text
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 360)])
-def test_axe_finds_no_violation(open_page: Open, theme: str, width: int) -> None:
-    page = open_page("admin", color_scheme=theme, viewport={"width": width, "height": 900})
-    found = {}
+def test_axe_finds_no_violation(open_page: Open) -> None:
+    page = open_page("admin")
     for path in ("", "?source=none", "/hostile:hostile-2", f"/{GLAZE}", f"/{LOOM}"):
         page.goto(f"/console/review{path}")
-        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-        found[path] = find_violations(page)
-        assert not find_overflow(page), path
-    assert not {place: one for place, one in found.items() if one}
+        for theme, width in LOOKS[:2]:
+            page.emulate_media(color_scheme=theme)
+            page.set_viewport_size({"width": width, "height": 900})
+            assert not find_violations(page), path
+            assert not find_overflow(page), path
 
 
 def test_the_use_of_a_skill_is_shown(served: Served, open_page: Open) -> None:

@@ -6,16 +6,12 @@ import json
 import re
 import time
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
-from skills.events import QueryAsked
-from tasks.journal.sqlite import SqliteJournal
-from tests.console.conftest import TASK, Served, Trouble, log_in
+from tests.console.conftest import TASK, Served, ask, is_use, log_in
 from tests.support.samples.library import write_skill
 
 Open = Callable[..., Page]
@@ -24,14 +20,6 @@ OpenContext = Callable[..., BrowserContext]
 
 def read_query(page: Page) -> dict[str, list[str]]:
     return parse_qs(urlsplit(page.url).query)
-
-
-def is_use(served: Served, page: Page) -> bool:
-    """Whether usage counts the query that a page shows."""
-    with closing(SqliteJournal(served.skillbus.home / "journal.db")) as journal:
-        request = journal.get_job(urlsplit(page.url).path.rpartition("/")[2]).event.parse_data()
-    assert isinstance(request, QueryAsked)
-    return request.record_use
 
 
 class TestLibrary:
@@ -113,14 +101,6 @@ class TestLibrary:
         page = open_page("read")
         page.goto("/console/library?q=zzzzzz")
         expect(page.locator(".empty")).to_contain_text("Use fewer or other words")
-
-    def test_a_wrong_filter_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        response = page.goto("/console/library?state=lost")
-        assert response is not None
-        assert response.status == 400
-        expect(page.get_by_role("alert")).to_contain_text("there is no 'lost'")
 
 
 class TestSkill:
@@ -231,15 +211,9 @@ class TestSkill:
 
 
 class TestAsk:
-    def ask(self, page: Page, task: str = TASK) -> None:
-        page.goto("/console/ask")
-        page.get_by_label("Task").fill(task)
-        page.get_by_role("button", name="Ask").click()
-        page.get_by_role("heading", name="Bundle", exact=True).wait_for()
-
     def test_an_answer_shows_what_was_sent_and_why(self, served: Served, open_page: Open) -> None:
         page = open_page("read")
-        self.ask(page)
+        ask(page)
         first = page.locator("article.result").first
         expect(first).to_contain_text("kiln-firing")
         expect(first).to_contain_text("Probability")
@@ -258,7 +232,7 @@ class TestAsk:
 
     def test_a_prerequisite_has_the_probability_of_what_needs_it(self, open_page: Open) -> None:
         page = open_page("read")
-        self.ask(page)
+        ask(page)
         facts = page.locator("article.result", has_text="declared dependency").locator("dl")
         own = page.locator("article.result").first.locator("dl").inner_text()
         found = re.search(r"Probability\s+(\S+)", own)
@@ -271,31 +245,21 @@ class TestAsk:
         expect(candidates).to_contain_text("The probability is that of the skill itself")
         expect(candidates).to_contain_text("The order is the final one")
 
-    @pytest.mark.parametrize("find", ["crafts:cheese-ripening", "cheese-ripening"])
-    def test_a_skill_is_looked_up_by_its_id_or_name_alone(self, open_page: Open, find: str) -> None:
+    def test_a_skill_is_looked_up_by_its_id_or_name_alone(self, open_page: Open) -> None:
         # An admin also sees the hostile skills, which have the same words.
         page = open_page("admin")
-        self.ask(page)
-        page.get_by_label("its id or words").fill(find)
-        page.get_by_role("button", name="Look up").click()
+        ask(page)
         rows = page.locator("section", has=page.locator("#why")).locator("tbody tr")
-        expect(rows).to_have_count(1)
-        expect(rows).to_contain_text("crafts:cheese-ripening")
-
-    def test_it_says_why_a_skill_is_chosen(self, served: Served, open_page: Open) -> None:
-        page = open_page("read")
-        self.ask(page)
-        page.get_by_label("its id or words").fill("crafts:bread-baking")
-        page.get_by_role("button", name="Look up").click()
-        page.get_by_role("button", name="Why? crafts:bread-baking").click()
-        why = page.locator("article.finding")
-        expect(why.get_by_text("Rank after each stage:")).to_be_visible()
-        expect(why).to_contain_text("the best candidate has")
-        assert not is_use(served, page)
+        for find in ("crafts:cheese-ripening", "cheese-ripening"):
+            page.get_by_label("its id or words").fill(find)
+            page.get_by_role("button", name="Look up").click()
+            expect(page.get_by_label("its id or words")).to_have_value(find)
+            expect(rows).to_have_count(1)
+            expect(rows).to_contain_text("crafts:cheese-ripening")
 
     def test_it_is_asked_again_without_a_stage(self, served: Served, open_page: Open) -> None:
         page = open_page("read")
-        self.ask(page)
+        ask(page)
         page.get_by_text("Limits, filters and stages").click()
         page.get_by_label("Skills at most").fill("1")
         page.get_by_label("diffusion").check()
@@ -313,7 +277,7 @@ class TestAsk:
 
     def test_an_outcome_is_reported(self, served: Served, open_page: Open) -> None:
         page = open_page("write")
-        self.ask(page, "fire a stoneware vase in the electric kiln")
+        ask(page, "fire a stoneware vase in the electric kiln")
         query_id = urlsplit(page.url).path.rpartition("/")[2]
         page.get_by_label("Skill", exact=True).select_option("crafts:kiln-firing")
         page.get_by_label("What it was").select_option("helped")
@@ -331,45 +295,16 @@ class TestAsk:
             *("outcomes.report", "outcomes.report")
         ]
 
-    def test_an_outcome_of_no_skill_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        self.ask(page)
-        page.get_by_role("button", name="Report").click()
-        expect(page.get_by_role("alert")).to_contain_text("Choose the skill that it is about")
-
     def test_no_skill_says_how_sure_that_is(self, open_page: Open) -> None:
         page = open_page("read")
-        self.ask(page, "negotiate the salary of a goalkeeper")
+        ask(page, "negotiate the salary of a goalkeeper")
         expect(page.locator(".notice.warn").first).to_contain_text("No skill")
         expect(page.locator("#candidates")).to_be_visible()
 
-    def test_a_wrong_budget_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        page.goto("/console/ask")
-        page.get_by_label("Task").fill(TASK)
-        page.get_by_text("Limits, filters and stages").click()
-        page.get_by_label("Budget").fill("many")
-        page.get_by_role("button", name="Ask").click()
-        expect(page.get_by_role("alert")).to_contain_text("Budget: write a whole number")
-
     def test_it_is_asked_without_scripts(self, open_page: Open) -> None:
         page = open_page("read", java_script_enabled=False)
-        self.ask(page)
+        ask(page)
         expect(page.locator("article.result").first).to_contain_text("kiln-firing")
-
-    def test_an_answer_is_of_its_asker(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("404")
-        page = open_page("read")
-        self.ask(page)
-        other = open_page("write")
-        response = other.goto(page.url)
-        assert response is not None
-        assert response.status == 404
-        response = open_page("admin").goto(page.url)
-        assert response is not None
-        assert response.status == 200
 
 
 class TestUse:
@@ -410,12 +345,6 @@ class TestUse:
         exported = json.loads(Path(download.value.path()).read_text(encoding="utf-8"))
         assert "crafts:map-projection" in {one["skill_id"] for one in exported["skills"]}
 
-    def test_a_wrong_range_is_explained(self, open_page: Open, trouble: Trouble) -> None:
-        trouble.expected.append("400")
-        page = open_page("read")
-        page.goto("/console/use?days=12")
-        expect(page.get_by_role("alert")).to_contain_text("Days: choose one of 7, 30, 90, 365")
-
 
 class TestWorkAndSources:
     def test_a_source_is_synced(self, open_page: Open) -> None:
@@ -432,24 +361,6 @@ class TestWorkAndSources:
         expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
             "write"
         )
-
-    def test_the_work_is_shown_as_it_comes(self, served: Served, open_page: Open) -> None:
-        page = open_page("admin")
-        page.goto("/console/work")
-        write_skill(served.root, "weir-building", "Build a low weir of stone")
-        expect(page.get_by_role("row").filter(has=page.locator("time")).first).to_contain_text(
-            "crafts", timeout=30_000
-        )
-        expect(page.get_by_role("link", name="source changed").first).to_be_visible()
-
-    @pytest.mark.parametrize("path", ["/console/work/events/none", "/console/ask/none"])
-    def test_what_is_unknown_is_not_found(
-        self, open_page: Open, trouble: Trouble, path: str
-    ) -> None:
-        trouble.expected.append("404")
-        page = open_page("admin")
-        page.goto(path)
-        expect(page.get_by_role("heading", level=1)).to_have_text("Not found")
 
 
 def test_two_tabs_and_two_tokens_do_not_meet(served: Served, open_context: OpenContext) -> None:

@@ -15,7 +15,7 @@ from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.journal.sqlite import SqliteJournal
 from tasks.journal.work_records import TaskRun, duration_bucket
 from tasks.policies import INGEST, LINK
-from tests.console.conftest import Served, Trouble, find_overflow, log_in
+from tests.console.conftest import Served, Trouble, add_tokens, find_overflow, log_in
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_skill, write_topics
 
@@ -174,17 +174,6 @@ def test_work_is_not_for_those_who_may_not_see_all_sources(
         served.skillbus("sources", "groups", "hostile", "--default")
 
 
-@pytest.mark.parametrize("hours", [0, 25])
-def test_another_range_is_refused(
-    served: Served, open_page: Open, trouble: Trouble, hours: int
-) -> None:
-    trouble.expected.append("400")
-    assert served.request("admin", "GET", "/v1/work", params={"hours": hours}).status_code == 422
-    page = open_page("admin")
-    page.goto(f"/console/work?hours={hours}")
-    expect(page.get_by_role("alert")).to_contain_text("Hours: choose one of 1, 6, 24")
-
-
 def test_a_lost_server_and_its_return_are_shown(
     fork_server: ForkServer,
     open_context: Callable[..., BrowserContext],
@@ -195,8 +184,8 @@ def test_a_lost_server_and_its_return_are_shown(
     base = tmp_path_factory.mktemp("lost")
     skillbus = Skillbus(fork_server, base / "home", SKILLBUS_LOG_LEVEL="warning")
     root = write_topics(base / "crafts")
-    skillbus("sync", str(root))
-    secret = skillbus("tokens", "add", "admin", "--scope", "admin").out.strip()
+    skillbus("sync", str(root), "--until", "words")
+    secret = add_tokens(skillbus)["admin"]
     port = free_port()
     page = open_context().new_page()
     lost = page.locator("#connection")

@@ -88,6 +88,11 @@ UNCHANGING_ROUTES = {
     ("POST", "/v1/queries"),
     ("DELETE", "/v1/queries/{query_id}"),
     ("POST", "/v1/answers"),
+    ("POST", "/console/ask"),
+    ("POST", "/console/ask/{query_id}/cancel"),
+    ("POST", "/console/login"),
+    ("POST", "/console/logout"),
+    ("POST", "/console/theme"),
 }
 """Routes of other methods than GET that do not change the library."""
 

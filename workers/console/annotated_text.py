@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from workers.console.text_display import show_line
+from workers.console.text_display import Url, show_line
 
 MAX_LINES = 2_000
 """Maximum of lines on a page; the rest is on further pages."""
@@ -91,6 +91,13 @@ def _spread_roles(passages: Sequence[Mapping[str, Any]]) -> tuple[dict[int, str]
         begins.add(first)
         roles |= dict.fromkeys(range(first, last + 1), passage["role"])
     return roles, begins
+
+
+def line_url(url: str, line: int) -> Url:
+    """Return the URL of a line of a text, on the page that has it. url: of the text."""
+    first = line - (line - 1) % MAX_LINES
+    page = f"{'&' if '?' in url else '?'}line={first}" if first > 1 else ""
+    return Url(f"{url}{page}#L{line}")
 
 
 def list_pages(lines: int) -> list[tuple[int, int]]:

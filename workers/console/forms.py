@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from config.errors import UsageError
 from skills.events import describe_validation_error
-from workers.console.pages import Pages
+from workers.console.pages import Pages, check_local_url
 
 _MAX_FIELDS = 60
 _MEDIA_TYPE = "application/x-www-form-urlencoded"
@@ -70,6 +70,14 @@ def get_text(form: FormData, name: str, max_characters: int = 4_096) -> str:
     if len(text) > max_characters:
         raise UsageError(f"{name} has more than {max_characters:,} characters; shorten it")
     return text.replace("\r\n", "\n")
+
+
+def get_next_url(form: FormData) -> str:
+    """Return the page to show after a form, by default the first one.
+
+    Its URL may be long: that of Ask has a task.
+    """
+    return check_local_url(str(form.get("next", "")))
 
 
 def validate(model: type[Model], values: Mapping[str, Any]) -> Model:

@@ -19,6 +19,7 @@ from workers.console.pages import (
     LOGIN_PATH,
     OPENING,
     PREFIX,
+    THEME_PATH,
     Pages,
     check_local_url,
     get_local_url,
@@ -47,7 +48,7 @@ class ConsoleAccess(PageAccess):
 
     @override
     def is_public(self, path: str) -> bool:
-        return path == LOGIN_PATH or path.startswith(STATIC_PREFIX)
+        return path in (LOGIN_PATH, THEME_PATH) or path.startswith(STATIC_PREFIX)
 
     @override
     async def get_bearer(self, headers: Mapping[str, str]) -> str:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from workers.console.annotated_text import line_url
 from workers.console.sessions import ConsoleSessions, Session
 from workers.console.static_files import StaticFiles
 from workers.console.text_display import (
@@ -35,6 +35,7 @@ from workers.http.tokens import TokenScope
 
 PREFIX = "/console"
 LOGIN_PATH = f"{PREFIX}/login"
+THEME_PATH = f"{PREFIX}/theme"
 OPENING = "opening.html"
 THEMES = ("auto", "light", "dark")
 
@@ -105,26 +106,11 @@ class Pages:
 
     def set_session(self, request: Request, response: Response, session: Session) -> None:
         """Set the cookie of a session."""
-        response.set_cookie(
-            self.sessions.cookie_name,
-            self.sessions.seal(session),
-            path=PREFIX,
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        _set_cookie(request, response, self.sessions.cookie_name, self.sessions.seal(session))
 
     def set_theme(self, request: Request, response: Response, theme: str) -> None:
         """Set the cookie of a theme."""
-        response.set_cookie(
-            _THEME_COOKIE,
-            theme,
-            max_age=_THEME_SECONDS,
-            path=PREFIX,
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        _set_cookie(request, response, _THEME_COOKIE, theme, _THEME_SECONDS)
 
     def _find_session(self, request: Request) -> tuple[Session, bool]:
         """Return the session of a request, and whether its cookie has to be set."""
@@ -133,6 +119,21 @@ class Pages:
             return self.sessions.begin(), True
         renewed = self.sessions.renew(session)
         return (session, False) if renewed is None else (renewed, True)
+
+
+def _set_cookie(
+    request: Request, response: Response, name: str, value: str, seconds: int | None = None
+) -> None:
+    """Set a cookie of the console. seconds: None to keep it as long as the browser runs."""
+    response.set_cookie(
+        name,
+        value,
+        max_age=seconds,
+        path=PREFIX,
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
 
 
 def redirect(url: str) -> RedirectResponse:
@@ -155,11 +156,11 @@ def get_theme(request: Request) -> str:
     return theme if theme in THEMES else THEMES[0]
 
 
-def get_local_url(request: Request) -> str:
+def get_local_url(request: Request) -> Url:
     """Return path and query of a request's URL."""
     path = quote(request.scope["path"].encode("utf-8", "surrogatepass"), safe="/:@")
     query = request.scope["query_string"].decode("ascii", "replace")
-    return f"{path}?{query}" if query else path
+    return Url(f"{path}?{query}" if query else path)
 
 
 def get_base_url(request: Request) -> str:
@@ -199,6 +200,7 @@ def _create_environment(static_files: StaticFiles) -> Environment:
         "static_url": static_files.get_url,
         "skill_path": skill_path,
         "review_path": review_path,
+        "line_url": line_url,
         "url": build_url,
         "themes": THEMES,
     }
@@ -212,7 +214,6 @@ def _create_environment(static_files: StaticFiles) -> Environment:
         "json": format_json,
         "bytes": format_bytes,
         "event_name": format_event_type,
-        "tojson_text": lambda value: json.dumps(value, ensure_ascii=False),
-        "unchanged": lambda text: Markup.escape(text),
+        "unchanged": escape,
     }
     return environment

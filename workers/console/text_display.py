@@ -99,7 +99,8 @@ def _limit_marks(text: str) -> str:
         return text
     kept, marks, dropped = [], 0, 0
     for character in text:
-        marks = marks + 1 if unicodedata.combining(character) else 0
+        # Not `unicodedata.combining`, which is 0 for many of them, such as those of Thai.
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
         if marks > _MAX_MARKS:
             dropped += 1
             continue
@@ -161,14 +162,14 @@ def format_event_type(name: str) -> str:
 
 
 @lru_cache(maxsize=4_096)
-def skill_path(skill_id: str) -> str:
+def skill_path(skill_id: str) -> Url:
     """Return the path of a skill's page."""
-    return f"/console/skills/{_quote_id(skill_id)}"
+    return Url(f"/console/skills/{_quote_id(skill_id)}")
 
 
-def review_path(skill_id: str) -> str:
+def review_path(skill_id: str) -> Url:
     """Return the path of the review of a skill."""
-    return f"/console/review/{_quote_id(skill_id)}"
+    return Url(f"/console/review/{_quote_id(skill_id)}")
 
 
 def _quote_id(skill_id: str) -> str:

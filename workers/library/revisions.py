@@ -167,13 +167,9 @@ class RevisionReader:
             raise _not_kept(skill_id, seq, revisions)
         return found
 
-    def get_pins(self) -> dict[str, Pin]:
-        """Return all pins, by skill id."""
-        return self._history.get_pins()
-
-    def describe_pins(self) -> list[dict[str, Any]]:
-        """Return all pins as data, by skill."""
-        return [pin_data(one) for one in self._history.get_pins().values()]
+    def describe_pins(self, skill_ids: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Return the pins of these skills as data, by default all, by skill."""
+        return [pin_data(one) for one in self._history.get_pins(skill_ids).values()]
 
     def find_drift(self, skill_id: str | None = None) -> list[dict[str, Any]]:
         """Compare the held revision of each pinned skill with the published one.

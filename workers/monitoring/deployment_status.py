@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from config.errors import SkillbusError
-from config.secrets import strip_password
+from config.secrets import strip_passwords
 from config.settings import Settings
 from graph.neo4j.store import Neo4jSkillGraph
 from search.elastic.health import LivenessProbe
@@ -143,10 +143,9 @@ class DeploymentStatus:
 
     def _server_status(self, name: str, answer: StatusPart | SkillbusError) -> dict[str, Any]:
         failed = isinstance(answer, SkillbusError)
-        addresses = getattr(self._settings.servers, name).split(",")
         return {
             "server": name,
-            "address": ", ".join(strip_password(one.strip()) for one in addresses),
+            "address": ", ".join(strip_passwords(getattr(self._settings.servers, name))),
             "up": not failed,
             "seconds": None if isinstance(answer, SkillbusError) else answer["seconds"],
             "problem": " ".join(str(answer).split()) if failed else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -265,12 +266,17 @@ def fetch_failures(sources: Sequence[Source]) -> list[str]:
 def find_unknown_sources(settings: Settings, sources: Sequence[Source]) -> list[str]:
     """Return settings of the policy that name a source that does not exist: they have no effect."""
     known = {source.source_id for source in sources}
-    named = {"policy.sources": settings.policy.sources, "policy.public": settings.policy.public}
+    policy = settings.policy
+    named = {"policy.sources": policy.sources, "policy.public": policy.public}
+    unknown = [(name, one) for name, ids in named.items() for one in ids if one not in known]
+    unknown += [
+        ("policy.review", pattern)
+        for pattern in policy.review
+        if not fnmatch.filter(known, pattern.partition(":")[0])
+    ]
     return [
         f"{name} names {one!r}, which is no source; `skillbus sources list` names them"
-        for name, source_ids in named.items()
-        for one in source_ids
-        if one not in known
+        for name, one in unknown
     ]
 
 

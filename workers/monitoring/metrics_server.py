@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +12,7 @@ from socketserver import TCPServer
 from typing import Any
 
 import structlog
+from typing_extensions import override
 
 from config.errors import SkillbusError, UsageError
 from config.settings import Settings
@@ -180,6 +182,11 @@ class _Server(ThreadingHTTPServer):
         """Bind without the DNS lookup of the host name that the base class makes."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Log an error, such as a client that has gone; the base class prints its traceback."""
+        log.warning("metrics request failed", reason=repr(sys.exc_info()[1]))
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -6,14 +6,13 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
 from config.errors import UsageError
 from config.load_settings import get_config_path, load_settings, read_settings_file
 from config.renamed_settings import rename_variable
-from config.secrets import strip_password
+from config.secrets import strip_passwords
 from config.settings import Settings
 
 
@@ -90,16 +89,12 @@ def _find_origin(name: str, content: dict[str, Any], variables: set[str]) -> str
 def hide_passwords(value: Any) -> Any:
     """Return a value without the passwords of URLs in it."""
     if isinstance(value, str) and "://" in value and "@" in value:
-        return ",".join(map(_hide_password, value.split(",")))
+        try:
+            return ",".join(strip_passwords(value))
+        except ValueError:  # not a URL
+            return value
     if isinstance(value, list):
         return [hide_passwords(one) for one in value]
     if isinstance(value, dict):
         return {name: hide_passwords(one) for name, one in value.items()}
     return value
-
-
-def _hide_password(address: str) -> str:
-    try:
-        return strip_password(address) if urlsplit(address).netloc else address
-    except ValueError:  # not a URL
-        return address

@@ -22,7 +22,7 @@ from graph.records import Source
 from skills.events import QueryAsked, new_event
 from tasks.journal.protocol import DeadLetter, new_dead_letter_id
 from tasks.sources.uploads.store import open_upload_store
-from tests.support.program.program import Process, wait_for
+from tests.support.program.program import NO_TLS, Process, wait_for
 from tests.support.program.secrecy import made_up
 from tests.support.samples.library import write_topics
 from tests.support.servers.distributed import Deployments, Distributed, deployments
@@ -151,6 +151,36 @@ def test_the_console_shows_the_library_and_asks_it(client: httpx.Client) -> None
     for task in ("plan", "ingest", "link"):
         assert f'<th scope="row">{task}</th>' in client.get(event).text
     client.cookies.clear()
+
+
+def test_a_session_of_the_console_ends_at_every_gateway(
+    client: httpx.Client, distributed: Distributed
+) -> None:
+    secret = distributed.skillbus("tokens", "add", "ana").out.strip()
+    with distributed.gateway() as (other, _), httpx.Client(timeout=60, verify=NO_TLS) as visitor:
+        here, there = (str(one.base_url).rstrip("/") for one in (client, other))
+
+        def send(url: str, page: str, form: str, **fields: str) -> httpx.Response:
+            shown = visitor.get(f"{url}/console/{page}").text
+            [token, *_] = re.findall(r'name="csrf_token" value="(\w+)"', shown)
+            data = {"csrf_token": token, **fields}
+            return visitor.post(f"{url}/console/{form}", data=data, headers={"Origin": url})
+
+        # A visitor's cookies are sent to all ports of a host.
+        send(here, "login", "login", token=secret)
+        send(here, "ask", "ask", task="fire a raku kiln")
+        assert "fire a raku kiln" in visitor.get(f"{there}/console/ask").text
+        copied = dict(visitor.cookies)
+        send(there, "ask", "logout")
+        visitor.cookies.clear()
+        visitor.cookies.update(copied)
+        for url in (here, there):
+            assert visitor.get(f"{url}/console/ask").status_code == 303
+        visitor.cookies.clear()
+        send(here, "login", "login", token=secret)
+        assert visitor.get(f"{there}/console/ask").status_code == 200
+        distributed.skillbus("tokens", "revoke", "ana")
+        assert visitor.get(f"{there}/console/ask").status_code == 303
 
 
 def test_the_stages_of_a_query_are_sent_as_events(client: httpx.Client) -> None:

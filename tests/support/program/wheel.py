@@ -27,9 +27,9 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     Its dependencies are those of this Python; skillbus itself is not, whose editable installation
     is not followed from there.
     """
-    venv.create(folder, with_pip=True)
-    python = folder / "bin" / "python"
-    _run(python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", wheel)
+    venv.create(folder)
+    pip = (sys.executable, "-m", "pip", "--python", folder / "bin" / "python")
+    _run(*pip, "install", "--no-deps", "--no-index", "--quiet", wheel)
     [packages] = folder.glob("lib/python*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder / "bin" / "skillbus"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import MisconfiguredError
-from config.secrets import add_password, read_secret, strip_password
+from config.secrets import add_password, read_secret, strip_password, strip_passwords
 
 
 def test_the_only_line_is_the_secret(tmp_path: Path) -> None:
@@ -38,3 +38,16 @@ def test_a_password_goes_into_a_url_and_out_again(url: str, whole: str) -> None:
     assert add_password(url, "p@s/s") == whole
     assert "p%40s" not in strip_password(whole)
     assert add_password(url, None) == url == strip_password(url)
+
+
+@pytest.mark.parametrize(
+    ("urls", "shown"),
+    [
+        ("redis://:se,cret@host/0", ["redis://@host/0"]),
+        ("amqp://bus:a@one/, amqp://bus:b@two/", ["amqp://bus@one/", "amqp://bus@two/"]),
+        ("http://one:9200,http://two:9200", ["http://one:9200", "http://two:9200"]),
+        ("", [""]),
+    ],
+)
+def test_urls_are_shown_without_passwords_that_have_commas(urls: str, shown: list[str]) -> None:
+    assert strip_passwords(urls) == shown

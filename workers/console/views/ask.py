@@ -17,6 +17,7 @@ from starlette.datastructures import FormData
 from config.errors import NotFoundError, UsageError
 from config.settings import OPTIONAL_STAGES
 from graph.records import SkillState
+from skills.bundle.escaping import dump_terminal_json
 from skills.bundle.markdown import render_markdown
 from skills.bundle.model import Bundle, BundleSkill
 from skills.outcomes.model import OutcomeKind
@@ -33,7 +34,6 @@ from workers.http.authentication import LOCAL_USER, Caller, CurrentCaller, get_c
 from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
 from workers.http.routes.queries import QueryRequest, QueryService
 from workers.http.routes.revisions import describe_revisions
-from workers.http.routes.sources import list_source_rows
 from workers.library.search.library_search import MAX_TEXT_CHARACTERS, LibrarySearch
 from workers.library.skill_data import entry_data
 from workers.mcp.tools import SkillTools
@@ -48,6 +48,7 @@ _KEPT = ("obstacle", "resend", "brief", "pins", "least_probability")
 """Fields of a query that the form does not have; a query that is asked again keeps them."""
 _MAX_SCORES = 30
 _MAX_OTHERS = 8
+_MAX_SOURCES = 200
 
 
 class AskQuery(BaseModel):
@@ -99,10 +100,8 @@ def ask_views(backend: StoreBackend, pages: Pages, query_service: QueryService) 
             "ask/form.html",
             section="Ask",
             form=_describe_form({"task": query.task, "explain_skills": [query.why]}),
-            stages=OPTIONAL_STAGES,
-            sources=list_source_rows(backend, caller),
-            budget=backend.settings.choice.budget,
             asked=query_service.list_asked(caller),
+            **_list_options(backend, caller),
         )
 
     @router.post("/ask")
@@ -216,6 +215,16 @@ def _describe_form(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _list_options(backend: StoreBackend, caller: Caller) -> dict[str, Any]:
+    """Return what the form offers: stages to leave out, sources, and the usual budget."""
+    sources = backend.graph_for(caller.reader).list_sources()
+    return {
+        "stages": OPTIONAL_STAGES,
+        "sources": [one.source_id for one in sources[:_MAX_SOURCES]],
+        "budget": backend.settings.choice.budget,
+    }
+
+
 def _render_answer(
     backend: StoreBackend,
     pages: Pages,
@@ -231,10 +240,8 @@ def _render_answer(
         "section": "Ask",
         "query_id": query_id,
         "form": _describe_form(job.event.data),
-        "stages": OPTIONAL_STAGES,
-        "sources": list_source_rows(backend, caller),
-        "budget": backend.settings.choice.budget,
         "job": job,
+        **_list_options(backend, caller),
     }
     if job.outcome is None:
         reached = backend.journal.list_stages(query_id)
@@ -377,7 +384,7 @@ def _list_copies(bundle: Bundle, job: Job, base_url: str) -> list[tuple[str, str
     )
     return [
         ("markdown", "Markdown", render_markdown(bundle)),
-        ("json", "JSON", json.dumps(job.outcome, ensure_ascii=False, indent=2)),
+        ("json", "JSON", dump_terminal_json(job.outcome)),
         ("curl", "curl", curl),
-        ("mcp", "MCP call", json.dumps(call, ensure_ascii=False, indent=2)),
+        ("mcp", "MCP call", dump_terminal_json(call)),
     ]

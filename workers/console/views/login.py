@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 
 from config.errors import UsageError
 from tasks.journal.protocol import EndedSessions
-from workers.console.forms import SentForm, get_text
+from workers.console.forms import SentForm, get_next_url, get_text
 from workers.console.pages import LOGIN_PATH, PREFIX, THEMES, Pages, check_local_url, redirect
 from workers.console.sessions import ENDED_SECONDS
 from workers.http.access import AccessRules
@@ -29,7 +29,7 @@ def login_views(access: AccessRules, pages: Pages, ended_sessions: EndedSessions
 
     @router.post("/login")
     async def log_in(request: Request, form: SentForm) -> Response:
-        after = check_local_url(get_text(form, "next"))
+        after = get_next_url(form)
         try:
             secret = get_text(form, "token", _MAX_TOKEN_CHARACTERS).strip()
             if not secret:
@@ -40,7 +40,8 @@ def login_views(access: AccessRules, pages: Pages, ended_sessions: EndedSessions
                 raise UsageError("this token is unknown or expired")
         except (UsageError, HTTPException) as error:
             problem = error.detail if isinstance(error, HTTPException) else str(error)
-            return pages.render(request, "login.html", 403, next=after, problem=problem)
+            status = getattr(error, "status_code", 403)
+            return pages.render(request, "login.html", status, next=after, problem=problem)
         response = redirect(after)
         pages.set_session(request, response, session)
         return response
@@ -58,7 +59,7 @@ def login_views(access: AccessRules, pages: Pages, ended_sessions: EndedSessions
     @router.post("/theme")
     def set_theme(request: Request, form: SentForm) -> Response:
         theme = get_text(form, "theme")
-        response = redirect(check_local_url(get_text(form, "next")))
+        response = redirect(get_next_url(form))
         if theme in THEMES:
             pages.set_theme(request, response, theme)
         return response

@@ -12,15 +12,8 @@ from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.difference import describe_change
 from workers.console.findings import group_by_rule
-from workers.console.forms import Model, SentForm, get_text, validate
-from workers.console.pages import (
-    PREFIX,
-    Pages,
-    build_url,
-    check_local_url,
-    find_cursor,
-    redirect,
-)
+from workers.console.forms import Model, SentForm, get_next_url, get_text, validate
+from workers.console.pages import PREFIX, Pages, build_url, find_cursor, redirect
 from workers.console.text_display import review_path
 from workers.http.authentication import CurrentCaller, check_scope
 from workers.http.routes.review.decisions import (
@@ -157,7 +150,7 @@ def _add_actions(router: APIRouter, backend: StoreBackend) -> None:
         backend.waive_findings(
             *(body.skill_id, body.seq, body.rule, get_principal(caller), body.reason)
         )
-        return redirect(check_local_url(get_text(form, "next", 8_192)))
+        return redirect(get_next_url(form))
 
     @router.post("/actions/waivers/remove")
     def remove_waiver(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
@@ -165,7 +158,7 @@ def _add_actions(router: APIRouter, backend: StoreBackend) -> None:
         note_object(request, f"{skill_id} {rule}")
         check_scope(caller, TokenScope.ADMIN)
         backend.remove_waiver(skill_id, rule)
-        return redirect(check_local_url(get_text(form, "next", 8_192)))
+        return redirect(get_next_url(form))
 
 
 def _read(model: type[Model], form: SentForm, *names: str) -> Model:

@@ -91,8 +91,7 @@ def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService
             if tab == "use"
             else _describe_tab(backend, caller, skill, tab, query)
         )
-        pins = backend.revisions_for(caller.reader).describe_pins()
-        pin = next((one for one in pins if one["skill_id"] == skill_id), None)
+        pins = backend.revisions_for(caller.reader).describe_pins([skill_id])
         return pages.render(
             request,
             f"skill/{tab}.html",
@@ -101,7 +100,7 @@ def skill_views(backend: StoreBackend, pages: Pages, usage_service: UsageService
             tab=tab,
             tabs=TABS,
             counts=_count_tabs(skill),
-            pin=pin,
+            pin=pins[0] if pins else None,
             may_change=_may_change(caller, skill["source_id"]),
             **shown,
         )
@@ -236,12 +235,13 @@ def _links_tab(skill: Mapping[str, Any]) -> dict[str, Any]:
     )
     ordered = merge_links(by_weight)
     directed = [one for one in ordered if LinkType(one["type"]).is_directed]
+    undirected = [one for one in ordered if not LinkType(one["type"]).is_directed]
     skill_id = skill["skill_id"]
     return {
         "groups": [
             ("To other skills", [one for one in directed if one["source"] == skill_id]),
             ("From other skills", [one for one in directed if one["source"] != skill_id]),
-            ("Both ways", [one for one in ordered if one not in directed]),
+            ("Both ways", undirected),
         ]
     }
 

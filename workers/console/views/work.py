@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +13,16 @@ from pydantic import BaseModel, ConfigDict
 
 from config.errors import UsageError
 from graph.records import SkillState
+from skills.bundle.escaping import dump_terminal_json
 from tasks.journal.protocol import Job
 from tasks.policies import MAINTAIN_QUEUE, POLICIES, QUERY_QUEUE, resolve_task_name
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.console.charts import LineChart, plot_over_time
-from workers.console.forms import SentForm, get_text
-from workers.console.pages import PREFIX, Pages, build_url, check_local_url, redirect
+from workers.console.forms import SentForm, get_next_url, get_text
+from workers.console.pages import PREFIX, Pages, build_url, redirect
 from workers.console.shared_fragments import SharedFragments
+from workers.console.text_display import format_duration
 from workers.http.authentication import Caller, CurrentCaller, check_scope
 from workers.http.jobs import get_visible_job
 from workers.http.routes.library.search import LibraryQuery, find_in_library, open_library
@@ -117,10 +118,8 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
             unembedded=_list_unembedded(backend, library, caller, event),
             timeline=build_timeline(job, runs, letters),
             letters=letters,
-            data=json.dumps(job.event.data, ensure_ascii=False, indent=2),
-            outcome=None
-            if job.outcome is None
-            else json.dumps(job.outcome, ensure_ascii=False, indent=2),
+            data=dump_terminal_json(job.event.data),
+            outcome=None if job.outcome is None else dump_terminal_json(job.outcome),
         )
 
     @router.post("/actions/letters/retry")
@@ -129,7 +128,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         note_object(request, letter_id)
         check_scope(caller, TokenScope.ADMIN)
         dead_letters.retry_dead_letter(backend, letter_id)
-        return redirect(check_local_url(get_text(form, "next")))
+        return redirect(get_next_url(form))
 
     @router.post("/actions/letters/discard")
     def discard(request: Request, caller: CurrentCaller, form: SentForm) -> Response:
@@ -137,7 +136,7 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
         note_object(request, letter_id)
         check_scope(caller, TokenScope.ADMIN)
         discard_letter(backend, letter_id)
-        return redirect(check_local_url(get_text(form, "next")))
+        return redirect(get_next_url(form))
 
     return router
 
@@ -145,9 +144,12 @@ def work_views(backend: StoreBackend, pages: Pages) -> APIRouter:
 def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int) -> Markup:
     """Render the part of the page that an open page reloads."""
     work = _read_work(backend, caller, hours)
+    status = describe_status(backend, caller, recent=True)
     return pages.render_part(
         "work/now.html",
-        status=describe_status(backend, caller, recent=True),
+        problem=status["problem"],
+        tiles=None if work is None else _list_tiles(status),
+        is_catalog_away=status["skills"] is None,
         work=work,
         charts=None if work is None else _plot(work),
         ended={} if work is None else _count_by_queue(work),
@@ -158,6 +160,28 @@ def _render_now(backend: StoreBackend, pages: Pages, caller: Caller, hours: int)
         is_admin=caller.is_admin,
         now=time.time(),
     )
+
+
+def _list_tiles(status: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return titles and values of all work, without those whose server does not answer."""
+    events, skills = status["open_events"], status["skills"]
+    tiles: list[tuple[str, str]] = []
+    if events is not None:
+        oldest = format_duration(status["oldest_event_seconds"]) if events else "–"
+        tiles += [("Events open", f"{events:,}"), ("Oldest event waits", oldest)]
+    if skills is not None:
+        tiles += [
+            ("Skills wait for ingest", f"{skills['waiting']:,}"),
+            ("Skills wait for linking", f"{status['unlinked']:,}"),
+            ("Without vectors", f"{skills['published'] - status['with_vectors']:,}"),
+            ("Sections not embedded", f"{skills['published'] - status['embedded']:,}"),
+        ]
+    if events is not None:
+        tiles += [
+            ("Queries open", f"{status['open_queries']:,}"),
+            ("Dead letters", f"{status['dead_letters']:,}"),
+        ]
+    return tiles
 
 
 def _read_work(backend: StoreBackend, caller: Caller, hours: int) -> WorkReport | None:
@@ -171,9 +195,8 @@ def _count_by_queue(work: WorkReport) -> dict[str, int]:
     """Return the number of tasks that ended in the last hour, by queue with counted tasks."""
     ended = {one.queue: 0 for one in POLICIES.values() if one.queue not in _UNCOUNTED}
     for one in work.tasks:
-        if (
-            policy := POLICIES.get(resolve_task_name(one.task))
-        ) is not None:  # else of a later version
+        policy = POLICIES.get(resolve_task_name(one.task))
+        if policy is not None:  # else of a later version
             ended[policy.queue] += one.ended
     return ended
 

@@ -122,6 +122,6 @@ def pin_published(
 def take_pin_back(backend: StoreBackend, caller: Caller, skill_id: str) -> None:
     """Take back a pin that this caller may see and change; raises NotFoundError without one."""
     check_source(caller, skill_id.partition(":")[0])
-    if skill_id not in backend.revisions_for(caller.reader).get_pins():
+    if not backend.revisions_for(caller.reader).describe_pins([skill_id]):
         raise not_pinned(skill_id)
     backend.unpin_skill(skill_id)

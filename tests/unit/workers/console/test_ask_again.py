@@ -37,8 +37,11 @@ TASK = "fire stoneware in an electric kiln"
 @pytest.fixture(scope="module")
 def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBackend]:
     folder = tmp_path_factory.mktemp("asked")
-    write_skill(folder / "crafts", "kiln-firing", "Fire stoneware in an electric kiln")
-    with tiny_backend(folder / "home") as backend:
+    steps = "## Steps\n\n1. Fire stoneware\u202e in an electric kiln.\n"
+    write_skill(folder / "crafts", "kiln-firing", "Fire stoneware in an electric kiln", steps)
+    notes = "## Notes\n\n" + "A line.\n" * 2_100 + "\n## Shelves\n\nStack props of alumina.\n"
+    write_skill(folder / "crafts", "long-notes", "Stack the props of alumina", notes)
+    with tiny_backend(folder / "home", policy={"highest_level": 3}) as backend:
         with open_client(backend) as client:
             source = SourceChanged(source_id="crafts", root=str(folder / "crafts"))
             read_event(backend, client, source)
@@ -154,3 +157,20 @@ def test_the_call_to_copy_is_accepted_by_the_tool(
     kept = {name: value for name, value in LIMITS.items() if name in arguments}
     assert {"task", "brief", "obstacle", "resend", "session"} < arguments.keys()
     assert kept == {name: arguments[name] for name in kept}
+
+
+def test_invisible_characters_of_a_skill_are_escapes_in_json(
+    backend: EmbeddedBackend, client: TestClient
+) -> None:
+    page = client.get(f"/ask/{ask(backend, task=TASK)}").text
+    found = re.search(r'id="copy-json"[^>]*>([^<]*)<', page)
+    assert found is not None
+    assert "\u202e" in json.dumps(json.loads(html.unescape(found[1])), ensure_ascii=False)
+    assert "\u202e" not in page
+
+
+def test_a_passage_after_the_lines_that_are_shown_is_counted(
+    backend: EmbeddedBackend, client: TestClient
+) -> None:
+    page = client.get(f"/ask/{ask(backend, task='stack the props of alumina')}").text
+    assert "The first 2,000 lines are shown; 1 passage after them was sent too" in page

@@ -34,13 +34,17 @@ def test_invisible_characters_of_values_are_named(hidden: str) -> None:
 
 def test_values_are_bounded() -> None:
     assert show_value("x" * 10_000) == "x" * MAX_CHARACTERS + "… [8,000 more characters]"
-    assert show_value("a" + "\u0301" * 100) == "a" + "\u0301" * 6 + "[94 more marks]"
+    for mark in "\u0301\u0e47\u0489":
+        assert show_value("a" + mark * 100) == "a" + mark * 6 + "[94 more marks]"
     assert show_value("\ud800x") == "[U+D800]x"
 
 
 def test_urls_are_printed_whole() -> None:
     url = build_url("/console/ask", {"task": "x" * MAX_CHARACTERS})
     assert show_value(url) == f"/console/ask?task={'x' * MAX_CHARACTERS}"
+    path = skill_path(f"a:{'窯' * 300}")
+    assert len(path) > MAX_CHARACTERS
+    assert show_value(path) == path
 
 
 def test_text_between_backticks_is_code() -> None:

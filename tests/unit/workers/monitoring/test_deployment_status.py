@@ -60,3 +60,12 @@ def test_a_server_that_hangs_is_waited_for_once(gate: threading.Event, hanging: 
     assert set(started) == expected
     if hanging == "neo4j":
         assert found["language_model"]["refinement"]["stages"] is None
+
+
+def test_addresses_are_shown_without_passwords_that_have_commas() -> None:
+    address = "redis://:hunter,hunter@one/0"
+    others = {"elasticsearch": "http://two:9200", "neo4j": "bolt://three:7687"}
+    settings = Settings(servers={"broker": address, **others})
+    status = DeploymentStatus(settings, None)
+    status._probes = ParallelProbes({name: lambda: {"seconds": 0.0} for name in SERVERS})
+    assert "hunter" not in str(status.get_status(30)["servers"])

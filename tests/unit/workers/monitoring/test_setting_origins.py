@@ -59,7 +59,10 @@ def test_what_a_restart_would_change_is_marked(home: Path) -> None:
 def test_addresses_are_shown_without_passwords(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings(home)
     servers = settings.servers.model_copy(
-        update={"broker": "amqp://bus:hunter2@one/,amqp://bus:hunter2@two/"}
+        update={
+            "broker": "amqp://bus:hunter2@one/,amqp://bus:hunter2@two/",
+            "redis": "redis://:hunter2,hunter2@three/0",
+        }
     )
     found, _ = list_settings_in_force(settings.model_copy(update={"servers": servers}))
     [broker] = [one for one in found if one.name == "servers.broker"]

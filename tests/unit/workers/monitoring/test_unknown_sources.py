@@ -8,12 +8,18 @@ from workers.monitoring.local_checks import find_unknown_sources
 
 
 def test_sources_of_the_policy_that_are_not_there_are_named() -> None:
-    policy = {"sources": {"crafts": "send", "craftz": "withhold"}, "public": ["crafts", "opne"]}
+    policy = {
+        "sources": {"crafts": "send", "craftz": "withhold"},
+        "public": ["crafts", "opne"],
+        "review": ["crafts", "cr*", "crafts:drafts/*", "hubs", "hub*:drafts/*"],
+    }
     settings = Settings.model_validate({"policy": policy})
     found = find_unknown_sources(settings, [Source("crafts", "directory", "/srv/crafts")])
     assert [one.partition(", which")[0] for one in found] == [
         "policy.sources names 'craftz'",
         "policy.public names 'opne'",
+        "policy.review names 'hubs'",
+        "policy.review names 'hub*:drafts/*'",
     ]
 
 
