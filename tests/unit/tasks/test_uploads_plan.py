@@ -121,8 +121,9 @@ def test_a_skill_comes_with_its_event(services: Services) -> None:
     services.graph.save_source(Source("dir", "directory", "/srv/x"))
     refused = services.run(SkillUpserted(skill_id="dir:a", files=files))
     assert "already" in refused.reason
-    at_the_top = services.run(SkillUpserted(skill_id="team:.", files=files))
+    at_the_top = services.run(SkillUpserted(skill_id="new:.", files=files))
     assert at_the_top.state == "failed"
+    assert {source.source_id for source in services.graph.list_sources()} == {"team", "dir"}
 
 
 def test_packages_go_once_their_events_are_done(services: Services) -> None:
