@@ -10,7 +10,7 @@ more than the event requested, even if the skill changes all the time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from config.backoff import Backoff
@@ -72,9 +72,9 @@ class PublicationTracker:
             0.0, min([max_seconds, *(one.next_check_at - now for one in self._pending.values())])
         )
 
-    def forget(self, job_id: str) -> None:
-        """Stop tracking an event."""
-        self._pending.pop(job_id, None)
+    def keep_only(self, job_ids: Collection[str]) -> None:
+        """Stop tracking all other events, as those that another process has answered."""
+        self._pending = {one: self._pending[one] for one in job_ids if one in self._pending}
 
     def get_answers(self, job_id: str, event: Event) -> list[Reply] | None:
         """Return the replies about an event's skills, at most `MAX_ANSWERS`.

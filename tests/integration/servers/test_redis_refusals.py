@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,14 +23,15 @@ def test_a_write_that_is_refused_for_now_is_transient(
     with connect(redis_settings) as connected:
         client: Any = connected  # its types are those of all protocol versions
         before = client.config_get(setting)[setting]
+        writes: tuple[Callable[[], object], ...] = (
+            lambda: client.set(key, 1),
+            lambda: client.pipeline(transaction=True).set(key, 1).execute(),
+            lambda: client.pipeline(transaction=False).set(key, 1).execute(),
+            lambda: client.eval("return redis.call('SET', KEYS[1], 1)", 1, key),
+        )
         client.config_set(setting, value)
         try:
-            for write in (
-                lambda: client.set(key, 1),
-                lambda: client.pipeline(transaction=True).set(key, 1).execute(),
-                lambda: client.pipeline(transaction=False).set(key, 1).execute(),
-                lambda: client.eval("return redis.call('SET', KEYS[1], 1)", 1, key),
-            ):
+            for write in writes:
                 with pytest.raises(TransientError), translate_errors(redis_settings):
                     write()
         finally:
