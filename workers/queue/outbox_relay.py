@@ -104,7 +104,8 @@ class OutboxRelay:
             # includes jobs after them.
             waiting = journal.list_pending_replies(len(self._publication_tracker) + _BATCH_SIZE)
             self._publication_tracker.keep_only(waiting)
-            if not sum(self._send_reply(job_id) for job_id in waiting):
+            due = filter(self._publication_tracker.is_due, waiting)
+            if not sum(self._send_reply(job_id) for job_id in due):
                 journal.wait_for_pending_reply(
                     self._publication_tracker.seconds_until_due(_WAIT_SECONDS)
                 )
