@@ -29,7 +29,7 @@ from tasks.sources.git.process import run_git
 
 log = structlog.get_logger()
 
-_REF = "refs/skillbus/head"
+_REF, _READ_REF = "refs/skillbus/head", "refs/skillbus/read"
 _MAX_PACKS = 16
 _DEFAULT_USER = "x-access-token"
 """User name for a token without one: GitHub requires this name, other hosts accept any."""
@@ -115,7 +115,7 @@ class Mirror:
             if self.has_commit(commit):
                 return
             try:
-                self._transfer(f"+{commit}:refs/skillbus/read")
+                self._transfer(f"+{commit}:{_READ_REF}")
             except RefNotFoundError:
                 # Some servers send only commits that branches point to.
                 self._transfer(self._refspec)
@@ -234,10 +234,12 @@ class Mirror:
 
     def _is_intact(self) -> bool:
         """Return whether the repository exists and its refs can be read."""
-        refs = [ref for ref in ("head", "read") if (self.folder / "refs/skillbus" / ref).exists()]
-        return (self.folder / "HEAD").is_file() and all(
-            self.has_commit(f"refs/skillbus/{ref}") for ref in refs
-        )
+        try:
+            run_git(self.folder, "rev-parse", "--git-dir")
+        except PermanentError:  # as after a `git init` that was killed
+            return False
+        refs = (_REF, _READ_REF)
+        return all(self.has_commit(ref) for ref in refs if (self.folder / ref).exists())
 
     def _remove_leftovers(self) -> None:
         """Remove temporary files and locks of fetches that were killed."""
