@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
+import multiprocessing
 import os
 import shutil
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -413,6 +413,8 @@ def test_more_than_the_limit_is_not_fetched(
     tmp_path: Path, remote: PushedRepository, source: Source
 ) -> None:
     (remote.tree / "large.bin").write_bytes(os.urandom(12_000_000))
+    for folder in (remote.tree, remote.bare):
+        remote.git("-C", str(folder), "config", "core.compression", "0")
     remote.push()
     known = settings(tmp_path / "home", megabytes=1)
     with pytest.raises(PermanentError, match=r"git\.megabytes"):
@@ -714,21 +716,18 @@ def test_a_commit_that_is_not_given_any_more(
 
 
 def test_git_ends_with_who_started_it(tmp_path: Path, source: Source) -> None:
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from tests.integration.sources.test_git_mirror import Mirror, Source, settings\n"
-        "Mirror(Source('team', 'git', sys.argv[1]), settings(Path(sys.argv[2]))).fetch()\n"
-    )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(120)
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/x.git"
-        started = subprocess.Popen([sys.executable, "-c", program, address, str(tmp_path / "home")])
+        mirror = Mirror(replace(source, root=address), settings(tmp_path / "home"))
+        started = multiprocessing.get_context("fork").Process(target=mirror.fetch)
+        started.start()
         connection, _ = silent.accept()
         with connection:
             connection.settimeout(60)
             connection.recv(4096)
             started.kill()
-            started.wait()
+            started.join()
             assert connection.recv(4096) == b""  # the other end is closed
 
 
