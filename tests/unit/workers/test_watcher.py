@@ -24,6 +24,7 @@ from tests.support.program.program import wait_for
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.processes import watcher
 from workers.processes.watcher import _WATCHED_EVENTS, ORIGIN, Watcher, _PendingChanges
 
 ROOT = "/lib/skills"
@@ -220,15 +221,16 @@ def delete_and_create(root: Path) -> None:
 
 @pytest.mark.parametrize("replace", [move_another_folder_there, delete_and_create])
 def test_a_root_that_is_replaced_is_watched_anew(
-    tmp_path: Path, replace: Callable[[Path], None]
+    tmp_path: Path, replace: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watcher, "_REFRESH_SECONDS", 0.1)
     root = write_topics(tmp_path / "crafts")
     with tiny_backend(tmp_path / "home") as backend:
         backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
         settle(backend)
         with Watcher(backend):
             replace(root)
-            time.sleep(1.5)
+            time.sleep(0.5)
             write_skill(root, "loom-setup")
             wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
 
