@@ -12,11 +12,13 @@ import textwrap
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
 from deploy.stack.ports import free_port
@@ -27,10 +29,12 @@ from tests.support.servers.servers import RunServers, ServerControls
 from tests.support.servers.submitting import (
     BUNDLE,
     CLAIM_SECONDS,
+    STREAM,
     Home,
     OnRabbit,
     OnRedis,
     Outside,
+    at_broker,
     consuming,
     event,
     id_of,
@@ -52,13 +56,16 @@ def _lease_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_lock, "LEASE_SECONDS", 60.0)
 
 
-@pytest.fixture(params=["embedded", "distributed"])
-def home(request: pytest.FixtureRequest, outside: Outside, tmp_path: Path) -> Home:
-    """An embedded library, and one on servers whose tasks and submissions share the broker."""
-    if request.param == "embedded":
-        return Home(outside, tmp_path)
-    deployments: Deployments = request.getfixturevalue("deployments")
-    return Home(outside, tmp_path, deployments(outside.name).settings)
+@pytest.fixture(params=["redis-embedded", "rabbitmq-distributed"])
+def home(request: pytest.FixtureRequest, run_servers: RunServers, tmp_path: Path) -> Iterator[Home]:
+    """An embedded library and one on servers, whose submissions come from different brokers."""
+    broker, _, kind = request.param.partition("-")
+    with at_broker(broker, run_servers) as outside:
+        if kind == "embedded":
+            yield Home(outside, tmp_path)
+        else:
+            deployments: Deployments = request.getfixturevalue("deployments")
+            yield Home(outside, tmp_path, deployments(broker).settings)
 
 
 def answered(backend: StoreBackend, sent: list[dict[str, Any]]) -> bool:
@@ -243,8 +250,14 @@ def test_a_message_of_another_form_becomes_a_dead_letter(
             [reply] = outside.replies(name, 1)
             assert reason in reply.data["reason"]
             assert reason in backend.journal.get_dead_letter(reply.data["letter_id"]).reason
-        wait_for(lambda: one.consumer.recorded == 2)
-        assert one.consumer.refused == 3
+        # A property that is not UTF-8, which amqp cannot decode.
+        properties = pika.BasicProperties(correlation_id=b"\xff", reply_to=name)
+        with outside.channel() as channel:
+            channel.basic_publish("", STREAM, b"undecodable", properties)
+        wait_for(lambda: one.consumer.recorded == 2 and one.consumer.refused == 4)
+        [letter, *_] = backend.journal.list_dead_letters()
+        assert "properties that cannot be decoded" in letter.reason
+        assert letter.body == "undecodable"
     outside.clear()
 
 

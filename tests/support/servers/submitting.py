@@ -234,13 +234,20 @@ BUNDLE = {
 """An answer."""
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
-def outside(request: pytest.FixtureRequest, run_servers: RunServers) -> Iterator[Outside]:
-    """A program at either broker."""
-    made: Outside = OnRedis(run_servers) if request.param == "redis" else OnRabbit(run_servers)
+@contextmanager
+def at_broker(name: str, servers: RunServers) -> Iterator[Outside]:
+    """A program at this broker."""
+    made: Outside = OnRedis(servers) if name == "redis" else OnRabbit(servers)
     made.clear()
     yield made
     made.clear()
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def outside(request: pytest.FixtureRequest, run_servers: RunServers) -> Iterator[Outside]:
+    """A program at either broker."""
+    with at_broker(request.param, run_servers) as made:
+        yield made
 
 
 class Home:
