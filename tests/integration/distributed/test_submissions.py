@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import pickle
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 import urllib.error
 import urllib.request
@@ -23,7 +20,7 @@ import pytest
 
 from deploy.stack.ports import free_port
 from tasks.coordination import redis_lock
-from tests.support.program.program import ROOT, wait_for
+from tests.support.program.program import wait_for
 from tests.support.servers.distributed import Deployments, Distributed, deployments
 from tests.support.servers.servers import RunServers, ServerControls
 from tests.support.servers.submitting import (
@@ -44,6 +41,10 @@ from tests.support.servers.submitting import (
     reply_name,
 )
 from workers.backend.store_backend import StoreBackend
+from workers.queue.broker import get_submission_broker
+from workers.queue.connect import open_message_consumer
+from workers.queue.protocol import ReceivedMessage
+from workers.queue.recorder import MessageRecorder
 
 __all__ = ["deployments", "outside"]
 
@@ -298,49 +299,30 @@ def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
         assert len(states) == 6
 
 
-VICTIM = """
-    import os, pickle, signal, sys
-    from tests.support.samples.tiny import TinyEncoder
-    from workers.backend.distributed import DistributedBackend
-    from workers.backend.embedded import EmbeddedBackend
-    from workers.queue.broker import get_submission_broker
-    from workers.queue.connect import open_message_consumer
-    from workers.queue.recorder import MessageRecorder
-
-    settings = pickle.loads(bytes.fromhex(sys.argv[1]))
-    if settings.distributed:
-        channel = DistributedBackend(settings, writable=True)
-    else:
-        channel = EmbeddedBackend(settings, writable=True, encoder=TinyEncoder())
-    message_consumer = open_message_consumer(get_submission_broker(settings), "victim")
-    found = []
-    while len(found) < 2:
-        found += message_consumer.receive(0.5, 10)
-    MessageRecorder(channel).record(found[0].message)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+def die_with_two_messages(home: Home) -> None:
+    """Record the first of two messages, confirm none, and die."""
+    with home() as backend:
+        broker = get_submission_broker(backend.settings)
+        message_consumer = open_message_consumer(broker, "victim")
+        found: list[ReceivedMessage] = []
+        while len(found) < 2:
+            found += message_consumer.receive(0.5, 10)
+        MessageRecorder(backend).record(found[0].message)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_consumer_held_comes_again(home: Home, tmp_path: Path) -> None:
     """One message was recorded and not confirmed, the other was only read."""
     name, sent = reply_name(tmp_path), [query(), query()]
     home.outside.listen(name)
-    with home() as backend:
-        settings = backend.settings
-        with consuming(backend):  # makes the group
-            pass
+    with home() as backend, consuming(backend):  # makes the group
+        pass
     for each in sent:
         home.outside.put(json.dumps(each), name)
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(VICTIM), pickle.dumps(settings).hex()],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert run.returncode == -signal.SIGKILL, run.stderr
+    victim = multiprocessing.get_context("fork").Process(target=die_with_two_messages, args=(home,))
+    victim.start()
+    victim.join(200)
+    assert victim.exitcode == -signal.SIGKILL
     with home() as backend:
         assert [recorded(backend, each) is not None for each in sent] == [True, False]
         with consuming(backend) as [one]:
