@@ -284,7 +284,8 @@ def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
                 home.outside.put(json.dumps(each))
             wait_for(lambda: "too many open" in one.status()["problem"])
             assert backend.journal.count_open_jobs("query") == 2
-            time.sleep(CLAIM_SECONDS * 1.5)  # what is held is not taken twice
+            if home.outside.name == "redis":
+                time.sleep(CLAIM_SECONDS * 1.5)  # what is held is not taken twice
             assert one.consumer.recorded == 2
             for job in backend.journal.list_open_jobs("query"):
                 backend.journal.finish_job(job)
