@@ -74,7 +74,7 @@ def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | No
     secret = read_secret(file, "credential file") or ""
     if "\n" in secret or "\r" in secret:
         raise MisconfiguredError(f"credential file: {file} has several lines; write one")
-    if source.root.startswith("http:") and not settings.git.allow_private:
+    if check_url(source.root, settings.git) == "http" and not settings.git.allow_private:
         raise UsageError("a credential is not sent over http; give an https address")
     user, found, _ = secret.partition(":")
     return (user if found else _DEFAULT_USER), file

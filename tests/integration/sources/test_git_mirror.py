@@ -509,6 +509,10 @@ def test_credentials_come_from_their_folder_alone(tmp_path: Path, source: Source
     for name in ("absent", "two"):
         with pytest.raises(MisconfiguredError):
             check_git_source(replace(source, credential_file=name), known)
+    (tmp_path / "home/credentials/one").write_text("a\n")
+    public = settings(tmp_path / "home", allow_private=False)
+    with pytest.raises(UsageError, match="not sent over http"):
+        check_git_source(replace(source, root="HTTP://h/x", credential_file="one"), public)
 
 
 def test_gits_own_protocol(tmp_path: Path, remote: PushedRepository, source: Source) -> None:
