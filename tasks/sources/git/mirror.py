@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
@@ -24,7 +25,7 @@ from config.secrets import read_secret
 from config.settings import Settings
 from graph.records import Source
 from tasks.sources.git.address import check_branch, check_subfolder, check_url, resolve_remote
-from tasks.sources.git.fetch import RefNotFoundError, fetch_ref, folder_size
+from tasks.sources.git.fetch import ASKPASS_PREFIX, RefNotFoundError, fetch_ref, folder_size
 from tasks.sources.git.process import run_git
 
 log = structlog.get_logger()
@@ -243,8 +244,8 @@ class Mirror:
 
     def _remove_leftovers(self) -> None:
         """Remove temporary files and locks of fetches that were killed."""
-        objects = self.folder / "objects"
-        for left in (*objects.glob("pack/tmp_*"), *objects.glob("tmp_objdir-*")):
+        patterns = ("objects/pack/tmp_*", "objects/tmp_objdir-*", f"{ASKPASS_PREFIX}*")
+        for left in chain.from_iterable(map(self.folder.glob, patterns)):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:

@@ -495,7 +495,7 @@ def test_a_credential_is_sent_and_never_shown(
     assert SECRET not in said + caplog.text
     kept = [file for file in (tmp_path / "home/git").rglob("*") if file.is_file()]
     assert not any(SECRET.encode() in file.read_bytes() for file in kept)
-    assert not list((tmp_path / "home/git").glob(".ask-*"))
+    assert not list((tmp_path / "home/git").rglob(".ask-*"))
 
 
 def test_credentials_come_from_their_folder_alone(tmp_path: Path, source: Source) -> None:
@@ -644,6 +644,7 @@ def test_a_mirror_that_was_left_damaged_is_mended(
         for name in ("shallow.lock", "config.lock", "refs/skillbus/head.lock"):
             (folder / name).touch()
         (folder / "objects/pack/tmp_pack_x").write_bytes(b"PACK")
+        (folder / ".ask-x").mkdir()
     elif harm == "begun":  # by a `git init` that was killed
         shutil.rmtree(folder)
         folder.mkdir()
@@ -668,6 +669,7 @@ def test_a_mirror_that_was_left_damaged_is_mended(
     (remote.tree / "kiln/SKILL.md").write_text("Anew.\n")
     newer = remote.push()
     assert Mirror(source, known).fetch() == newer
+    assert not list(folder.glob(".ask-*"))
     with open_git_reader(replace(source, commit=newer), known) as reader:
         assert reader.read("kiln").content == b"Anew.\n"
 
