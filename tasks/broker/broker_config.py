@@ -12,7 +12,8 @@ from config.server_settings import ServerSettings
 from tasks.policies import POLICIES
 
 _MAX_TASK_SECONDS = max(policy.hard_time_limit for policy in POLICIES.values())
-REDIS_SCHEMES, RABBITMQ_SCHEMES = ("redis", "rediss"), ("amqp", "amqps")
+BROKER_SYSTEMS = {"redis": "redis", "rediss": "redis", "amqp": "rabbitmq", "amqps": "rabbitmq"}
+"""Scheme of an address -> kind of broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,14 @@ class BrokerConfig:
     def system(self) -> str:
         """The kind of broker: `memory`, `redis` or `rabbitmq`."""
         scheme = urlsplit(self.broker_url).scheme
-        return (
-            "redis"
-            if scheme in REDIS_SCHEMES
-            else "rabbitmq"
-            if scheme in RABBITMQ_SCHEMES
-            else scheme
-        )
+        return BROKER_SYSTEMS.get(scheme, scheme)
 
 
 def check_broker_address(setting: str, address: str) -> None:
     """Raise UsageError unless an address is one of Redis or RabbitMQ."""
     try:
         parts = urlsplit(address)
-        is_valid = parts.scheme in (*REDIS_SCHEMES, *RABBITMQ_SCHEMES) and parts.port != 0
+        is_valid = parts.scheme in BROKER_SYSTEMS and parts.port != 0
     except ValueError:  # the port is not a number, or too large
         is_valid = False
     if not is_valid:
@@ -80,7 +75,7 @@ def server_broker_config(settings: ServerSettings) -> BrokerConfig:
     password = read_secret(settings.redis_password_file, "servers.redis_password_file")
     results = add_password(settings.redis, password)
     seconds = settings.timeout_seconds
-    if urlsplit(settings.broker).scheme in REDIS_SCHEMES:
+    if BROKER_SYSTEMS[urlsplit(settings.broker).scheme] == "redis":
         options: dict[str, object] = {
             "visibility_timeout": int(2 * _MAX_TASK_SECONDS + 60),
             "socket_timeout": seconds,

@@ -9,7 +9,7 @@ from config.errors import UsageError
 from config.inbound_settings import SubmissionSettings
 from config.secrets import add_password, read_secret, strip_password
 from config.settings import Settings
-from tasks.broker.broker_config import REDIS_SCHEMES, check_broker_address
+from tasks.broker.broker_config import BROKER_SYSTEMS, check_broker_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Broker:
     @property
     def is_redis(self) -> bool:
         """True for Redis, False for RabbitMQ."""
-        return urlsplit(self.url).scheme in REDIS_SCHEMES
+        return BROKER_SYSTEMS[urlsplit(self.url).scheme] == "redis"
 
 
 def get_submission_broker(settings: Settings) -> Broker:
