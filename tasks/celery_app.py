@@ -58,6 +58,10 @@ def create_app(get_services: GetServices, queues: Sequence[str], transport: Brok
     )
     if transport.transport_class:
         app.conf.broker_transport = transport.transport_class
+    if transport.system == "rabbitmq":
+        from tasks.broker.rabbitmq_properties import keep_unreadable_messages
+
+        keep_unreadable_messages()
     app.conf.update(_celery_settings(queues, transport))
     for policy in POLICIES.values():
         _register_task(app, policy, get_services, transport.system)

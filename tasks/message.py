@@ -14,6 +14,9 @@ TRACE_HEADER = "trace_id"
 SENT_HEADER = "sent"
 """Header with the time at which a traced task was sent, in seconds since the epoch."""
 
+UNREADABLE_HEADER = "unreadable"
+"""Header of a message that the broker holds and no program could decode: the reason."""
+
 TEXT_HEADERS = {
     "expires": 200,
     TRACE_HEADER: 200,

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from config.errors import UsageError
-from config.secrets import add_password, read_secret, strip_password
+from config.secrets import add_password, read_secret
 from config.server_settings import ServerSettings
 from tasks.policies import POLICIES
 
 _MAX_TASK_SECONDS = max(policy.hard_time_limit for policy in POLICIES.values())
-_REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
+BROKER_SYSTEMS = {"redis": "redis", "rediss": "redis", "amqp": "rabbitmq", "amqps": "rabbitmq"}
+"""Scheme of an address -> kind of broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,21 @@ class BrokerConfig:
     def system(self) -> str:
         """The kind of broker: `memory`, `redis` or `rabbitmq`."""
         scheme = urlsplit(self.broker_url).scheme
-        return "redis" if scheme in _REDIS else "rabbitmq" if scheme in _RABBITMQ else scheme
+        return BROKER_SYSTEMS.get(scheme, scheme)
+
+
+def check_broker_address(setting: str, address: str) -> None:
+    """Raise UsageError unless an address is one of Redis or RabbitMQ."""
+    try:
+        parts = urlsplit(address)
+        is_valid = parts.scheme in BROKER_SYSTEMS and parts.port != 0
+    except ValueError:  # the port is not a number, or too large
+        is_valid = False
+    if not is_valid:
+        raise UsageError(
+            f"{setting} is not the address of a broker: write redis://host:port/db or "
+            "amqp://user@host:port/vhost"
+        )
 
 
 def memory_broker_config() -> BrokerConfig:
@@ -54,18 +69,13 @@ def server_broker_config(settings: ServerSettings) -> BrokerConfig:
     longer than a task and the one before it may take. RabbitMQ uses quorum queues, which survive
     the loss of a node, and confirms publications. Raises UsageError for an invalid address.
     """
-    scheme = urlsplit(settings.broker).scheme
-    if scheme not in (*_REDIS, *_RABBITMQ):
-        raise UsageError(
-            f"servers.broker: {strip_password(settings.broker)}: write redis://host:port/db or "
-            "amqp://user@host:port/vhost"
-        )
+    check_broker_address("servers.broker", settings.broker)
     password = read_secret(settings.broker_password_file, "servers.broker_password_file")
     broker = add_password(settings.broker, password)
     password = read_secret(settings.redis_password_file, "servers.redis_password_file")
     results = add_password(settings.redis, password)
     seconds = settings.timeout_seconds
-    if scheme in _REDIS:
+    if BROKER_SYSTEMS[urlsplit(settings.broker).scheme] == "redis":
         options: dict[str, object] = {
             "visibility_timeout": int(2 * _MAX_TASK_SECONDS + 60),
             "socket_timeout": seconds,

@@ -12,7 +12,8 @@ from redis.backoff import ExponentialBackoff
 from redis.client import Pipeline
 from redis.exceptions import (
     AuthenticationError,
-    BusyLoadingError,
+    MasterDownError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -35,6 +36,8 @@ _LONG_CALL_SECONDS = 600.0
 _PUBLIC_UNREACHABLE = "Redis does not answer"
 _PUBLIC_READ_ONLY = "Redis does not take writes now"
 _PUBLIC_REFUSED = "Redis refused a command"
+_PASSING_ERRORS = (MasterDownError, OutOfMemoryError, ReadOnlyError)
+_PASSING_CODES = frozenset({"BUSY", "MISCONF", "NOREPLICAS"})
 
 
 class _TracedRedis(Redis):
@@ -116,17 +119,15 @@ def translate_errors_at(address: str, secret: str) -> Iterator[None]:
         yield
     except AuthenticationError as error:
         raise MisconfiguredError(f"{where}: {error}; see {secret}") from None
-    except (BusyLoadingError, ReadOnlyError) as error:
-        raise TransientError(
-            f"{where} does not take writes now: {error}", public_message=_PUBLIC_READ_ONLY
-        ) from error
     except (NotConnectedError, TooSlowError) as error:
         raise TransientError(
             f"{where} does not answer: {error}", public_message=_PUBLIC_UNREACHABLE
         ) from error
-    except ResponseError as error:
-        raise _translate_response_error(where, error, secret) from error
     except RedisError as error:
+        if _is_passing(error):
+            raise TransientError(
+                f"{where} does not take writes now: {error}", public_message=_PUBLIC_READ_ONLY
+            ) from error
         raise PermanentError(f"{where}: {error}", public_message=_PUBLIC_REFUSED) from error
 
 
@@ -144,15 +145,11 @@ class RedisStore:
             yield self._client
 
 
-def _translate_response_error(where: str, error: ResponseError, secret: str) -> Exception:
-    text = str(error)
-    if text.startswith("NOAUTH") or text.startswith("WRONGPASS"):
-        return MisconfiguredError(f"{where}: {text}; see {secret}")
-    if text.startswith(("OOM", "MISCONF", "LOADING", "READONLY", "BUSY ")):
-        return TransientError(
-            f"{where} does not take writes now: {text}", public_message=_PUBLIC_READ_ONLY
-        )
-    return PermanentError(f"{where}: {text}", public_message=_PUBLIC_REFUSED)
+def _is_passing(error: RedisError) -> bool:
+    """Return whether Redis refused a command for its present state, such as a full memory."""
+    # A pipeline puts the command in front of the message of the server.
+    code = str(error).rpartition("caused error: ")[2].partition(" ")[0]
+    return isinstance(error, _PASSING_ERRORS) or code in _PASSING_CODES
 
 
 def health(settings: ServerSettings) -> dict[str, Any]:

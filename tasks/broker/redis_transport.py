@@ -21,8 +21,7 @@ from kombu.transport import redis as kombu_redis
 from kombu.utils.json import dumps, loads
 from redis import Redis
 
-UNREADABLE_HEADER = "unreadable"
-"""Header of a wrapped item: the reason why it is not a message."""
+from tasks.message import UNREADABLE_HEADER
 
 _ROUTE = ("exchange", "routing_key")
 _CONTENT = ("content-type", "content-encoding")

@@ -30,7 +30,7 @@ from config.tracing import (
     parse_context,
     untraced,
 )
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import PREFIX
 from tasks.coordination.protocol import (
     MAX_YIELD_SECONDS,
     Coordinator,
@@ -106,7 +106,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         named = {"worker": self._process, "task": task, "ids": list(ids), "trace_id": trace_id}
         note = json.dumps(named | context_headers(parent_context()))
         self._current = (task, task_id, note)
-        with translate_errors(self._settings):
+        with self._connected():
             crashes = _CRASHES + _work_id(task, ids)
             arguments: list[str | int] = [task_id, note, _CRASHES_SECONDS]
             return int(self._start_task(keys=[_RUNNING, crashes], args=arguments))
@@ -114,7 +114,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     @override
     def finish_task(self, task: str, task_id: str, ids: Sequence[str]) -> None:
         self._current = None
-        with translate_errors(self._settings), self._client.pipeline(transaction=False) as pipeline:
+        with self._connected() as client, client.pipeline(transaction=False) as pipeline:
             pipeline.hdel(_RUNNING, task_id)
             pipeline.delete(_CRASHES + _work_id(task, ids))
             pipeline.execute()
@@ -122,8 +122,8 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
     def get_running_tasks(self) -> dict[str, dict[str, Any]]:
         """Return task id -> `worker`, `task`, `ids`, `trace_id` and `since` (seconds since the
         epoch)."""
-        with translate_errors(self._settings):
-            notes = self._client.hgetall(_RUNNING)
+        with self._connected() as client:
+            notes = client.hgetall(_RUNNING)
         found = {}
         for task_id, text in notes.items():
             since, _, note = text.partition(" ")
@@ -135,7 +135,7 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         found = []
         for task_id, note in self._find_stalled().items():
             crashes = _CRASHES + _work_id(note["task"], note["ids"])
-            with translate_errors(self._settings):
+            with self._connected():
                 if self._mark_stalled(keys=[_RUNNING, crashes], args=[task_id, _CRASHES_SECONDS]):
                     context = parse_context(note.get("traceparent"), note.get("tracestate"))
                     ids = tuple(note["ids"])
@@ -148,8 +148,8 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
             return {}
         # A process sends a heartbeat before it starts a task, so a process without one has died.
         alive = set(self._alive_processes())
-        with translate_errors(self._settings):
-            now = self._client.time()[0]
+        with self._connected() as client:
+            now = client.time()[0]
         stalled = {}
         for task_id, note in running.items():
             policy = POLICIES.get(resolve_task_name(note["task"]))
@@ -172,13 +172,13 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         # Without a trace in the form that earlier versions read.
         traced = tuple(context) if context.traceparent else ()
         note = json.dumps([trace_id, since or time.time(), *traced])
-        with translate_errors(self._settings):
-            self._client.set(f"{_REQUEST}{seq}", note, ex=_REQUEST_SECONDS)
+        with self._connected() as client:
+            client.set(f"{_REQUEST}{seq}", note, ex=_REQUEST_SECONDS)
 
     @override
     def get_ingest_requests(self, seqs: Sequence[int]) -> dict[int, IngestRequest]:
-        with translate_errors(self._settings):
-            found = self._client.mget([f"{_REQUEST}{seq}" for seq in seqs]) if seqs else []
+        with self._connected() as client:
+            found = client.mget([f"{_REQUEST}{seq}" for seq in seqs]) if seqs else []
         noted = zip(seqs, found, strict=True)
         return {seq: IngestRequest(*json.loads(note)) for seq, note in noted if note}
 
@@ -200,30 +200,30 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @override
     def pause(self, name: str, reason: str, seconds: float) -> None:
-        with translate_errors(self._settings):
-            self._client.set(_PAUSE + name, reason, px=max(1, int(seconds * 1000)))
+        with self._connected() as client:
+            client.set(_PAUSE + name, reason, px=max(1, int(seconds * 1000)))
 
     @override
     def get_pause(self, name: str) -> str:
-        with translate_errors(self._settings):
-            return str(self._client.get(_PAUSE + name) or "")
+        with self._connected() as client:
+            return str(client.get(_PAUSE + name) or "")
 
     @override
     def find_paused(self, names: Sequence[str]) -> set[str]:
-        with translate_errors(self._settings):
-            reasons = self._client.mget([_PAUSE + name for name in names]) if names else []
+        with self._connected() as client:
+            reasons = client.mget([_PAUSE + name for name in names]) if names else []
         return {name for name, reason in zip(names, reasons, strict=True) if reason}
 
     def _count_own_task(self, task: str, count: int) -> None:
         if self._current is None or self._current[0] != task:
             return
         _, task_id, note = self._current
-        with translate_errors(self._settings):
+        with self._connected() as client:
             if count < 0:
-                self._client.hdel(_RUNNING, task_id)
+                client.hdel(_RUNNING, task_id)
             else:
-                now = self._client.time()[0]
-                self._client.hsetnx(_RUNNING, task_id, f"{now} {note}")
+                now = client.time()[0]
+                client.hsetnx(_RUNNING, task_id, f"{now} {note}")
 
     @override
     @contextmanager
@@ -232,15 +232,15 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
         A lower priority alone does not suffice: processes that share a core slow one another down.
         """
-        with translate_errors(self._settings):
-            self._client.set(self._querying, 1, px=_QUERYING_MILLISECONDS)
+        with self._connected() as client:
+            client.set(self._querying, 1, px=_QUERYING_MILLISECONDS)
         try:
             yield
         finally:
             # The first of several queries to end removes the mark for all; this costs the others
             # little.
-            with contextlib.suppress(TransientError), translate_errors(self._settings):
-                self._client.delete(self._querying)
+            with contextlib.suppress(TransientError), self._connected() as client:
+                client.delete(self._querying)
 
     @override
     def yield_to_queries(self) -> None:
@@ -248,9 +248,9 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
         with (
             untraced(),
             contextlib.suppress(TransientError),
-            translate_errors(self._settings),
+            self._connected() as client,
         ):
-            while self._client.exists(self._querying) and time.monotonic() < end:
+            while client.exists(self._querying) and time.monotonic() < end:
                 time.sleep(_CHECK_SECONDS)
 
     @override
@@ -259,22 +259,22 @@ class RedisCoordinator(WorkerRegistry, Coordinator):
 
     @override
     def claim_if_due(self, name: str, seconds: float) -> bool:
-        with translate_errors(self._settings):
-            return bool(self._client.set(_DUE + name, 1, nx=True, px=max(1, int(seconds * 1000))))
+        with self._connected() as client:
+            return bool(client.set(_DUE + name, 1, nx=True, px=max(1, int(seconds * 1000))))
 
     @property
     def task_error(self) -> str:
         """Reason why a task gave up within the last `_TASK_ERROR_SECONDS`, "" if none did."""
-        with translate_errors(self._settings):
-            return str(self._client.get(_TASK_ERROR) or "")
+        with self._connected() as client:
+            return str(client.get(_TASK_ERROR) or "")
 
     @task_error.setter
     def task_error(self, reason: str) -> None:
-        with translate_errors(self._settings):
+        with self._connected() as client:
             if reason:
-                self._client.set(_TASK_ERROR, reason, ex=_TASK_ERROR_SECONDS)
+                client.set(_TASK_ERROR, reason, ex=_TASK_ERROR_SECONDS)
             else:
-                self._client.delete(_TASK_ERROR)
+                client.delete(_TASK_ERROR)
 
 
 def _work_id(task: str, ids: Sequence[str]) -> str:

@@ -36,7 +36,7 @@ def try_redis_lock(
     token = f"{process}|{os.getpid()}|{uuid.uuid4().hex}"
     with translate_errors(settings):
         taken = lock.acquire(token=token)
-        if not taken and _release_dead_holder(client, lock, process):
+        if not taken and _release_dead_holder(client, lock, process, token):
             taken = lock.acquire(token=token)
     if not taken:
         yield False
@@ -61,12 +61,15 @@ def _renew_lease(lock: Lock, settings: ServerSettings, done: threading.Event) ->
             lock.reacquire()
 
 
-def _release_dead_holder(client: Redis, lock: Lock, process: str) -> bool:
-    """Release the lock if its holder is dead; return whether the lock is free now."""
+def _release_dead_holder(client: Redis, lock: Lock, process: str, own_token: str) -> bool:
+    """Release the lock if its holder is dead; return whether the lock is free now.
+
+    own_token: holds the lock if the answer to the first of repeated calls was lost.
+    """
     token = client.get(lock.name)
     if token is None:
         return True
-    if not _is_dead(str(token), process):
+    if token != own_token and not _is_dead(str(token), process):
         return False
     with suppress(LockError):  # another process released it first
         lock.do_release(str(token))

@@ -12,7 +12,7 @@ from typing import Any
 from redis import Redis
 
 from config.server_settings import ServerSettings
-from tasks.broker.redis_connection import PREFIX, translate_errors
+from tasks.broker.redis_connection import PREFIX, RedisStore
 
 ALIVE_SECONDS = 6.0
 """Seconds that a process counts as alive after a heartbeat."""
@@ -33,7 +33,7 @@ def get_worker_id(process: str) -> str:
     return process.partition(_CHILD_SEPARATOR)[0]
 
 
-class WorkerRegistry:
+class WorkerRegistry(RedisStore):
     """Heartbeats of this process, and a view of all other processes.
 
     process: id of this process, a worker's or from `make_child_id`. Every call raises
@@ -41,54 +41,51 @@ class WorkerRegistry:
     """
 
     def __init__(self, client: Redis, settings: ServerSettings, process: str) -> None:
-        self._client: Any = client
-        self._settings = settings
+        super().__init__(client, settings)
         self._process = process
 
     def beat(self, queues: Sequence[str] = ()) -> None:
         """Count as alive for the next `ALIVE_SECONDS`. queues: the queues from which it takes
         tasks."""
-        with translate_errors(self._settings):
-            self._client.set(
-                _ALIVE + self._process, json.dumps(list(queues)), px=_ALIVE_MILLISECONDS
-            )
+        with self._connected() as client:
+            client.set(_ALIVE + self._process, json.dumps(list(queues)), px=_ALIVE_MILLISECONDS)
 
     def deregister_worker(self) -> None:
         """Count as dead at once, with all children; other workers take over their tasks."""
         own = [name for name in self._alive_processes() if get_worker_id(name) == self._process]
         if own:
-            with translate_errors(self._settings):
-                self._client.delete(*(_ALIVE + name for name in own))
+            with self._connected() as client:
+                client.delete(*(_ALIVE + name for name in own))
 
     def alive_workers(self) -> list[str]:
         """Return the ids of the live workers, without their children."""
         return [name for name in self._alive_processes() if _CHILD_SEPARATOR not in name]
 
     def _alive_processes(self) -> list[str]:
-        with translate_errors(self._settings):
-            keys = self._client.scan_iter(match=_ALIVE + "*", count=1000)
+        with self._connected() as client:
+            keys = client.scan_iter(match=_ALIVE + "*", count=1000)
             return sorted(key.removeprefix(_ALIVE) for key in keys)
 
     def get_worker_queues(self) -> dict[str, list[str]]:
         """Return the id of each live worker -> queues from which it takes tasks."""
         names = self.alive_workers()
-        with translate_errors(self._settings):
-            queues = self._client.mget([_ALIVE + name for name in names]) if names else []
+        with self._connected() as client:
+            queues = client.mget([_ALIVE + name for name in names]) if names else []
         return {name: json.loads(text) for name, text in zip(names, queues, strict=True) if text}
 
     def report_consumer(self, status: Mapping[str, Any]) -> None:
         """Publish the status of this process as a consumer of submissions for `ALIVE_SECONDS`."""
-        with translate_errors(self._settings):
-            self._client.set(_CONSUMER + self._process, json.dumps(status), px=_ALIVE_MILLISECONDS)
+        with self._connected() as client:
+            client.set(_CONSUMER + self._process, json.dumps(status), px=_ALIVE_MILLISECONDS)
 
     def deregister_consumer(self) -> None:
         """Withdraw the status published by `report_consumer`."""
-        with translate_errors(self._settings):
-            self._client.delete(_CONSUMER + self._process)
+        with self._connected() as client:
+            client.delete(_CONSUMER + self._process)
 
     def list_consumers(self) -> list[dict[str, Any]]:
         """Return the status of each process that takes submissions, as last reported."""
-        with translate_errors(self._settings):
-            keys = sorted(self._client.scan_iter(match=_CONSUMER + "*", count=1000))
-            statuses = self._client.mget(keys) if keys else []
+        with self._connected() as client:
+            keys = sorted(client.scan_iter(match=_CONSUMER + "*", count=1000))
+            statuses = client.mget(keys) if keys else []
         return [json.loads(status) for status in statuses if status]

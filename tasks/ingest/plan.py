@@ -56,7 +56,8 @@ def plan(services: Services, deadline: Deadline, event_ids: Sequence[str]) -> di
     source that used up the time comes last for a day. Raises TransientError if a batch is to be
     retried; later batches of its source wait, since their order counts.
     """
-    done, waiting = 0, list(event_ids)
+    # From the oldest on, since their order counts and more may be open than are read at once.
+    done, waiting = 0, services.journal.list_open_jobs("event", 1) or list(event_ids)
     seen: set[str] = set()
     while waiting:
         with services.coordinator.try_lock("plan") as acquired:

@@ -336,8 +336,9 @@ class RedisJournal(RedisWorkRecords, Journal):
     @override
     def wait_for_pending_reply(self, seconds: float) -> None:
         """Wait for a job; each job wakes only one of several waiting processes."""
-        # The socket would time out first if the block lasted as long as its own timeout.
-        timeout = min(seconds, self._settings.timeout_seconds / 2)
+        # The socket would time out first if the block lasted as long as its own timeout, or without
+        # limit, which is what 0 means.
+        timeout = max(0.001, min(seconds, self._settings.timeout_seconds / 2))
         with self._connected() as client:
             client.blpop([_BELL], timeout=timeout)
 

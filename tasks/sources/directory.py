@@ -24,6 +24,8 @@ from tasks.sources.folder_rules import (
     find_environment,
     find_owner,
     find_skip_reason,
+    has_skill_file,
+    leads_to_folder,
 )
 from tasks.sources.protocol import SKILL_FILE, SkillFolder, SourceReader, SourceScan
 from tasks.sources.skill_folder import (
@@ -101,7 +103,7 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
     while stack:
         path, owner, depth = stack.pop()
         entries = _list_entries(root, path, found)
-        if any(entry.name == SKILL_FILE and not _is_folder(entry) for entry in entries):
+        if has_skill_file(entries):
             owner = path
             records[owner] = []
         for entry in entries:
@@ -116,7 +118,7 @@ def _walk(root: Path, start: str, limits: LimitSettings) -> SourceScan:
                     found.refused[escape_non_utf8(inner)] = reason
                 else:
                     stack.append((inner, owner, depth + 1))
-            elif entry.is_symlink() and _is_folder(entry):
+            elif entry.is_symlink() and leads_to_folder(entry):
                 _refuse_linked_folder(root, inner, found)
             elif owner is not None:
                 own = path == owner and entry.name == SKILL_FILE
@@ -182,14 +184,6 @@ def _add_file(
         fresh.add(owner)
     if own:
         found.sizes[owner] = status.st_size
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry is a folder or a link to one; a loop of links is neither."""
-    try:
-        return entry.is_dir()
-    except OSError:
-        return False
 
 
 def _refuse_linked_folder(root: Path, path: str, found: SourceScan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -12,6 +13,7 @@ from config.errors import PermanentError, UsageError
 from config.settings import LimitSettings
 from skills.parsing.sibling_files import VIRTUAL_ENVIRONMENT_FILE
 from skills.record import SiblingFile
+from tasks.sources.protocol import SKILL_FILE
 
 SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__"})
 
@@ -83,9 +85,29 @@ def folder_too_large(folder: str, limits: LimitSettings) -> PermanentError:
 
 
 def find_environment(folder: str) -> str:
-    """Return the file that makes a folder a virtual environment, "" without one."""
+    """Return the file that makes a folder a virtual environment, "" without one.
+
+    Only a readable regular file does: it is reported, while no other file of the folder is read.
+    """
     path = os.path.join(folder, VIRTUAL_ENVIRONMENT_FILE)  # noqa: PTH118 - hot loop
-    return path if os.path.exists(path) else ""  # noqa: PTH110 - hot loop
+    try:
+        is_file = stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return ""
+    return path if is_file and os.access(path, os.R_OK) else ""
+
+
+def has_skill_file(entries: Iterable[os.DirEntry[str]]) -> bool:
+    """Return whether a folder with these entries is a skill: its SKILL.md is no folder."""
+    return any(entry.name == SKILL_FILE and not leads_to_folder(entry) for entry in entries)
+
+
+def leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or a link to one; a loop of links is neither."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def no_skill_found(root: str) -> UsageError:

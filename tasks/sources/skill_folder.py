@@ -20,6 +20,7 @@ from tasks.sources.folder_rules import (
     escape_non_utf8,
     find_environment,
     folder_too_large,
+    has_skill_file,
     hash_skill_folder,
     sort_siblings,
 )
@@ -82,7 +83,7 @@ def _read_again(root: Path, folder: Path, file: SiblingFile) -> bytes:
 def find_listed(folder: Path, listed: str) -> Path:
     """Return the file listed under this name, which `escape_non_utf8` may have produced."""
     path = folder / listed
-    if path.exists():
+    if os.path.exists(path):  # noqa: PTH110 - False for an error, too
         return path
     raw = _ESCAPED_BYTE.sub(lambda found: bytes.fromhex(found[1].decode()), os.fsencode(listed))
     return folder / os.fsdecode(raw)
@@ -136,7 +137,7 @@ def _list_siblings(root: Path, folder: Path, limits: LimitSettings) -> Iterator[
         except OSError:
             # The scan reports it as unreadable; the rest of the folder still counts.
             continue
-        if current != folder and any(entry.name == SKILL_FILE for entry in entries):
+        if current != folder and has_skill_file(entries):
             continue
         for entry in entries:
             path = entry.path

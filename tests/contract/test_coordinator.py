@@ -7,13 +7,14 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable
 
 import pytest
 
 from config.server_settings import ServerSettings
 from tasks.broker.redis_connection import PREFIX, connect
-from tasks.coordination import redis_workers
+from tasks.coordination import redis_lock, redis_workers
 from tasks.coordination.local import LocalCoordinator
 from tasks.coordination.protocol import MAX_YIELD_SECONDS, Coordinator
 from tasks.coordination.redis import RedisCoordinator
@@ -259,16 +260,29 @@ def test_a_lease_is_kept_as_long_as_the_work_takes(
 
 
 def test_a_lease_that_another_process_took_is_neither_renewed_nor_released(
-    two: Two, redis_settings: ServerSettings
+    two: Two, redis_settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(redis_lock, "LEASE_SECONDS", 1.0)
     key = f"{PREFIX}lock:plan"
     with connect(redis_settings) as client:
         with two[0].try_lock("plan") as first:
             assert first
             client.set(key, "two|1|token", px=3_600_000)
-            time.sleep(ALIVE_SECONDS * 0.4)  # a renewal of its own lease
+            time.sleep(0.4)  # a renewal of its own lease
             assert client.pttl(key) > 3_000_000
         assert client.get(key) == "two|1|token"
+
+
+def test_a_lock_that_was_taken_by_a_call_whose_answer_was_lost_is_held(
+    two: Two, redis_settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=7))
+    token = f"one|{os.getpid()}|{uuid.UUID(int=7).hex}"
+    with connect(redis_settings) as client:
+        client.set(f"{PREFIX}lock:plan", token, px=int(HOUR * 1000))
+        with two[0].try_lock("plan") as first:
+            assert first
+        assert client.get(f"{PREFIX}lock:plan") is None
 
 
 def _die_with_the_lock(settings: ServerSettings, name: str) -> None:

@@ -388,6 +388,10 @@ def test_a_job_that_ends_wakes_a_reader_of_the_outbox(place: Place) -> None:
     journal.close()
 
 
+def test_a_wait_of_no_time_for_a_reply_ends(journal: Journal) -> None:
+    journal.wait_for_pending_reply(0)
+
+
 def test_the_outbox_survives_reopening(place: Place) -> None:
     first = open_at(place)
     event = to_reply()

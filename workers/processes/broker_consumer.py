@@ -13,14 +13,18 @@ from celery.worker.consumer import Consumer
 from kombu.exceptions import KombuError
 
 from config.errors import PermanentError, TransientError
-from tasks.broker.redis_transport import UNREADABLE_HEADER
 from tasks.journal.protocol import (
     MAX_BODY_CHARACTERS,
     DeadLetter,
     DeadLetterStore,
     new_dead_letter_id,
 )
-from tasks.message import TEXT_HEADERS, parse_task_ids, parse_text_header
+from tasks.message import (
+    TEXT_HEADERS,
+    UNREADABLE_HEADER,
+    parse_task_ids,
+    parse_text_header,
+)
 from tasks.metrics_recorder import MetricsRecorder, NullMetrics
 from tasks.policies import POLICIES, resolve_task_name
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 from config.errors import UsageError
 from config.settings import Settings
-from skills.events import SourceChanged
-from tasks.sources.directory import identify_folder
 from workers.audit.policy import record_policy_changes
 from workers.backend.factory import open_store_backend
 from workers.backend.home import create_home
@@ -30,7 +27,6 @@ from workers.processes.watcher import Watcher
 from workers.queue.service import SubmissionService
 from workers.tracing.start import tracing
 
-ORIGIN = "skillbus/serve"
 _SOCKET_PATH_LIMIT = 103
 """Bytes: macOS has room for 104 with the byte that ends the path, Linux for 108."""
 
@@ -66,9 +62,6 @@ def run_serve(
         warming = backend.start_warm_up()
         # A thread in native code aborts the process if the interpreter ends meanwhile.
         stack.callback(warming.join)
-        for source in backend.graph.list_sources():
-            if identify_folder(Path(source.root)) is not None:
-                backend.submit(SourceChanged(source_id=source.source_id), ORIGIN)
         own = stack.enter_context(bind_unix_socket(path))
         notify(f"serving {settings.home} on {path}")
         if port is not None and address is not None:

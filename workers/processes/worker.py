@@ -85,7 +85,8 @@ def run_worker(
     DeadLetterConsumer.journal = _lazy_journal(settings)
     DeadLetterConsumer.max_message_bytes = settings.workers.message_bytes
     DeadLetterConsumer.metrics = worker_metrics.recorder
-    _connect_signals(child, heartbeat, lambda: notify(_ready_text(workload)))
+    ready = f"worker ready, consuming {', '.join(workload.queues)}"
+    _connect_signals(child, heartbeat, lambda: notify(ready))
     _ignore_celery_warnings()
     worker = app.Worker(
         hostname=f"{workload.name}@{name}",
@@ -105,10 +106,6 @@ def run_worker(
         heartbeat.stop()
         worker_metrics.close()
     return int(worker.exitcode or 0)
-
-
-def _ready_text(workload: Workload) -> str:
-    return f"worker ready, consuming {', '.join(workload.queues)}"
 
 
 def _connect_signals(child: _ChildProcess, heartbeat: Heartbeat, ready: Callable[[], None]) -> None:

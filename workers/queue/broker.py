@@ -9,8 +9,7 @@ from config.errors import UsageError
 from config.inbound_settings import SubmissionSettings
 from config.secrets import add_password, read_secret, strip_password
 from config.settings import Settings
-
-_REDIS, _RABBITMQ = ("redis", "rediss"), ("amqp", "amqps")
+from tasks.broker.broker_config import BROKER_SYSTEMS, check_broker_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class Broker:
     @property
     def is_redis(self) -> bool:
         """True for Redis, False for RabbitMQ."""
-        return urlsplit(self.url).scheme in _REDIS
+        return BROKER_SYSTEMS[urlsplit(self.url).scheme] == "redis"
 
 
 def get_submission_broker(settings: Settings) -> Broker:
@@ -45,15 +44,8 @@ def get_submission_broker(settings: Settings) -> Broker:
     else:
         name, url, file = "servers.broker", servers.broker, servers.broker_password_file
     if not url:
-        raise UsageError(
-            "submissions.broker names no broker: write redis://host:port/db or "
-            "amqp://user@host:port/vhost"
-        )
-    if urlsplit(url).scheme not in (*_REDIS, *_RABBITMQ):
-        raise UsageError(
-            f"{name}: {strip_password(url)}: write redis://host:port/db or "
-            "amqp://user@host:port/vhost"
-        )
+        raise UsageError("no broker is set: name one with submissions.broker")
+    check_broker_address(name, url)
     secret = f"{name}_password_file"
     found = add_password(url, read_secret(file, secret))
     return Broker(found, strip_password(url), secret, servers.timeout_seconds, own)

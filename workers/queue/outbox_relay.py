@@ -103,7 +103,9 @@ class OutboxRelay:
             # Jobs that wait for their skills are first in the outbox; the limit
             # includes jobs after them.
             waiting = journal.list_pending_replies(len(self._publication_tracker) + _BATCH_SIZE)
-            if not sum(self._send_reply(job_id) for job_id in waiting):
+            self._publication_tracker.keep_only(waiting)
+            due = filter(self._publication_tracker.is_due, waiting)
+            if not sum(self._send_reply(job_id) for job_id in due):
                 journal.wait_for_pending_reply(
                     self._publication_tracker.seconds_until_due(_WAIT_SECONDS)
                 )
@@ -136,7 +138,6 @@ class OutboxRelay:
                 )
                 break
         self._backend.journal.mark_replied(job_id)
-        self._publication_tracker.forget(job_id)
         self.replied += 1
         return True
 

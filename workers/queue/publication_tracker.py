@@ -10,7 +10,7 @@ more than the event requested, even if the skill changes all the time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from config.backoff import Backoff
@@ -72,14 +72,19 @@ class PublicationTracker:
             0.0, min([max_seconds, *(one.next_check_at - now for one in self._pending.values())])
         )
 
-    def forget(self, job_id: str) -> None:
-        """Stop tracking an event."""
-        self._pending.pop(job_id, None)
+    def keep_only(self, job_ids: Collection[str]) -> None:
+        """Stop tracking all other events, as those that another process has answered."""
+        self._pending = {one: self._pending[one] for one in job_ids if one in self._pending}
+
+    def is_due(self, job_id: str) -> bool:
+        """Return whether an event is not tracked yet, or its next check is due."""
+        pending = self._pending.get(job_id)
+        return pending is None or time.monotonic() >= pending.next_check_at
 
     def get_answers(self, job_id: str, event: Event) -> list[Reply] | None:
         """Return the replies about an event's skills, at most `MAX_ANSWERS`.
 
-        None while skills are unsettled, or if the next check is not due. For a source: the skills
+        None while skills are unsettled. For a source: the skills
         published since the event was received, and the failed ones. A removed skill is reported
         only to an event that names it.
         """
@@ -88,8 +93,6 @@ class PublicationTracker:
         if waiting is None:
             barrier_seq = self._graph.last_sequence() + 1
             waiting = self._pending[job_id] = _PendingEvent(started, barrier_seq)
-        if started < waiting.next_check_at:
-            return None
         entries = _list_affected(self._graph, event)
         unsettled = {
             one.skill_id for one in entries if needs_ingest(one) and one.seq < waiting.barrier_seq

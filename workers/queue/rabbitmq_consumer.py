@@ -11,6 +11,8 @@ from typing import Any
 from typing_extensions import override
 
 from config.errors import SkillbusError
+from tasks.broker.rabbitmq_properties import keep_unreadable_messages
+from tasks.message import UNREADABLE_HEADER
 from workers.queue.broker import Broker
 from workers.queue.protocol import CONTENT_TYPE, QUEUE, Message, MessageConsumer, ReceivedMessage
 from workers.queue.rabbitmq_reply_publisher import RabbitReplyPublisher
@@ -20,7 +22,7 @@ _HEARTBEAT_CHECK_SECONDS = 1.0
 _CONTENT_TYPES = (CONTENT_TYPE, "application/json", "text/plain", "application/octet-stream", "")
 """Accepted content types; the last three are defaults of client libraries."""
 _ENCODINGS = ("utf-8", "utf8", "us-ascii", "binary", "identity", "")
-_MAX_SHOWN_CHARACTERS = 80
+_MAX_SHOWN_CHARACTERS, _MAX_REASON_CHARACTERS = 80, 200
 _DELIVERY_LIMIT_VERSION = 4
 """Major version from which RabbitMQ drops a message after 20 deliveries, unless configured."""
 _REGISTRATION_SECONDS = 1.0
@@ -34,6 +36,7 @@ class RabbitMessageConsumer(RabbitReplyPublisher, MessageConsumer):
     heartbeat_seconds = _HEARTBEAT_SECONDS
 
     def __init__(self, broker: Broker) -> None:
+        keep_unreadable_messages()
         super().__init__(broker)
         self._received: deque[ReceivedMessage] = deque()
         self._heartbeat_at = time.monotonic()
@@ -108,6 +111,9 @@ class RabbitMessageConsumer(RabbitReplyPublisher, MessageConsumer):
 def _find_problem(properties: Mapping[str, Any]) -> str:
     """Return why a message with these properties cannot be an event, "" if
     that depends on its body."""
+    headers = properties.get("application_headers") or {}
+    if UNREADABLE_HEADER in headers:
+        return str(headers[UNREADABLE_HEADER])[:_MAX_REASON_CHARACTERS]
     kind, encoding = (
         str(properties.get(name) or "") for name in ("content_type", "content_encoding")
     )

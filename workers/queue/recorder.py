@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import structlog
 
@@ -34,17 +35,15 @@ _MINUTE = 60
 _MAX_CORRELATION_LENGTH = 200
 
 
+@dataclass(frozen=True, slots=True)
 class Rejection:
     """Reply to a message that was not accepted.
 
     reply_to: its queue, "" if the sender named no valid queue. event: the reply.
     """
 
-    __slots__ = ("event", "reply_to")
-
-    def __init__(self, reply_to: str, event: Event) -> None:
-        self.reply_to = reply_to
-        self.event = event
+    reply_to: str
+    event: Event
 
 
 class MessageRecorder:

@@ -113,6 +113,7 @@ def resolve_remote(url: str, settings: GitSettings) -> GitRemote:
     host.
     """
     protocol = check_url(url, settings)
+    url = protocol + url[len(protocol) :]  # git knows no capitals in it
     if protocol == "file":
         return GitRemote(url, protocol)
     parts = urlsplit(url)

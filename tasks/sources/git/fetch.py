@@ -18,6 +18,9 @@ from config.errors import PermanentError, TransientError, UsageError
 from tasks.sources.git.address import GitRemote
 from tasks.sources.git.process import git_command, git_environment, kill_group, summarize_stderr
 
+ASKPASS_PREFIX = ".ask-"
+"""Prefix of the temporary folder in a mirror with the program that gives git a login."""
+
 _TICK_SECONDS = 0.05
 _MAX_MEMORY_KIB = 1 << 20
 """Memory limit of each process of a fetch: a few bytes of a pack can expand to an object of any
@@ -150,7 +153,7 @@ def _askpass_environment(
         yield {}
         return
     user, file = credential
-    with tempfile.TemporaryDirectory(prefix=".ask-", dir=folder.parent) as place:
+    with tempfile.TemporaryDirectory(prefix=ASKPASS_PREFIX, dir=folder) as place:
         script = Path(place, "ask")
         script.write_text(_ASKPASS_SCRIPT, encoding="ascii")
         script.chmod(0o700)

@@ -13,6 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
@@ -24,12 +25,12 @@ from config.secrets import read_secret
 from config.settings import Settings
 from graph.records import Source
 from tasks.sources.git.address import check_branch, check_subfolder, check_url, resolve_remote
-from tasks.sources.git.fetch import RefNotFoundError, fetch_ref, folder_size
+from tasks.sources.git.fetch import ASKPASS_PREFIX, RefNotFoundError, fetch_ref, folder_size
 from tasks.sources.git.process import run_git
 
 log = structlog.get_logger()
 
-_REF = "refs/skillbus/head"
+_REF, _READ_REF = "refs/skillbus/head", "refs/skillbus/read"
 _MAX_PACKS = 16
 _DEFAULT_USER = "x-access-token"
 """User name for a token without one: GitHub requires this name, other hosts accept any."""
@@ -74,7 +75,7 @@ def find_credential(source: Source, settings: Settings) -> tuple[str, Path] | No
     secret = read_secret(file, "credential file") or ""
     if "\n" in secret or "\r" in secret:
         raise MisconfiguredError(f"credential file: {file} has several lines; write one")
-    if source.root.startswith("http:") and not settings.git.allow_private:
+    if check_url(source.root, settings.git) == "http" and not settings.git.allow_private:
         raise UsageError("a credential is not sent over http; give an https address")
     user, found, _ = secret.partition(":")
     return (user if found else _DEFAULT_USER), file
@@ -115,7 +116,7 @@ class Mirror:
             if self.has_commit(commit):
                 return
             try:
-                self._transfer(f"+{commit}:refs/skillbus/read")
+                self._transfer(f"+{commit}:{_READ_REF}")
             except RefNotFoundError:
                 # Some servers send only commits that branches point to.
                 self._transfer(self._refspec)
@@ -234,15 +235,17 @@ class Mirror:
 
     def _is_intact(self) -> bool:
         """Return whether the repository exists and its refs can be read."""
-        refs = [ref for ref in ("head", "read") if (self.folder / "refs/skillbus" / ref).exists()]
-        return (self.folder / "HEAD").is_file() and all(
-            self.has_commit(f"refs/skillbus/{ref}") for ref in refs
-        )
+        try:
+            run_git(self.folder, "rev-parse", "--git-dir")
+        except PermanentError:  # as after a `git init` that was killed
+            return False
+        refs = (_REF, _READ_REF)
+        return all(self.has_commit(ref) for ref in refs if (self.folder / ref).exists())
 
     def _remove_leftovers(self) -> None:
         """Remove temporary files and locks of fetches that were killed."""
-        objects = self.folder / "objects"
-        for left in (*objects.glob("pack/tmp_*"), *objects.glob("tmp_objdir-*")):
+        patterns = ("objects/pack/tmp_*", "objects/tmp_objdir-*", f"{ASKPASS_PREFIX}*")
+        for left in chain.from_iterable(map(self.folder.glob, patterns)):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:

@@ -136,8 +136,9 @@ class GitReader(SourceReader):
                     "its SKILL.md is a link; commit the file itself"
                 )
         for path in self._tree.submodules:
-            outer = _find_outer_skill(path, found)
-            if _is_below(path, start) and outer is None and self._is_visited(path):
+            # Only then: a hostile path may have thousands of folders, of which few are visited.
+            is_reported = _is_below(path, start) and self._is_visited(path)
+            if is_reported and _find_outer_skill(path, found) is None:
                 found.refused[escape_non_utf8(path)] = (
                     "a submodule; add its repository as another source"
                 )

@@ -55,12 +55,12 @@ def install_skill_files(services: Services, content: SkillUpserted) -> str:
     Raises UsageError for refused files, or if the source is of another kind.
     """
     source_id, _, path = content.skill_id.partition(":")
-    services.graph.save_source(make_upload_source(source_id))
     store = open_upload_store(services.settings)
     with store.staging() as place:
         skills = place / "skills"
         members = iter_text_members(content.files or {})
         contents = write_packages(services.settings, place, skills, source_id, path, members)
+        services.graph.save_source(make_upload_source(source_id))
         store.create_source(source_id)
         for skill in contents.skills:
             store.install_skill(source_id, skill, skills / package_file_name(skill))

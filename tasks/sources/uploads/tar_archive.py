@@ -19,6 +19,8 @@ from tasks.sources.uploads.limits import CHUNK, ArchiveError, UploadMeter, escap
 _MAX_HEADER_BYTES = 1 << 14
 """Maximum bytes of headers per member. tarfile takes quadratic time for a header (CVE-2024-6232),
 and keeps the whole map of a sparse file."""
+_MAX_GLOBAL_HEADERS = 100
+"""Maximum number of keys in global headers, which hold for all later members: git writes one."""
 _MAX_LZMA_BYTES = 128 << 20
 """Memory limit for the dictionary: `xz -9` needs 65 MB."""
 _WHOLE_ARCHIVE = "the archive"
@@ -193,6 +195,10 @@ def iter_tar_members(
         ) as archive,
     ):
         while (found := archive.next()) is not None:
+            if len(archive.pax_headers) > _MAX_GLOBAL_HEADERS:
+                raise ArchiveError("more global headers than an archive needs")
+            # Each holds its extended headers.
+            archive.members.clear()  # type: ignore[attr-defined]  # typeshed leaves it out
             unpacked.limit_reads(found.size)
             yield _member(archive, found, meter)
             unpacked.limit_reads(_MAX_HEADER_BYTES)

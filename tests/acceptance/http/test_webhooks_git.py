@@ -100,29 +100,6 @@ def test_an_edit_is_found_after_its_delivery(
     assert skillbus.chosen("kiln with a quillon cone")[0] == "pushed:kiln-firing"
 
 
-def test_a_rename_a_removal_and_a_new_skill(
-    served: tuple[Skillbus, Deliver], repository: PushedRepository
-) -> None:
-    skillbus, deliver = served
-    (repository.tree / "tide-tables").rename(repository.tree / "estuary")
-    shutil.rmtree(repository.tree / "bread-baking")
-    write_skill(repository.tree, "bee-keeping")
-    assert deliver(after=repository.push()).status_code == 202
-    expected = {"pushed:kiln-firing", "pushed:estuary", "pushed:bee-keeping"}
-    wait_for(lambda: names(skillbus) == expected)
-
-
-def test_history_that_was_written_anew(
-    served: tuple[Skillbus, Deliver], repository: PushedRepository
-) -> None:
-    skillbus, deliver = served
-    before = names(skillbus)
-    repository.git("checkout", "-q", "--orphan", "anew")
-    write_skill(repository.tree, "star-charts")
-    assert deliver(after=repository.push(), forced=True).status_code == 202
-    wait_for(lambda: names(skillbus) == before | {"pushed:star-charts"})
-
-
 def test_a_push_to_another_branch_changes_nothing(
     served: tuple[Skillbus, Deliver], repository: PushedRepository
 ) -> None:

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import pickle
 import signal
-import subprocess
-import sys
-import textwrap
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
 
 from deploy.stack.ports import free_port
 from tasks.coordination import redis_lock
-from tests.support.program.program import ROOT, wait_for
+from tests.support.program.program import wait_for
 from tests.support.servers.distributed import Deployments, Distributed, deployments
 from tests.support.servers.servers import RunServers, ServerControls
 from tests.support.servers.submitting import (
     BUNDLE,
     CLAIM_SECONDS,
+    STREAM,
     Home,
     OnRabbit,
     OnRedis,
     Outside,
+    at_broker,
     consuming,
     event,
     id_of,
@@ -40,6 +41,10 @@ from tests.support.servers.submitting import (
     reply_name,
 )
 from workers.backend.store_backend import StoreBackend
+from workers.queue.broker import get_submission_broker
+from workers.queue.connect import open_message_consumer
+from workers.queue.protocol import ReceivedMessage
+from workers.queue.recorder import MessageRecorder
 
 __all__ = ["deployments", "outside"]
 
@@ -52,13 +57,16 @@ def _lease_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis_lock, "LEASE_SECONDS", 60.0)
 
 
-@pytest.fixture(params=["embedded", "distributed"])
-def home(request: pytest.FixtureRequest, outside: Outside, tmp_path: Path) -> Home:
-    """An embedded library, and one on servers whose tasks and submissions share the broker."""
-    if request.param == "embedded":
-        return Home(outside, tmp_path)
-    deployments: Deployments = request.getfixturevalue("deployments")
-    return Home(outside, tmp_path, deployments(outside.name).settings)
+@pytest.fixture(params=["redis-embedded", "rabbitmq-distributed"])
+def home(request: pytest.FixtureRequest, run_servers: RunServers, tmp_path: Path) -> Iterator[Home]:
+    """An embedded library and one on servers, whose submissions come from different brokers."""
+    broker, _, kind = request.param.partition("-")
+    with at_broker(broker, run_servers) as outside:
+        if kind == "embedded":
+            yield Home(outside, tmp_path)
+        else:
+            deployments: Deployments = request.getfixturevalue("deployments")
+            yield Home(outside, tmp_path, deployments(broker).settings)
 
 
 def answered(backend: StoreBackend, sent: list[dict[str, Any]]) -> bool:
@@ -243,8 +251,14 @@ def test_a_message_of_another_form_becomes_a_dead_letter(
             [reply] = outside.replies(name, 1)
             assert reason in reply.data["reason"]
             assert reason in backend.journal.get_dead_letter(reply.data["letter_id"]).reason
-        wait_for(lambda: one.consumer.recorded == 2)
-        assert one.consumer.refused == 3
+        # A property that is not UTF-8, which amqp cannot decode.
+        properties = pika.BasicProperties(correlation_id=b"\xff", reply_to=name)
+        with outside.channel() as channel:
+            channel.basic_publish("", STREAM, b"undecodable", properties)
+        wait_for(lambda: one.consumer.recorded == 2 and one.consumer.refused == 4)
+        [letter, *_] = backend.journal.list_dead_letters()
+        assert "properties that cannot be decoded" in letter.reason
+        assert letter.body == "undecodable"
     outside.clear()
 
 
@@ -270,7 +284,8 @@ def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
                 home.outside.put(json.dumps(each))
             wait_for(lambda: "too many open" in one.status()["problem"])
             assert backend.journal.count_open_jobs("query") == 2
-            time.sleep(CLAIM_SECONDS * 1.5)  # what is held is not taken twice
+            if home.outside.name == "redis":
+                time.sleep(CLAIM_SECONDS * 1.5)  # what is held is not taken twice
             assert one.consumer.recorded == 2
             for job in backend.journal.list_open_jobs("query"):
                 backend.journal.finish_job(job)
@@ -285,49 +300,30 @@ def test_too_many_wait_and_nothing_is_lost(home: Home, tmp_path: Path) -> None:
         assert len(states) == 6
 
 
-VICTIM = """
-    import os, pickle, signal, sys
-    from tests.support.samples.tiny import TinyEncoder
-    from workers.backend.distributed import DistributedBackend
-    from workers.backend.embedded import EmbeddedBackend
-    from workers.queue.broker import get_submission_broker
-    from workers.queue.connect import open_message_consumer
-    from workers.queue.recorder import MessageRecorder
-
-    settings = pickle.loads(bytes.fromhex(sys.argv[1]))
-    if settings.distributed:
-        channel = DistributedBackend(settings, writable=True)
-    else:
-        channel = EmbeddedBackend(settings, writable=True, encoder=TinyEncoder())
-    message_consumer = open_message_consumer(get_submission_broker(settings), "victim")
-    found = []
-    while len(found) < 2:
-        found += message_consumer.receive(0.5, 10)
-    MessageRecorder(channel).record(found[0].message)
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
+def die_with_two_messages(home: Home) -> None:
+    """Record the first of two messages, confirm none, and die."""
+    with home() as backend:
+        broker = get_submission_broker(backend.settings)
+        message_consumer = open_message_consumer(broker, "victim")
+        found: list[ReceivedMessage] = []
+        while len(found) < 2:
+            found += message_consumer.receive(0.5, 10)
+        MessageRecorder(backend).record(found[0].message)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_what_a_killed_consumer_held_comes_again(home: Home, tmp_path: Path) -> None:
     """One message was recorded and not confirmed, the other was only read."""
     name, sent = reply_name(tmp_path), [query(), query()]
     home.outside.listen(name)
-    with home() as backend:
-        settings = backend.settings
-        with consuming(backend):  # makes the group
-            pass
+    with home() as backend, consuming(backend):  # makes the group
+        pass
     for each in sent:
         home.outside.put(json.dumps(each), name)
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(VICTIM), pickle.dumps(settings).hex()],
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert run.returncode == -signal.SIGKILL, run.stderr
+    victim = multiprocessing.get_context("fork").Process(target=die_with_two_messages, args=(home,))
+    victim.start()
+    victim.join(200)
+    assert victim.exitcode == -signal.SIGKILL
     with home() as backend:
         assert [recorded(backend, each) is not None for each in sent] == [True, False]
         with consuming(backend) as [one]:

@@ -47,7 +47,7 @@ def nested(depth: int) -> str:
     return "[" * depth + "]" * depth
 
 
-UNREADABLE_HEADER: dict[str, tuple[dict[str, Any], str]] = {
+UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
     "no JSON": (task([]) | {"body": "{broken"}, "invalid application/json"),
     "no headers": ({"body": '{"hello": 1}', "headers": {}}, "no task"),
     "an older protocol": (
@@ -93,6 +93,7 @@ def publish(deployment: Distributed, messages: list[dict[str, Any]]) -> None:
                 content_type=message.get("content_type", "application/json"),
                 content_encoding="utf-8",
                 headers=message["headers"],
+                **message.get("properties", {}),
             )
 
 
@@ -114,14 +115,14 @@ def still_works(deployment: Distributed, worker_pid: int) -> None:
 def test_unreadable_messages_become_dead_letters(ingesting: Distributed) -> None:
     pid = ingesting.workers["ingest"].pid
     before = len(letters(ingesting))
-    publish(ingesting, [message for message, _ in UNREADABLE_HEADER.values()])
-    found = wait_for(lambda: _at_least(ingesting, before + len(UNREADABLE_HEADER)))
-    for kind, (message, reason) in UNREADABLE_HEADER.items():
+    publish(ingesting, [message for message, _ in UNREADABLE.values()])
+    found = wait_for(lambda: _at_least(ingesting, before + len(UNREADABLE)))
+    for kind, (message, reason) in UNREADABLE.items():
         bodies = [body for why, body in found if reason in why]
         assert message["body"][:16_384] in bodies, f"{kind}: {found}"
     still_works(ingesting, pid)
     log = ingesting.log("ingest")
-    assert sum(line["event"] == "message dead-lettered" for line in log) >= len(UNREADABLE_HEADER)
+    assert sum(line["event"] == "message dead-lettered" for line in log) >= len(UNREADABLE)
 
 
 def _at_least(deployment: Distributed, count: int) -> list[tuple[str, str]]:
@@ -175,4 +176,14 @@ def test_garbage_in_the_lists_of_redis_becomes_dead_letters(ingesting: Distribut
         bodies = {letter.body for letter in backend.journal.list_dead_letters(1000)}
     for kind, item in NO_MESSAGES.items():
         assert item.decode("utf-8", "replace")[:16_384] in bodies, kind
+    still_works(ingesting, pid)
+
+
+@pytest.mark.parametrize("ingesting", ["rabbitmq"], indirect=True)
+def test_a_message_whose_properties_cannot_be_decoded_becomes_a_dead_letter(
+    ingesting: Distributed,
+) -> None:
+    pid = ingesting.workers["ingest"].pid
+    publish(ingesting, [task([]) | {"properties": {"correlation_id": b"\xff"}}])
+    wait_for(lambda: any("cannot be decoded" in reason for reason, _ in letters(ingesting)))
     still_works(ingesting, pid)

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -94,7 +93,7 @@ def _state(backend: EmbeddedBackend) -> dict[str, Any]:
     return found
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories)
 def test_any_order_of_events_ends_in_the_same_library(history: list[tuple[str, str, int]]) -> None:
     with tempfile.TemporaryDirectory() as base:
@@ -135,8 +134,8 @@ def _version(root: Path, name: str, version: int) -> None:
     write_skill(root, name, described, "## Steps\n\n" + "\n".join(steps) + "\n")
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_readers_during_writes_see_skills_whole(tmp_path: Path, threads: int) -> None:
+def test_readers_during_writes_see_skills_whole(tmp_path: Path) -> None:
+    threads = 3
     root = tmp_path / "root"
     steady = list(STEADY)
     for name in steady:

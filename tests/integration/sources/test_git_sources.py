@@ -45,13 +45,18 @@ def put(folder: Path, name: str, text: str = "Glaze a pot.") -> None:
     file.write_text(f"---\nname: {name.rpartition('/')[2]}\n---\n# Use\n\n{text}\n")
 
 
-@pytest.fixture
-def remote(tmp_path: Path) -> PushedRepository:
-    made = PushedRepository(tmp_path / "remotes")
+@pytest.fixture(scope="module")
+def first_push(tmp_path_factory: pytest.TempPathFactory) -> PushedRepository:
+    made = PushedRepository(tmp_path_factory.mktemp("pushed"))
     put(made.tree, "skills/kiln")
     put(made.tree, "skills/loom", "Weave a cloth.")
     made.push()
     return made
+
+
+@pytest.fixture
+def remote(first_push: PushedRepository, tmp_path: Path) -> PushedRepository:
+    return first_push.copied(tmp_path / "remotes")
 
 
 @pytest.fixture

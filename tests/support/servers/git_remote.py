@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -32,10 +33,16 @@ class PushedRepository:
     def __init__(self, folder: Path, name: str = "skills") -> None:
         self.bare = folder / f"{name}.git"
         self.tree = folder / f"{name}-tree"
-        self.tree.mkdir(parents=True)
-        self.git("init", "-q", "--bare", "-b", "main", str(self.bare))
-        self.git("init", "-q", "-b", "main")
-        self.git("remote", "add", "origin", str(self.bare))
+        if not self.tree.exists():
+            self.tree.mkdir(parents=True)
+            self.git("init", "-q", "--bare", "-b", "main", str(self.bare))
+            self.git("init", "-q", "-b", "main")
+            self.git("remote", "add", "origin", f"../{self.bare.name}")
+
+    def copied(self, folder: Path) -> PushedRepository:
+        """A copy of both below another folder, made without git."""
+        shutil.copytree(self.bare.parent, folder, symlinks=True)
+        return PushedRepository(folder, self.bare.stem)
 
     def git(self, *arguments: str) -> str:
         """Run git in the working tree; its output."""

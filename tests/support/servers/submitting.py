@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pika
 import pytest
@@ -54,39 +54,8 @@ class Reply:
         return data
 
 
-class Outside(Protocol):
-    """A program that knows the broker and nothing of skillbus. `settings`: of `[submissions]`."""
-
-    name: Literal["redis", "rabbitmq"]
-    settings: dict[str, Any]
-
-    def put(self, body: str | bytes, reply_to: str = "", correlation_id: str = "") -> None:
-        """Write a message."""
-        ...
-
-    def listen(self, name: str) -> None:
-        """Make an empty queue for replies; workers of earlier tests may have left another."""
-        ...
-
-    def replies(self, name: str, count: int, seconds: float = 60.0) -> list[Reply]:
-        """Read so many replies, or those that came in time."""
-        ...
-
-    def left(self) -> int:
-        """Messages that were not confirmed."""
-        ...
-
-    def clear(self) -> None:
-        """Leave nothing behind."""
-        ...
-
-    def drop(self) -> None:
-        """Have consumers make the queue anew."""
-        ...
-
-
 class OnRedis:
-    """A program on Redis."""
+    """A program on Redis that knows nothing of skillbus. settings: of `[submissions]`."""
 
     name: Literal["redis", "rabbitmq"] = "redis"
 
@@ -101,6 +70,7 @@ class OnRedis:
         self._read: dict[str, str] = {}
 
     def put(self, body: str | bytes, reply_to: str = "", correlation_id: str = "") -> None:
+        """Write a message."""
         fields: dict[str, str | bytes] = {"event": body}
         fields |= {"reply_to": reply_to} if reply_to else {}
         fields |= {"correlation_id": correlation_id} if correlation_id else {}
@@ -110,6 +80,7 @@ class OnRedis:
         """A stream is there once something is in it."""
 
     def replies(self, name: str, count: int, seconds: float = 60.0) -> list[Reply]:
+        """Read so many replies, or those that came in time."""
         found: list[Reply] = []
         end = time.monotonic() + seconds
         while len(found) < count and (left := end - time.monotonic()) > 0:
@@ -121,12 +92,15 @@ class OnRedis:
         return found
 
     def left(self) -> int:
+        """Messages that were not confirmed."""
         return int(self.client.xlen(STREAM))
 
     def clear(self) -> None:
+        """Leave nothing behind."""
         self.client.flushdb()
 
     def drop(self) -> None:
+        """Have consumers make the queue anew."""
         self.client.delete(STREAM)
 
 
@@ -172,6 +146,7 @@ class OnRabbit:
             channel.basic_publish("", STREAM, body, properties, mandatory=True)
 
     def listen(self, name: str) -> None:
+        """Make an empty queue for replies; workers of earlier tests may have left another."""
         with self.channel() as channel:
             channel.queue_delete(name)
             channel.queue_declare(name, durable=True)
@@ -206,6 +181,10 @@ class OnRabbit:
             channel.queue_delete(STREAM)
 
 
+Outside = OnRedis | OnRabbit
+"""A program at either broker."""
+
+
 def query(task: str = "true a bicycle wheel", **members: Any) -> dict[str, Any]:
     """A question as a program writes it."""
     return event("skillbus.query.asked.v1", {"task": task}, **members)
@@ -234,13 +213,20 @@ BUNDLE = {
 """An answer."""
 
 
-@pytest.fixture(params=["redis", "rabbitmq"])
-def outside(request: pytest.FixtureRequest, run_servers: RunServers) -> Iterator[Outside]:
-    """A program at either broker."""
-    made: Outside = OnRedis(run_servers) if request.param == "redis" else OnRabbit(run_servers)
+@contextmanager
+def at_broker(name: str, servers: RunServers) -> Iterator[Outside]:
+    """A program at this broker."""
+    made: Outside = OnRedis(servers) if name == "redis" else OnRabbit(servers)
     made.clear()
     yield made
     made.clear()
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def outside(request: pytest.FixtureRequest, run_servers: RunServers) -> Iterator[Outside]:
+    """A program at either broker."""
+    with at_broker(request.param, run_servers) as made:
+        yield made
 
 
 class Home:

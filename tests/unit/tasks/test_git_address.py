@@ -119,6 +119,11 @@ def test_an_ip_address_needs_no_pin() -> None:
         assert resolve_remote(url, GitSettings()).git_options == ()
 
 
+def test_capitals_in_the_protocol_are_small_for_git() -> None:
+    assert resolve_remote("HTTPS://8.8.8.8/X", GitSettings()).url == "https://8.8.8.8/X"
+    assert resolve_remote("File:///srv/X", OPEN).url == "file:///srv/X"
+
+
 def test_an_unknown_host_is_transient(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(*_: Any, **__: Any) -> None:
         raise socket.gaierror(-2, "Name or service not known")

@@ -12,6 +12,7 @@ from config.errors import PermanentError, TransientError
 from config.inbound_settings import UploadSettings
 from graph.records import Source
 from skills.events import Event, SkillRemoved, SkillUpserted, SourceChanged, new_event
+from tasks.ingest import coalesce
 from tasks.policies import INGEST
 from tasks.sources.uploads.install import delete_expired_uploads
 from tasks.sources.uploads.reader import UploadReader
@@ -52,6 +53,17 @@ def test_uploads_are_installed_in_the_order_of_their_events(services: Services) 
         Source("team", "upload", "upload:team", services.graph.list_sources()[0].last_success)
     ]
     assert [ids for name, ids in services.sent if name == INGEST.name] == [["team:trips"]]
+
+
+def test_a_message_of_a_later_upload_does_not_change_the_order(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coalesce, "_MAX_EVENTS", 2)
+    events = [services.uploaded(SKILL + f"{number}\n") for number in range(4)]
+    services.plan(events[3].id)
+    services.plan()
+    assert services.journal.list_open_jobs("event") == []
+    assert services.content().endswith("3\n")
 
 
 def test_a_removal_among_uploads_keeps_its_place(services: Services) -> None:
@@ -121,8 +133,9 @@ def test_a_skill_comes_with_its_event(services: Services) -> None:
     services.graph.save_source(Source("dir", "directory", "/srv/x"))
     refused = services.run(SkillUpserted(skill_id="dir:a", files=files))
     assert "already" in refused.reason
-    at_the_top = services.run(SkillUpserted(skill_id="team:.", files=files))
+    at_the_top = services.run(SkillUpserted(skill_id="new:.", files=files))
     assert at_the_top.state == "failed"
+    assert {source.source_id for source in services.graph.list_sources()} == {"team", "dir"}
 
 
 def test_packages_go_once_their_events_are_done(services: Services) -> None:

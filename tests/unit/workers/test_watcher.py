@@ -24,6 +24,7 @@ from tests.support.program.program import wait_for
 from tests.support.samples.library import write_skill, write_topics
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
+from workers.processes import watcher
 from workers.processes.watcher import _WATCHED_EVENTS, ORIGIN, Watcher, _PendingChanges
 
 ROOT = "/lib/skills"
@@ -52,10 +53,6 @@ def pending(clock: Clock) -> _PendingChanges:
     return _PendingChanges(Source("team", "directory", ROOT))
 
 
-def test_nothing_noted_nothing_taken(pending: _PendingChanges) -> None:
-    assert pending.take_settled(SETTLE) == set()
-
-
 def test_a_change_is_taken_once_it_has_been_quiet(pending: _PendingChanges, clock: Clock) -> None:
     pending.add_path(f"{ROOT}/a/SKILL.md")
     assert pending.take_settled(SETTLE) == set()
@@ -66,13 +63,6 @@ def test_a_change_is_taken_once_it_has_been_quiet(pending: _PendingChanges, cloc
     clock.now += 0.1
     assert pending.take_settled(SETTLE) == {"a/SKILL.md", "b/SKILL.md"}
     assert pending.take_settled(SETTLE) == set()
-
-
-def test_a_burst_is_one_path(pending: _PendingChanges, clock: Clock) -> None:
-    for _ in range(100):
-        pending.add_path(f"{ROOT}/a/SKILL.md")
-    clock.now += 1
-    assert pending.take_settled(SETTLE) == {"a/SKILL.md"}
 
 
 def test_endless_writing_is_not_waited_for_endlessly(
@@ -105,6 +95,7 @@ def test_the_root_itself_is_the_empty_path(pending: _PendingChanges, clock: Cloc
 @pytest.mark.parametrize(
     "path",
     [
+        "/lib",
         "/lib/other/SKILL.md",
         "/lib/skills-2/SKILL.md",
         f"{ROOT}/.git/index.lock",
@@ -157,12 +148,6 @@ def test_names_in_bytes_are_understood(pending: _PendingChanges, clock: Clock) -
     pending.on_any_event(FileModifiedEvent(f"{ROOT}/技能/SKILL.md"))
     clock.now += 1
     assert pending.take_settled(SETTLE) == {"a/SKILL.md", "技能/SKILL.md"}
-
-
-def test_paths_below_the_root_only(pending: _PendingChanges, clock: Clock) -> None:
-    pending.add_path(str(Path(ROOT).parent))
-    clock.now += 1
-    assert pending.take_settled(SETTLE) == set()
 
 
 def test_a_change_noticed_before_a_removal_does_not_add_the_source_again(tmp_path: Path) -> None:
@@ -220,15 +205,16 @@ def delete_and_create(root: Path) -> None:
 
 @pytest.mark.parametrize("replace", [move_another_folder_there, delete_and_create])
 def test_a_root_that_is_replaced_is_watched_anew(
-    tmp_path: Path, replace: Callable[[Path], None]
+    tmp_path: Path, replace: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(watcher, "_REFRESH_SECONDS", 0.1)
     root = write_topics(tmp_path / "crafts")
     with tiny_backend(tmp_path / "home") as backend:
         backend.submit(SourceChanged(source_id="crafts", root=str(root)), "tests")
         settle(backend)
         with Watcher(backend):
             replace(root)
-            time.sleep(1.5)
+            time.sleep(0.5)
             write_skill(root, "loom-setup")
             wait_for(lambda: "crafts:loom-setup" in published(backend), 20)
 
