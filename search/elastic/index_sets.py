@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.resources import files
@@ -163,9 +163,11 @@ class IndexSets:
             if missing:
                 for kind in missing:
                     self._create(live, kind)
-                self.activate(live)
+                self._set_aliases(self._additions(live))
             return live
-        self.activate(self.create(identity))
+        made = self.create(identity)
+        if self.get_live() is None:
+            self._set_aliases(self._additions(made))
         return self.open(identity)
 
     def _check(self, live: IndexSet, identity: IndexIdentity) -> None:
@@ -223,15 +225,20 @@ class IndexSets:
             client.indices.put_mapping(index=one.index_name("skills"), properties=field)
 
     def activate(self, chosen: IndexSet) -> None:
-        """Make a set the live one: move all aliases in one request. The previous set is kept."""
-        actions: list[dict[str, Any]] = []
-        live = self.get_live()
-        former = [] if live is None or live.name == chosen.name else self._get_mappings(live)
-        for kind in INDEX_KINDS:
-            alias = f"{self._prefix}-{kind}"
-            if live is not None and kind in former:
-                actions.append({"remove": {"index": live.index_name(kind), "alias": alias}})
-            actions.append({"add": {"index": chosen.index_name(kind), "alias": alias}})
+        """Make a set the live one: move all aliases in one request. Other sets are kept."""
+        removals = [
+            {"remove": {"index": f"{self._prefix}-*-{kind}", "alias": f"{self._prefix}-{kind}"}}
+            for kind in INDEX_KINDS
+        ]
+        self._set_aliases([*removals, *self._additions(chosen)])
+
+    def _additions(self, chosen: IndexSet) -> list[dict[str, Any]]:
+        return [
+            {"add": {"index": chosen.index_name(kind), "alias": f"{self._prefix}-{kind}"}}
+            for kind in INDEX_KINDS
+        ]
+
+    def _set_aliases(self, actions: Sequence[Mapping[str, Any]]) -> None:
         try:
             with self._connection.translate_errors() as client:
                 client.indices.update_aliases(actions=actions)

@@ -23,6 +23,7 @@ from search.elastic.connection import BulkOperation
 from search.elastic.document_codec import document_id
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
+from search.elastic.index_sets import IndexIdentity, IndexSet
 from search.elastic.replacement import ElasticsearchReplacement, delete_superseded
 from search.protocol import Filters, LexicalSearch, SkillDocument
 from search.skill_analysis import analyse_skill, skill_text_hashes, skill_texts
@@ -117,6 +118,25 @@ class TestOpening:
         with index._connection.translate_errors() as client:
             mapping = client.indices.get_mapping(index=chosen.index_name("skills"))
         assert mapping[chosen.index_name("skills")]["mappings"]["dynamic"] == "strict"
+
+    def test_of_two_models_that_start_at_once_the_first_is_kept(
+        self, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = open_index(settings), open_index(settings, "other:1")
+        create = second._sets.create
+
+        def create_late(identity: IndexIdentity) -> IndexSet:
+            made = create(identity)
+            first.ensure()
+            return made
+
+        monkeypatch.setattr(second._sets, "create", create_late)
+        with pytest.raises(MisconfiguredError, match="skillbus reindex"):
+            second.ensure()
+        reader = open_index(settings, writable=False)
+        assert reader.ensure() == first.ensure()
+        for one in (first, second, reader):
+            one.close()
 
     def test_a_strangers_index_is_left_alone(self, settings: ServerSettings) -> None:
         mine = open_index(settings)
