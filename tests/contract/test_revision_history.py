@@ -26,8 +26,8 @@ SKILL = "lib:über/kiln"
 @pytest.fixture(params=["elasticsearch", "sqlite"])
 def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
     if request.param == "elasticsearch":
-        indices: ElasticIndices = request.getfixturevalue("elastic")
-        settings = indices.settings()
+        indices: ElasticIndices = request.getfixturevalue("elastic_indices")
+        settings = indices.shared_settings("history")
     limits = LIMITS
 
     def open_history() -> RevisionHistory:
@@ -43,6 +43,8 @@ def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Reopen]:
             return opened()
 
         yield reopened
+        history = opened()
+        history.forget(list({one.key.skill_id for one in history.read_all()}))
 
 
 @pytest.fixture
