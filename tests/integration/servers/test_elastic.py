@@ -263,9 +263,12 @@ class TestWriting:
 
 
 class TestReading:
-    def test_more_keys_than_one_answer_may_hold(self, index: ElasticsearchIndex) -> None:
+    def test_more_keys_than_one_answer_may_hold(
+        self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("search.elastic.document_reader.MAX_HITS", 50)
         skills = index.ensure().write_alias("skills")
-        wanted = [RevisionKey(f"home:bare-{number}", number) for number in range(10_050)]
+        wanted = [RevisionKey(f"home:bare-{number}", number) for number in range(120)]
         lines: list[dict[str, object]] = []
         for key in wanted:
             lines += [
@@ -273,7 +276,7 @@ class TestReading:
                 {"skill_id": key.skill_id, "seq": key.seq},
             ]
         with index._connection.translate_errors() as client:
-            client.options(request_timeout=60).bulk(index=skills, operations=lines, refresh=True)
+            client.bulk(index=skills, operations=lines, refresh=True)
         keys = index.list_keys()
         assert len(keys) == len(wanted)
         assert set(keys) == set(wanted)
