@@ -39,16 +39,13 @@ from search.elastic.index_sets import (
 from search.elastic.merging import merge_away_deleted
 from search.elastic.vector_reader import read_skill_vectors, read_vectors_by_hash
 from search.protocol import (
-    Filters,
     ForwardRecord,
     Hit,
-    LexicalSearch,
     Search,
     SearchIndex,
     SkillDocument,
     StoredRevision,
     Vector,
-    VectorSearch,
 )
 from search.skill_analysis import skill_text_hashes
 from skills.batches import batches
@@ -247,16 +244,6 @@ class ElasticsearchIndex(SearchIndex):
             merge_away_deleted(self._connection, {"index": names})
 
     # -- searching
-
-    @override
-    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        return self.search_many([LexicalSearch(terms, limit, filters)])[0]
-
-    @override
-    def search_vectors(
-        self, vector: Vector, vector_field: int, limit: int, filters: Filters
-    ) -> list[Hit]:
-        return self.search_many([VectorSearch(vector, vector_field, limit, filters)])[0]
 
     @override
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:

@@ -32,6 +32,7 @@ from skills.record import Completion, RevisionKey
 from tasks.ingest import reindex as task
 from tests.support.samples.documents import ENCODER
 from tests.support.samples.documents import tiny_document as document
+from tests.support.samples.searches import search_lexical
 from tests.support.samples.tiny import DIMENSION, TinyEncoder
 from tests.support.servers.elastic import ElasticIndices
 from tests.support.servers.servers import ServerControls
@@ -45,7 +46,7 @@ def put_sections(index: ElasticsearchIndex, one: SkillDocument) -> None:
 
 
 def names(index: ElasticsearchIndex, word: str) -> set[str]:
-    hits = index.search_lexical({word: 1.0}, 100, ANY)
+    hits = search_lexical(index, {word: 1.0}, 100, ANY)
     return {hit.key.skill_id.removeprefix("home:") for hit in hits}
 
 
@@ -172,7 +173,7 @@ class TestWriting:
             writer.start()
             time.sleep(0.02)
             index.add([one])
-            assert one.key in {hit.key for hit in index.search_lexical({"loom": 1.0}, 9, ANY)}
+            assert one.key in {hit.key for hit in search_lexical(index, {"loom": 1.0}, 9, ANY)}
             writer.join()
         other.close()
 
@@ -521,7 +522,7 @@ class TestFaults:
                 assert time.monotonic() < end
                 time.sleep(0.2)
         assert set(written) <= keys
-        hits = {hit.key for hit in index.search_lexical({"crash": 1.0}, 100, ANY)}
+        hits = {hit.key for hit in search_lexical(index, {"crash": 1.0}, 100, ANY)}
         assert hits == keys
         assert set(index.get_forward_records(sorted(keys))) == keys
         index.add([document("mandrel")])
@@ -540,7 +541,7 @@ class TestFaults:
         server.freeze()
         began = time.monotonic()
         with pytest.raises(TransientError, match="did not answer"):
-            index.search_lexical({"loom": 1.0}, 5, ANY)
+            search_lexical(index, {"loom": 1.0}, 5, ANY)
         assert time.monotonic() - began < 5.8, "it was asked twice"
         server.thaw()
         connection._client = patient

@@ -27,6 +27,7 @@ from skills.record import RevisionKey
 from tests.support.program.answers import Answer, Request, answering
 from tests.support.program.secrecy import made_up
 from tests.support.samples.documents import tiny_document
+from tests.support.samples.searches import search_lexical
 
 
 def settings(url: str, **changed: object) -> ServerSettings:
@@ -142,7 +143,7 @@ def test_no_server() -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     index = open_on(url)
     with pytest.raises(TransientError, match="cannot be reached"):
-        index.search_lexical({"loom": 1.0}, 5, Filters())
+        search_lexical(index, {"loom": 1.0}, 5, Filters())
     health = index_health(settings(url), "m:1", 4)
     assert "cannot be reached" in health.problems[0]
 
@@ -262,7 +263,7 @@ def test_one_failed_search_of_several_is_not_an_empty_answer() -> None:
         assert chosen is not None
         given = ElasticsearchIndex(settings(url), "m:1", 4, writable=False, index_set=chosen)
         with pytest.raises(TransientError, match="shard lost"):
-            given.search_lexical({"loom": 1.0}, 5, Filters())
+            search_lexical(given, {"loom": 1.0}, 5, Filters())
         with pytest.raises(PermanentError, match="reading only"):
             given.delete([RevisionKey("home:a", 1)])
         given.close()
@@ -284,11 +285,11 @@ def test_searches_that_a_node_was_lost_in_are_repeated_once(lost: int) -> None:
         chosen = IndexSet("skillbus-m", IndexIdentity(SCHEMA, "m:1", 4))
         index = ElasticsearchIndex(settings(url), "m:1", 4, writable=False, index_set=chosen)
         if lost == 1:
-            (found,) = index.search_lexical({"loom": 1.0}, 5, Filters())
+            (found,) = search_lexical(index, {"loom": 1.0}, 5, Filters())
             assert found.key == RevisionKey("home:a", 1)
         else:
             with pytest.raises(TransientError, match=r"failed .502.: Partial shards failure"):
-                index.search_lexical({"loom": 1.0}, 5, Filters())
+                search_lexical(index, {"loom": 1.0}, 5, Filters())
         index.close()
     assert len(requests) == 2
 
