@@ -193,14 +193,6 @@ class TestWriting:
         index.add([gone])
         assert search(index, "loom") == ["home:loom"]
 
-    def test_everything_survives_reopening(self, opener: Opener, tmp_path: Path) -> None:
-        index = opener(tmp_path / "again")
-        index.add([document("loom")])
-        index.close()
-        index = opener(tmp_path / "again")
-        assert search(index, "loom") == ["home:loom"]
-        index.close()
-
 
 class TestSearching:
     @pytest.mark.parametrize("text", ["loom AND", "NOT loom", '"loom', "loom*", "name:loom^9 +x"])
