@@ -98,7 +98,6 @@ class ElasticsearchIndex(SearchIndex):
         self._sets = IndexSets(self._connection, servers)
         self._opened: IndexSet | None = index_set
         self._opening = threading.Lock()
-        self._takes_completed = ""
         self._vectors = VectorCache(dimension, VECTOR_CACHE_BYTES) if caching else None
         self._revisions: LRUCache[StoredRevision] = LRUCache(REVISION_CACHE_BYTES * caching)
         self._sections: LRUCache[bytes] = LRUCache(SECTION_CACHE_BYTES * caching)
@@ -139,8 +138,6 @@ class ElasticsearchIndex(SearchIndex):
         if not documents:
             return
         with self._write_set() as index_set:
-            if any(document.forward.completed for document in documents):
-                self._prepare_completed(index_set)
             read_by_key, vectors, searchable = [], [], []
             for document in documents:
                 key = document.key
@@ -182,12 +179,6 @@ class ElasticsearchIndex(SearchIndex):
         hashes = skill_text_hashes(self._identity.model, revision.parsed)
         record = vectors_record(revision.key, hashes, vectors, revision.filters)
         return _create(index_set, "vectors", revision.key, record)
-
-    def _prepare_completed(self, index_set: IndexSet) -> None:
-        """Add the field `completed` to the set; one request per process and set."""
-        if self._takes_completed != index_set.name:
-            self._sets.add_completed_field(index_set)
-            self._takes_completed = index_set.name
 
     @override
     def save_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:

@@ -31,9 +31,6 @@ SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}.{_MAPPING_VERSION}"
 INDEX_KINDS = ("skills", "forward", "revisions", "vectors", "sections")
 """Kinds of index in a set. A revision is written to `skills` last and deleted from it first."""
 
-_LATER_KINDS = frozenset({"vectors"})
-"""Indices that sets of earlier versions lack; those sets have skill vectors in `skills`."""
-
 _META = "skillbus"
 
 
@@ -59,11 +56,6 @@ class IndexSet:
     def index_name(self, kind: str) -> str:
         """Return the name of an index of the set."""
         return f"{self.name}-{kind}"
-
-    @property
-    def vector_indices(self) -> list[str]:
-        """The names of the indices with skill vectors; earlier versions wrote them to `skills`."""
-        return [self.index_name("skills"), self.index_name("vectors")]
 
     def write_alias(self, kind: str) -> str:
         """Return the alias for writes, which never create an index by mistake (`require_alias`)."""
@@ -153,17 +145,13 @@ class IndexSets:
         live = self.get_live()
         if live is not None:
             self._check(live, identity)
-            missing = [kind for kind in INDEX_KINDS if kind not in self._get_mappings(live)]
-            if lost := [kind for kind in missing if kind not in _LATER_KINDS]:
+            present = self._get_mappings(live)
+            if lost := [kind for kind in INDEX_KINDS if kind not in present]:
                 raise MisconfiguredError(
                     f"{self._connection.address}: {live.index_name(lost[0])} is missing; "
                     "restore it from a snapshot, or delete the others of "
                     f"{live.name} and ingest again"
                 )
-            if missing:
-                for kind in missing:
-                    self._create(live, kind)
-                self._set_aliases(self._additions(live))
             return live
         made = self.create(identity)
         if self.get_live() is None:
@@ -215,14 +203,6 @@ class IndexSets:
         if kind not in self._get_mappings(made):
             with self._connection.translate_errors() as client:  # raises the reason
                 client.indices.create(**wanted)
-
-    def add_completed_field(self, one: IndexSet) -> None:
-        """Add the field `completed` to a set that was created before the field existed;
-        idempotent."""
-        body = index_definition("skills", one.identity, 1, 0)
-        field = {"completed": body["mappings"]["properties"]["completed"]}
-        with self._connection.translate_errors() as client:
-            client.indices.put_mapping(index=one.index_name("skills"), properties=field)
 
     def activate(self, chosen: IndexSet) -> None:
         """Make a set the live one: move all aliases in one request. Other sets are kept."""

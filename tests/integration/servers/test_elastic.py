@@ -9,26 +9,23 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.server_settings import ServerSettings
-from search.completed_terms import origin_tag
 from search.elastic import index as elastic_index
-from search.elastic import index_sets
 from search.elastic.connection import BulkOperation
 from search.elastic.document_codec import document_id
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
 from search.elastic.index_sets import IndexIdentity, IndexSet
 from search.elastic.replacement import ElasticsearchReplacement, delete_superseded
-from search.protocol import Filters, LexicalSearch, SkillDocument
-from search.skill_analysis import analyse_skill, skill_text_hashes, skill_texts
+from search.protocol import Filters, SkillDocument
+from search.skill_analysis import skill_text_hashes, skill_texts
 from skills.passages import section_texts
-from skills.record import Completion, RevisionKey
+from skills.record import RevisionKey
 from tasks.ingest import reindex as task
 from tests.support.samples.documents import ENCODER
 from tests.support.samples.documents import tiny_document as document
@@ -139,6 +136,16 @@ class TestOpening:
         for one in (first, second, reader):
             one.close()
 
+    def test_a_set_that_lacks_an_index_is_refused(self, settings: ServerSettings) -> None:
+        first, second = open_index(settings), open_index(settings)
+        vectors = first.ensure().index_name("vectors")
+        with first._connection.translate_errors() as client:
+            client.indices.delete(index=vectors)
+        with pytest.raises(MisconfiguredError, match=f"{vectors} is missing"):
+            second.ensure()
+        for one in (first, second):
+            one.close()
+
     def test_a_strangers_index_is_left_alone(self, settings: ServerSettings) -> None:
         mine = open_index(settings)
         with mine._connection.translate_errors() as client:
@@ -201,35 +208,6 @@ class TestWriting:
         index.add([replace(one, fields=fields)])
         assert names(index, long) == {"loom"}
         assert names(index, "日志") == {"loom"}
-
-    def test_a_set_from_before_completions_takes_them(
-        self, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        definition = index_sets.index_definition
-
-        def former(kind: str, *how: Any) -> dict[str, Any]:
-            body = definition(kind, *how)
-            body["mappings"]["properties"].pop("completed", None)
-            return body
-
-        monkeypatch.setattr(index_sets, "index_definition", former)
-        old = open_index(settings)
-        old.add([document("loom")])
-        monkeypatch.undo()
-        terms = {f"{origin_tag('record/1/m')}:potteri": 1.0}
-        search = LexicalSearch(terms, 10, ANY, completed=True)
-        assert old.search_many([search]) == [[]]
-        new = open_index(settings)
-        completion = Completion("record", "m", 1, {"domain_tags": ("pottery",)})
-        kiln = document("kiln")
-        parsed = kiln.parsed.with_completions((completion,))
-        analysis = analyse_skill(parsed)
-        added = replace(kiln, parsed=parsed, fields=analysis.fields, forward=analysis.forward)
-        new.add([added])
-        for index in (new, old):
-            assert [hit.key for hit in index.search_many([search])[0]] == [added.key]
-            assert names(index, "loom") == {"loom"}
-            index.close()
 
     def test_a_document_that_cannot_be_is_named_and_others_are_written(
         self, index: ElasticsearchIndex
