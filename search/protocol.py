@@ -138,8 +138,9 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LexicalSearch:
-    """The arguments of `SearchIndex.search_lexical`, for `search_many`.
+    """A search for the best `limit` revisions by BM25 of each of TEXT_FIELDS.
 
+    terms: index terms (`search.text.tokens`) with their query weights; a hit has any of them.
     completed: searches the field `completed` alone; `terms` are tagged by
     `search.completed_terms.tag_terms`. prefix: an unfinished word, lower-case letters and digits; a
     hit may also have a term that begins with it in its name or description.
@@ -154,7 +155,11 @@ class LexicalSearch:
 
 @dataclass(frozen=True, slots=True)
 class VectorSearch:
-    """The arguments of `SearchIndex.search_vectors`, for `search_many`."""
+    """A search for the `limit` revisions nearest by cosine; only cosines above 0.
+
+    vector: float32 (dimension,), of unit length. vector_field: skill vector that is compared, 0
+    for name + description, 1 for the head. Revisions with a zero vector are never found.
+    """
 
     vector: Vector
     vector_field: int
@@ -164,7 +169,7 @@ class VectorSearch:
 
 @dataclass(frozen=True, slots=True)
 class SectionSearch:
-    """A search for the skills with the sections nearest to a vector, for `search_many`.
+    """A search for the skills with the sections nearest to a vector.
 
     vector: float32 (dimension,), of unit length. limit: number of skills, whatever the number of
     their revisions.
@@ -177,7 +182,7 @@ class SectionSearch:
 
 @dataclass(frozen=True, slots=True)
 class FilterSearch:
-    """A search for any `limit` revisions that pass the filters, for `search_many`."""
+    """A search for any `limit` revisions that pass the filters."""
 
     limit: int
     filters: Filters
@@ -203,26 +208,9 @@ class SearchIndex(Protocol):
         """
         ...
 
-    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        """Return the best `limit` revisions by BM25 of each of TEXT_FIELDS, best first.
-
-        terms: index terms (`search.text.tokens`) with their query weights; a hit has any of them.
-        """
-        ...
-
-    def search_vectors(
-        self, vector: Vector, vector_field: int, limit: int, filters: Filters
-    ) -> list[Hit]:
-        """Return the `limit` nearest revisions by cosine, nearest first; only cosines above 0.
-
-        vector: float32 (dimension,), of unit length. vector_field: which skill vector to compare
-        with, 0 for name + description, 1 for the head. Revisions with a zero vector are never
-        found.
-        """
-        ...
-
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
-        """Return the hits of each search, in order; a remote index takes one round trip.
+        """Return the hits of each search, best first, in order; a remote index takes one round
+        trip.
 
         A SectionSearch returns revisions of at most `limit` skills by the best cosine of any of
         their sections, nearest first, only cosines above 0. Its scores are exact up to the

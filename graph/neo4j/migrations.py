@@ -32,8 +32,8 @@ def migrations() -> dict[int, list[str]]:
     return dict(sorted(found.items()))
 
 
-def migrate(server: Neo4jClient) -> int:
-    """Run the missing migrations; return the number of the schema.
+def migrate(server: Neo4jClient) -> None:
+    """Run the missing migrations.
 
     If several processes call this at once, one migrates and the others wait. The next process
     repeats an interrupted migration, which is safe since every statement is idempotent. Raises
@@ -43,15 +43,15 @@ def migrate(server: Neo4jClient) -> int:
     _check_server(server, sql["components"])
     known = migrations()
     if schema_version(server) == max(known):
-        return max(known)
+        return
     server.write(sql["meta_constraint"])
     server.write(sql["schema_node"])
 
-    def work(run: Run, retried: bool) -> int:
+    def work(run: Run, retried: bool) -> None:
         del retried
         version = int(run(sql["lock_schema"])[0][0])
         if version > max(known):
-            raise newer(server, version, max(known))
+            raise _newer_error(server, version, max(known))
         for number in (number for number in known if number > version):
             # Run outside this transaction, which only holds the lock, since Neo4j does not allow
             # changes of schema and data in one transaction.
@@ -62,9 +62,8 @@ def migrate(server: Neo4jClient) -> int:
                 _MIGRATION_SECONDS,
             )
             run(sql["set_schema"], version=number)
-        return max(known)
 
-    return server.run_transaction(work, _MIGRATION_SECONDS)
+    server.run_transaction(work, _MIGRATION_SECONDS)
 
 
 def check(server: Neo4jClient) -> None:
@@ -84,7 +83,7 @@ def check(server: Neo4jClient) -> None:
             f"{wanted}: start a worker of this version, which migrates it"
         )
     if version > wanted:
-        raise newer(server, version, wanted)
+        raise _newer_error(server, version, wanted)
 
 
 def schema_version(server: Neo4jClient) -> int:
@@ -98,7 +97,7 @@ def server_version(server: Neo4jClient) -> tuple[str, str]:
     return str(version), str(edition)
 
 
-def newer(server: Neo4jClient, version: int, known: int) -> MisconfiguredError:
+def _newer_error(server: Neo4jClient, version: int, known: int) -> MisconfiguredError:
     """Return the error for a schema of a newer skillbus."""
     return MisconfiguredError(
         f"Neo4j at {server.address} has schema {version}, this version of skillbus knows {known}: "

@@ -48,13 +48,10 @@ class Neo4jPassages(StatementRunner, PassageProjector):
             while self._write("delete_passages", ids=list(ids), limit=_PASSAGES_AT_ONCE)[0][0]:
                 pass
 
-    def delete_orphaned_passages(self) -> int:
-        """Delete passages of skills without a pointer; return the number of these skills."""
-        swept = 0
+    def delete_orphaned_passages(self) -> None:
+        """Delete passages of skills without a pointer."""
         while left := [row[0] for row in self._read("orphaned_passages", limit=WRITE_BATCH)]:
             self.delete_passages(left)
-            swept += len(left)
-        return swept
 
 
 def _passage_row(parsed: ParsedSkill, place: int) -> dict[str, Any]:

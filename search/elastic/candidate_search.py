@@ -96,7 +96,7 @@ def _index_names(index_set: IndexSet, one: Search) -> list[str]:
     if isinstance(one, SectionSearch):
         return [index_set.index_name("sections")]
     if isinstance(one, VectorSearch):
-        return index_set.vector_indices
+        return [index_set.index_name("vectors")]
     return [index_set.index_name("skills")]
 
 

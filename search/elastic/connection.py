@@ -177,14 +177,14 @@ class ElasticsearchConnection:
 
     # -- bulk
 
-    def bulk(self, operations: Sequence[BulkOperation], *, wait: bool = False) -> int:
+    def bulk(self, operations: Sequence[BulkOperation]) -> int:
         """Execute operations as `bulk_unless_refused` does; returns the number of documents that
         existed.
 
         Raises PermanentError for the first document that the server will never accept, after all
         other documents are written.
         """
-        existed, refused = self.bulk_unless_refused(operations, wait=wait)
+        existed, refused = self.bulk_unless_refused(operations)
         for error in refused.values():
             raise error
         return existed

@@ -129,6 +129,7 @@ class DocumentReader:
             answer = client.search(
                 index=index,
                 size=0,
+                allow_partial_search_results=False,
                 aggs={"newest": {"max": {"field": "seq"}}},
                 filter_path=["aggregations.newest.value"],
             )
@@ -145,6 +146,7 @@ class DocumentReader:
                     answer = client.search(
                         pit={"id": context, "keep_alive": _KEEP_ALIVE},
                         size=MAX_HITS,
+                        allow_partial_search_results=False,
                         sort=[{"_shard_doc": {"order": "asc"}}],
                         search_after=after,
                         track_total_hits=False,

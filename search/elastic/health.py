@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from config.errors import SkillbusError
@@ -34,7 +34,7 @@ class IndexHealth:
     documents: int = 0
     bytes: int = 0
     superseded: tuple[str, ...] = ()
-    problems: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = ()
 
 
 class LivenessProbe:

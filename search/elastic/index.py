@@ -39,16 +39,13 @@ from search.elastic.index_sets import (
 from search.elastic.merging import merge_away_deleted
 from search.elastic.vector_reader import read_skill_vectors, read_vectors_by_hash
 from search.protocol import (
-    Filters,
     ForwardRecord,
     Hit,
-    LexicalSearch,
     Search,
     SearchIndex,
     SkillDocument,
     StoredRevision,
     Vector,
-    VectorSearch,
 )
 from search.skill_analysis import skill_text_hashes
 from skills.batches import batches
@@ -61,7 +58,11 @@ REVISION_CACHE_BYTES = 64 * 1024 * 1024
 SECTION_CACHE_BYTES = 64 * 1024 * 1024
 _LOAD_BATCH = 2_000
 
-_READ_BY_KEY = ("revisions", "forward", "sections")
+_REQUIRED = ("skills", "revisions", "forward")
+"""Kinds of index that have a document of each complete revision; the others have its vectors."""
+
+_SEARCHED = ("skills", "vectors", "sections")
+"""Kinds of index that searches read."""
 
 _PARSED_SIZE_FACTOR = 12
 """Size of a parsed skill in memory over that of its encoded blob, roughly."""
@@ -97,7 +98,6 @@ class ElasticsearchIndex(SearchIndex):
         self._sets = IndexSets(self._connection, servers)
         self._opened: IndexSet | None = index_set
         self._opening = threading.Lock()
-        self._takes_completed = ""
         self._vectors = VectorCache(dimension, VECTOR_CACHE_BYTES) if caching else None
         self._revisions: LRUCache[StoredRevision] = LRUCache(REVISION_CACHE_BYTES * caching)
         self._sections: LRUCache[bytes] = LRUCache(SECTION_CACHE_BYTES * caching)
@@ -138,8 +138,6 @@ class ElasticsearchIndex(SearchIndex):
         if not documents:
             return
         with self._write_set() as index_set:
-            if any(document.forward.completed for document in documents):
-                self._prepare_completed(index_set)
             read_by_key, vectors, searchable = [], [], []
             for document in documents:
                 key = document.key
@@ -150,11 +148,11 @@ class ElasticsearchIndex(SearchIndex):
                 if document.vectors is not None:
                     vectors.append(self._create_vectors(index_set, document, document.vectors))
                 searchable.append(_create(index_set, "skills", key, skill_record(document)))
-            self._connection.bulk(read_by_key)
-            refused = self._write_searchable(index_set, "vectors", vectors)
+            _, refused = self._connection.bulk_unless_refused(read_by_key)
             # `skills` is written last, so that every document that a search finds is complete.
-            complete = [one for one in searchable if one.id not in refused]
-            refused |= self._write_searchable(index_set, "skills", complete)
+            for kind, written in (("vectors", vectors), ("skills", searchable)):
+                accepted = [one for one in written if one.id not in refused]
+                refused |= self._write_searchable(index_set, kind, accepted)
             for error in refused.values():
                 raise error
 
@@ -168,9 +166,12 @@ class ElasticsearchIndex(SearchIndex):
         existed, refused = self._connection.bulk_unless_refused(operations, wait=True)
         if existed:
             # `wait` does not cover documents that another process wrote a moment ago.
-            with self._connection.translate_errors() as client:
-                client.indices.refresh(index=index_set.index_name(kind))
+            self._refresh(index_set, [kind])
         return refused
+
+    def _refresh(self, index_set: IndexSet, kinds: Sequence[str]) -> None:
+        with self._connection.translate_errors() as client:
+            client.indices.refresh(index=[index_set.index_name(kind) for kind in kinds])
 
     def _create_vectors(
         self, index_set: IndexSet, revision: SkillDocument | StoredRevision, vectors: Vector
@@ -178,12 +179,6 @@ class ElasticsearchIndex(SearchIndex):
         hashes = skill_text_hashes(self._identity.model, revision.parsed)
         record = vectors_record(revision.key, hashes, vectors, revision.filters)
         return _create(index_set, "vectors", revision.key, record)
-
-    def _prepare_completed(self, index_set: IndexSet) -> None:
-        """Add the field `completed` to the set; one request per process and set."""
-        if self._takes_completed != index_set.name:
-            self._sets.add_completed_field(index_set)
-            self._takes_completed = index_set.name
 
     @override
     def save_skill_vectors(self, vectors: Mapping[RevisionKey, Vector]) -> None:
@@ -220,9 +215,12 @@ class ElasticsearchIndex(SearchIndex):
         if not keys:
             return
         with self._write_set() as index_set:
-            for kinds, wait in ((("skills", "vectors"), True), (_READ_BY_KEY, False)):
-                gone = [_delete(index_set, kind, key) for kind in kinds for key in keys]
-                self._connection.bulk(gone, wait=wait)
+            # `skills` first: a process that stores vectors meanwhile sees that the skill is gone.
+            for kinds in (("skills",), INDEX_KINDS[1:]):
+                self._connection.bulk(
+                    [_delete(index_set, kind, key) for kind in kinds for key in keys]
+                )
+            self._refresh(index_set, _SEARCHED)
         if self._vectors is not None:
             self._vectors.evict(keys)
         self._revisions.evict(keys)
@@ -237,16 +235,6 @@ class ElasticsearchIndex(SearchIndex):
             merge_away_deleted(self._connection, {"index": names})
 
     # -- searching
-
-    @override
-    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        return self.search_many([LexicalSearch(terms, limit, filters)])[0]
-
-    @override
-    def search_vectors(
-        self, vector: Vector, vector_field: int, limit: int, filters: Filters
-    ) -> list[Hit]:
-        return self.search_many([VectorSearch(vector, vector_field, limit, filters)])[0]
 
     @override
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
@@ -349,18 +337,15 @@ class ElasticsearchIndex(SearchIndex):
     def complete_keys(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
         found = set(keys)
         with self._use_set() as index_set:
-            for kind in ("skills", "revisions", "forward"):
+            for kind in _REQUIRED:
                 found &= self._reader.existing_keys(index_set.index_name(kind), sorted(found))
         return found
 
     @override
     def partial_keys(self) -> list[RevisionKey]:
         with self._use_set() as index_set:
-            skills, *others = (
-                index_set.index_name(kind) for kind in ("skills", "revisions", "forward")
-            )
-            with self._connection.translate_errors() as client:
-                client.indices.refresh(index=[skills, *others])
+            self._refresh(index_set, _REQUIRED)
+            skills, *others = (index_set.index_name(kind) for kind in _REQUIRED)
             complete = self._reader.count(skills)
             if all(self._reader.count(other) <= complete for other in others):
                 return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from importlib.resources import files
@@ -30,9 +30,6 @@ SCHEMA = f"{STORAGE_VERSION}.{ANALYSIS_VERSION}.{_MAPPING_VERSION}"
 
 INDEX_KINDS = ("skills", "forward", "revisions", "vectors", "sections")
 """Kinds of index in a set. A revision is written to `skills` last and deleted from it first."""
-
-_LATER_KINDS = frozenset({"vectors"})
-"""Indices that sets of earlier versions lack; those sets have skill vectors in `skills`."""
 
 _META = "skillbus"
 
@@ -59,11 +56,6 @@ class IndexSet:
     def index_name(self, kind: str) -> str:
         """Return the name of an index of the set."""
         return f"{self.name}-{kind}"
-
-    @property
-    def vector_indices(self) -> list[str]:
-        """The names of the indices with skill vectors; earlier versions wrote them to `skills`."""
-        return [self.index_name("skills"), self.index_name("vectors")]
 
     def write_alias(self, kind: str) -> str:
         """Return the alias for writes, which never create an index by mistake (`require_alias`)."""
@@ -153,19 +145,17 @@ class IndexSets:
         live = self.get_live()
         if live is not None:
             self._check(live, identity)
-            missing = [kind for kind in INDEX_KINDS if kind not in self._get_mappings(live)]
-            if lost := [kind for kind in missing if kind not in _LATER_KINDS]:
+            present = self._get_mappings(live)
+            if lost := [kind for kind in INDEX_KINDS if kind not in present]:
                 raise MisconfiguredError(
                     f"{self._connection.address}: {live.index_name(lost[0])} is missing; "
                     "restore it from a snapshot, or delete the others of "
                     f"{live.name} and ingest again"
                 )
-            if missing:
-                for kind in missing:
-                    self._create(live, kind)
-                self.activate(live)
             return live
-        self.activate(self.create(identity))
+        made = self.create(identity)
+        if self.get_live() is None:
+            self._set_aliases(self._additions(made))
         return self.open(identity)
 
     def _check(self, live: IndexSet, identity: IndexIdentity) -> None:
@@ -214,24 +204,21 @@ class IndexSets:
             with self._connection.translate_errors() as client:  # raises the reason
                 client.indices.create(**wanted)
 
-    def add_completed_field(self, one: IndexSet) -> None:
-        """Add the field `completed` to a set that was created before the field existed;
-        idempotent."""
-        body = index_definition("skills", one.identity, 1, 0)
-        field = {"completed": body["mappings"]["properties"]["completed"]}
-        with self._connection.translate_errors() as client:
-            client.indices.put_mapping(index=one.index_name("skills"), properties=field)
-
     def activate(self, chosen: IndexSet) -> None:
-        """Make a set the live one: move all aliases in one request. The previous set is kept."""
-        actions: list[dict[str, Any]] = []
-        live = self.get_live()
-        former = [] if live is None or live.name == chosen.name else self._get_mappings(live)
-        for kind in INDEX_KINDS:
-            alias = f"{self._prefix}-{kind}"
-            if live is not None and kind in former:
-                actions.append({"remove": {"index": live.index_name(kind), "alias": alias}})
-            actions.append({"add": {"index": chosen.index_name(kind), "alias": alias}})
+        """Make a set the live one: move all aliases in one request. Other sets are kept."""
+        removals = [
+            {"remove": {"index": f"{self._prefix}-*-{kind}", "alias": f"{self._prefix}-{kind}"}}
+            for kind in INDEX_KINDS
+        ]
+        self._set_aliases([*removals, *self._additions(chosen)])
+
+    def _additions(self, chosen: IndexSet) -> list[dict[str, Any]]:
+        return [
+            {"add": {"index": chosen.index_name(kind), "alias": f"{self._prefix}-{kind}"}}
+            for kind in INDEX_KINDS
+        ]
+
+    def _set_aliases(self, actions: Sequence[Mapping[str, Any]]) -> None:
         try:
             with self._connection.translate_errors() as client:
                 client.indices.update_aliases(actions=actions)

@@ -16,9 +16,8 @@ from typing_extensions import override
 
 from config.errors import PermanentError
 from config.server_settings import ServerSettings
-from search.elastic.skill_documents import BATCH, SkillDocuments, skill_document_id
+from search.elastic.skill_documents import Documents, SkillDocuments
 from search.review_store import ReviewStore
-from skills.batches import batches
 from skills.review import POLICY_KINDS, ReviewKind, ReviewRecord, Reviews, ReviewSlot
 
 _VERSION_ID = "version"
@@ -32,7 +31,7 @@ class ElasticsearchReviewStore(ReviewStore):
 
     def __init__(self, servers: ServerSettings) -> None:
         # One shard: the server carries out the writes of a request in their order.
-        self._documents = SkillDocuments(servers, "review", "reviews", shards=1, page=500)
+        self._documents = SkillDocuments(servers, "review", "reviews", shards=1, batch=500)
 
     # -- writing
 
@@ -61,33 +60,18 @@ class ElasticsearchReviewStore(ReviewStore):
 
     def _update(self, changes: Mapping[str, _Change]) -> None:
         """Change the records of skills, and the version if policy reads one of them."""
-        self._documents.update(changes, partial(self._write, changes))
 
-    def _write(self, changes: Mapping[str, _Change], skill_ids: Sequence[str]) -> list[str]:
-        known = self._documents.read(skill_ids)
-        lines: list[Any] = []
-        written: list[str] = []
-        of_policy = False
-        for skill_id in skill_ids:
-            document, version = known.get(skill_id, ({}, {}))
-            stored = _read_records(document)
-            changed = changes[skill_id](stored)
-            if changed == stored:
-                continue
-            target = {"_id": skill_document_id(skill_id), **version}
-            if changed:
-                action = "index" if version else "create"
-                lines.append({action: target | self._documents.write_target})
-                lines.append(_to_document(changed))
-            else:
-                lines.append({"delete": target | {"_index": self._documents.index}})
-            written.append(skill_id)
-            of_policy |= _select_for_policy(stored) != _select_for_policy(changed)
-        if of_policy:
-            lines.append({"index": {"_id": _VERSION_ID} | self._documents.write_target})
-            lines.append({"change": time.time_ns()})
-            written.append(_VERSION_ID)
-        return self._documents.write(lines, written)
+        def change(documents: Documents) -> tuple[Documents, Documents]:
+            changed, of_policy = {}, False
+            for skill_id, document in documents.items():
+                before = _read_records(document)
+                after = changes[skill_id](before)
+                if after != before:
+                    changed[skill_id] = _to_document(skill_id, after)
+                    of_policy |= _select_for_policy(before) != _select_for_policy(after)
+            return changed, {_VERSION_ID: {"change": time.time_ns()}} if of_policy else {}
+
+        self._documents.update(changes, change)
 
     @override
     def overwrite_deleted(self) -> None:
@@ -102,10 +86,9 @@ class ElasticsearchReviewStore(ReviewStore):
 
     @override
     def get(self, skill_ids: Sequence[str]) -> Reviews:
-        version, found = self.get_version(), []
-        for batch in batches(sorted(set(skill_ids)), BATCH):
-            found += [document for document, _ in self._documents.read(batch).values()]
-        return Reviews(version, _by_skill(found))
+        version = self.get_version()
+        documents = self._documents.read(sorted(skill_ids)).values()
+        return Reviews(version, _by_skill(documents))
 
     @override
     def get_all(self) -> Reviews:
@@ -144,8 +127,9 @@ def _by_skill(documents: Iterable[Mapping[str, Any]]) -> dict[str, tuple[ReviewR
     return found
 
 
-def _to_document(records: _Records) -> dict[str, Any]:
-    (skill_id,) = {one.skill_id for one in records.values()}
+def _to_document(skill_id: str, records: _Records) -> dict[str, Any]:
+    if not records:
+        return {}
     return {
         "skill_id": skill_id,
         "has_records": True,

@@ -5,7 +5,7 @@ All revisions of a skill are in one document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from typing_extensions import override
 from config.errors import PermanentError
 from config.server_settings import ServerSettings
 from search.elastic.document_codec import decode_blob, encode_blob
-from search.elastic.skill_documents import BATCH, SkillDocuments, skill_document_id
+from search.elastic.skill_documents import Documents, SkillDocuments
 from search.revision_history import (
     HistoryLimits,
     KeptRevision,
@@ -25,8 +25,11 @@ from search.revision_history import (
     select_kept,
 )
 from skills import record_codec
-from skills.batches import batches
 from skills.record import RevisionKey
+
+_BATCH = 16
+"""Documents that are read or written at once: each may have `history.bytes` and a third more, and a
+server refuses requests of more than 100 MB."""
 
 _Revisions = dict[int, dict[str, Any]]
 """Stored revisions of a skill by seq."""
@@ -43,7 +46,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
     def __init__(self, servers: ServerSettings, limits: HistoryLimits) -> None:
         self._limits = limits
         self._documents = SkillDocuments(
-            servers, "history", "history", shards=servers.elasticsearch_shards, page=100
+            servers, "history", "history", shards=servers.elasticsearch_shards, batch=_BATCH
         )
 
     # -- writing
@@ -101,24 +104,17 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 
     def _update(self, changes: Mapping[str, _Change]) -> None:
         """Change the stored revisions and pins of skills."""
-        self._documents.update(changes, partial(self._write, changes))
 
-    def _write(self, changes: Mapping[str, _Change], skill_ids: Sequence[str]) -> list[str]:
-        known = self._documents.read(skill_ids)
-        lines: list[Any] = []
-        written = []
-        for skill_id in skill_ids:
-            document, version = known.get(skill_id, ({}, {}))
-            stored = (_read_revisions(document), _read_pin(document))
-            changed = changes[skill_id](stored)
-            if changed == stored:
-                continue
-            target = {"_id": skill_document_id(skill_id), **version}
-            action = "index" if version else "create"
-            lines.append({action: target | self._documents.write_target})
-            lines.append(_to_document(skill_id, *changed))
-            written.append(skill_id)
-        return self._documents.write(lines, written)
+        def change(documents: Documents) -> tuple[Documents, Documents]:
+            changed = {}
+            for skill_id, document in documents.items():
+                before = (_read_revisions(document), _read_pin(document))
+                after = changes[skill_id](before)
+                if after != before:
+                    changed[skill_id] = _to_document(skill_id, *after)
+            return changed, {}
+
+        self._documents.update(changes, change)
 
     def _prune(self, revisions: _Revisions, pin: Pin | None) -> _Revisions:
         sizes = [
@@ -132,24 +128,15 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 
     @override
     def forget(self, skill_ids: Sequence[str]) -> int:
-        count = 0
-        for batch in batches(dict.fromkeys(skill_ids), BATCH):
-            known = self._documents.read(batch)
-            if not known:
-                continue
-            count += sum(len(_read_revisions(document)) for document, _ in known.values())
-            lines = [
-                {"delete": {"_index": self._documents.index, "_id": skill_document_id(skill_id)}}
-                for skill_id in known
-            ]
-            with self._documents.connection.translate_errors() as client:
-                answer = client.bulk(operations=lines)
-            for item in answer["items"]:
-                if item["delete"]["status"] not in (200, 404):
-                    raise self._documents.connection.to_error(
-                        item["delete"]["status"], item["delete"].get("error")
-                    )
-        return count
+        counts: dict[str, int] = {}
+
+        def forget(skill_id: str, stored: _Stored) -> _Stored:
+            # An earlier attempt may have deleted them, although its answer was lost.
+            counts[skill_id] = len(stored[0]) or counts.get(skill_id, 0)
+            return {}, None
+
+        self._update({skill_id: partial(forget, skill_id) for skill_id in skill_ids})
+        return sum(counts.values())
 
     @override
     def overwrite_deleted(self) -> None:
@@ -159,27 +146,21 @@ class ElasticsearchRevisionHistory(RevisionHistory):
 
     @override
     def find_kept(self, keys: Sequence[RevisionKey]) -> set[RevisionKey]:
-        found: set[RevisionKey] = set()
-        for batch in batches(sorted({key.skill_id for key in keys}), BATCH):
-            for skill_id, (document, _) in self._documents.read(batch).items():
-                found |= {RevisionKey(skill_id, seq) for seq in _read_revisions(document)}
-        return found & set(keys)
+        documents = self._documents.read([key.skill_id for key in keys], ["revisions.*.published"])
+        return {key for key in keys if key.seq in _read_revisions(documents.get(key.skill_id, {}))}
 
     @override
     def list_revisions(self, skill_id: str) -> list[KeptRevision]:
-        known = self._documents.read([skill_id])
-        return _to_kept(known[skill_id][0])[::-1] if skill_id in known else []
+        documents = self._documents.read([skill_id])
+        return [one for document in documents.values() for one in _to_kept(document)[::-1]]
 
     @override
     def get_pins(self, skill_ids: Sequence[str] | None = None) -> dict[str, Pin]:
+        documents: Iterable[Mapping[str, Any]]
         if skill_ids is None:
-            documents = list(self._documents.read_pages({"term": {"pinned": True}}, ["pin"]))
+            documents = self._documents.read_pages({"term": {"pinned": True}}, ["pin"])
         else:
-            documents = [
-                document
-                for batch in batches(dict.fromkeys(skill_ids), BATCH)
-                for document, _ in self._documents.read(batch, ["pin"]).values()
-            ]
+            documents = self._documents.read(skill_ids, ["pin"]).values()
         pins = (_read_pin(document) for document in documents)
         return {pin.skill_id: pin for pin in pins if pin is not None}
 
@@ -195,6 +176,7 @@ class ElasticsearchRevisionHistory(RevisionHistory):
             answer = client.search(
                 **self._documents.if_exists,
                 size=0,
+                allow_partial_search_results=False,
                 aggregations={"seq": {"max": {"field": "max_seq"}}},
             )
         found = answer.get("aggregations", {}).get("seq", {})
@@ -214,6 +196,8 @@ def _to_stored(one: KeptRevision) -> dict[str, Any]:
 
 
 def _to_document(skill_id: str, revisions: _Revisions, pin: Pin | None) -> dict[str, Any]:
+    if not revisions and pin is None:
+        return {}
     document = {
         "skill_id": skill_id,
         "max_seq": max(revisions, default=0),

@@ -20,54 +20,55 @@ from search.elastic.connection import ElasticsearchConnection
 from search.elastic.merging import merge_away_deleted
 from skills.batches import batches
 
-BATCH = 64
-"""Documents that are read or written at once."""
-
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
 _CONFLICT = 409
 _MISSING = 404
+
+Documents = Mapping[str, dict[str, Any]]
+_Stored = tuple[dict[str, Any], dict[str, int]]
+"""A document, and the parameters of a write that fails if another process has written it."""
+
+_NONE: _Stored = ({}, {})
+
+DocumentChange = Callable[[Documents], tuple[Documents, Documents]]
+"""Takes the stored documents of skills, empty ones for skills without a document. Returns those
+that change, empty ones to delete them, and other documents to write after them, by `_id`."""
 
 
 class SkillDocuments:
     """The documents of one index, which belongs to no set of model and schema: a reindex leaves it.
 
     name: of the index behind the prefix of the settings, and of the file with its mappings.
-    content: names the documents in messages. page: documents in an answer of `read_pages`. The
+    content: names the documents in messages. batch: documents that are read or written at once. The
     first write creates the index, a missing index counts as empty. Raises MisconfiguredError for an
     index of that name that skillbus did not make.
     """
 
     def __init__(
-        self, servers: ServerSettings, name: str, content: str, *, shards: int, page: int
+        self, servers: ServerSettings, name: str, content: str, *, shards: int, batch: int
     ) -> None:
         self._servers = servers
         self._name = name
         self._content = content
         self._shards = shards
-        self._page = page
-        self.index = f"{servers.elasticsearch_prefix}-{name}"
-        self._write_alias = f"{self.index}-write"
-        # Set for each document, since deletions name the index.
-        self.write_target = {"_index": self._write_alias, "require_alias": True}
-        self.if_exists: dict[str, Any] = {"index": self.index, "ignore_unavailable": True}
+        self._batch = batch
+        self._index = f"{servers.elasticsearch_prefix}-{name}"
+        self._write_alias = f"{self._index}-write"
+        self.if_exists: dict[str, Any] = {"index": self._index, "ignore_unavailable": True}
         self.connection = ElasticsearchConnection(servers)
         self._lock = threading.Lock()
         self._is_created = False
 
-    def update(
-        self, skill_ids: Iterable[str], write: Callable[[Sequence[str]], Sequence[str]]
-    ) -> None:
-        """Change the documents of skills, and again those that another process wrote meanwhile.
-
-        write: reads, changes and writes the documents of some skills; returns those that conflicted
-        with another write.
-        """
-        for batch in batches(sorted(skill_ids), BATCH):
+    def update(self, skill_ids: Iterable[str], change: DocumentChange) -> None:
+        """Change the documents of skills, and again those that another process wrote meanwhile."""
+        for batch in batches(sorted(skill_ids), self._batch):
             self._create_index()
             left: Sequence[str] = batch
             for _ in range(_ATTEMPTS):
-                left = write(left)
+                known = self._read_stored(left)
+                changed, others = change({one: known.get(one, _NONE)[0] for one in left})
+                left = self._write(known, changed, others)
                 if not left:
                     break
                 time.sleep(_PAUSE_SECONDS)
@@ -77,20 +78,30 @@ class SkillDocuments:
                     f"{min(left)}"
                 )
 
-    def write(self, lines: Sequence[Any], written: Sequence[str]) -> list[str]:
-        """Send the lines of a bulk request; return the skills that conflicted with another write.
-
-        written: the skill of each document, in the order of the lines.
-        """
-        if not written:
+    def _write(
+        self, known: Mapping[str, _Stored], changed: Documents, others: Documents
+    ) -> list[str]:
+        """Write documents in one request; return the skills that conflicted with another write."""
+        target = {"_index": self._write_alias, "require_alias": True}
+        lines: list[Any] = []
+        for skill_id, document in changed.items():
+            version = known.get(skill_id, _NONE)[1]
+            named = {"_id": skill_document_id(skill_id), **version}
+            if document:
+                lines += [{"index" if version else "create": named | target}, document]
+            else:
+                lines.append({"delete": named | {"_index": self._index}})
+        for name, document in others.items():
+            lines += [{"index": {"_id": name} | target}, document]
+        if not lines:
             return []
         with self.connection.translate_errors() as client:
             answer = client.bulk(operations=lines)
         conflicts = []
-        for skill_id, item in zip(written, answer["items"], strict=True):
+        for name, item in zip([*changed, *others], answer["items"], strict=True):
             result = next(iter(item.values()))
             if result["status"] == _CONFLICT:
-                conflicts.append(skill_id)
+                conflicts.append(name)
             elif result["status"] >= 300:
                 raise self.connection.to_error(result["status"], result.get("error"))
         return conflicts
@@ -108,21 +119,29 @@ class SkillDocuments:
             }
             with self.connection.translate_errors() as client:
                 client.options(ignore_status=400).indices.create(
-                    index=self.index, aliases={self._write_alias: {}}, **body
+                    index=self._index, aliases={self._write_alias: {}}, **body
                 )
-                found = client.indices.get_mapping(index=self.index)
+                found = client.indices.get_mapping(index=self._index)
             (mapping,) = (one["mappings"] for one in found.values())
             if mapping.get("_meta") != body["mappings"]["_meta"]:
                 raise MisconfiguredError(
-                    f"{self.connection.address}: {self.index} was not made by this version of "
+                    f"{self.connection.address}: {self._index} was not made by this version of "
                     "skillbus; choose another servers.elasticsearch_prefix"
                 )
             self._is_created = True
 
     def read(
+        self, skill_ids: Iterable[str], fields: Sequence[str] | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Return the documents of skills; sees writes at once."""
+        found: dict[str, dict[str, Any]] = {}
+        for batch in batches(dict.fromkeys(skill_ids), self._batch):
+            found |= {name: one for name, (one, _) in self._read_stored(batch, fields).items()}
+        return found
+
+    def _read_stored(
         self, skill_ids: Sequence[str], fields: Sequence[str] | None = None
-    ) -> dict[str, tuple[dict[str, Any], dict[str, int]]]:
-        """Return the documents of skills with their versions; sees writes at once."""
+    ) -> dict[str, _Stored]:
         found = self.read_by_id([skill_document_id(one) for one in skill_ids], fields=fields)
         return {
             skill_id: (
@@ -138,7 +157,7 @@ class SkillDocuments:
     ) -> dict[str, dict[str, Any]]:
         """Return the documents with these `_id`s, as the server answers; sees writes at once."""
         found = {}
-        for one in self.connection.mget(self.index, ids, source=source, source_includes=fields):
+        for one in self.connection.mget(self._index, ids, source=source, source_includes=fields):
             if "error" not in one:
                 if one["found"]:
                     found[one["_id"]] = one
@@ -159,7 +178,8 @@ class SkillDocuments:
                     client.indices.refresh(**self.if_exists)
                 answer = client.search(
                     **self.if_exists,
-                    size=self._page,
+                    size=self._batch,
+                    allow_partial_search_results=False,
                     query=query,
                     sort=["skill_id"],
                     search_after=after or None,

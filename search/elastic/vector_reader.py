@@ -33,11 +33,13 @@ def read_skill_vectors(
     reader: DocumentReader, index_set: IndexSet, keys: Sequence[RevisionKey]
 ) -> dict[RevisionKey, Vector]:
     """Return skill vectors, each float32 (2, dimension); a key without them is left out."""
+    # The source of a reindex may be of a version that stored skill vectors in `skills`.
+    indices = [index_set.index_name("skills"), index_set.index_name("vectors")]
     found = {}
     for some in batches(keys, _BATCHES_PER_REQUEST * READ_BATCH):
         searches = [
             (
-                index_set.vector_indices,
+                indices,
                 _ids_query([document_id(key) for key in batch]) | _VECTOR_BLOB,
             )
             for batch in batches(some, READ_BATCH)
@@ -69,7 +71,7 @@ def _read_batch(
         query = _hashes_query(missing)
         skills, sections = reader.search_many(
             [
-                (index_set.vector_indices, query | _VECTOR_BLOB),
+                ([index_set.index_name("vectors")], query | _VECTOR_BLOB),
                 ([index_set.index_name("sections")], query | {"_source": ["vectors"]}),
             ],
             ["hits.hits.fields", "hits.hits._source"],

@@ -36,7 +36,6 @@ from search.local.tantivy_engine import EngineDocument
 from search.local.vector_matrix import VectorMatrix
 from search.protocol import (
     TEXT_FIELDS,
-    Filters,
     FilterSearch,
     ForwardRecord,
     Hit,
@@ -195,23 +194,9 @@ class LocalSearchIndex(SearchIndex):
 
     # -- searching
 
-    @override
-    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        return self._to_hits(self._engine.search(terms, limit, filters))
-
     def _to_hits(self, found: Sequence[tuple[int, float]]) -> list[Hit]:
         keys = self._keys.find([number for number, _ in found])
         return [Hit(keys[number], score) for number, score in found if number in keys]
-
-    @override
-    def search_vectors(
-        self, vector: Vector, vector_field: int, limit: int, filters: Filters
-    ) -> list[Hit]:
-        self._matrix.refresh()
-        return [
-            Hit(key, score)
-            for key, score in self._matrix.find_nearest(vector, vector_field, limit, filters)
-        ]
 
     @override
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
@@ -219,7 +204,11 @@ class LocalSearchIndex(SearchIndex):
 
     def _search(self, one: Search) -> list[Hit]:
         if isinstance(one, VectorSearch):
-            return self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
+            self._matrix.refresh()
+            nearest = self._matrix.find_nearest(
+                one.vector, one.vector_field, one.limit, one.filters
+            )
+            return [Hit(*found) for found in nearest]
         if isinstance(one, SectionSearch):
             self._sections.refresh()
             return [

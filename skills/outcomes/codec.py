@@ -93,10 +93,9 @@ def dump_outcome(outcome: Outcome) -> bytes:
     )
 
 
-def load_outcome(key: str, query_id: str, data: bytes | str) -> Outcome:
+def load_outcome(key: str, query_id: str, data: bytes) -> Outcome:
     """Deserialise an outcome from the bytes of `dump_outcome`, given its key and query id."""
-    values, _ = _parse(data if isinstance(data, str) else data.decode())
-    skill_id, kind, by, *rest = values
+    (skill_id, kind, by, *rest), _ = _parse(data.decode())
     return Outcome(key, query_id, skill_id, _KINDS[kind], _REPORTERS[by], *rest)
 
 

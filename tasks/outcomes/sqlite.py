@@ -382,8 +382,8 @@ def _read_numbers(connection: sqlite3.Connection, query_ids: Sequence[str]) -> d
 
 
 def _check_room(connection: sqlite3.Connection, reports: Iterable[tuple[str, str]]) -> None:
-    """Raise PermanentError if an owner has too many outcomes of a query. reports: (owner,
-    query)."""
+    """Raise PermanentError if an owner has too many outcomes of a query. reports: (query,
+    owner)."""
     for query_id, owner in sorted(reports):
         # +owner: makes SQLite use the index of queries, not that of owners.
         (count,) = connection.execute(

@@ -29,7 +29,6 @@ from config.settings import DiffusionSettings
 from graph.records import Adjacency
 from search.packed_records import PackedRecords
 from search.protocol import (
-    Filters,
     FilterSearch,
     Hit,
     LexicalSearch,
@@ -37,6 +36,7 @@ from search.protocol import (
     SearchIndex,
     SectionSearch,
     Vector,
+    VectorSearch,
 )
 from search.scoring.cosine_scale import CosineScale, measure_cosine_scale
 from search.scoring.library_statistics import LibraryStatistics
@@ -126,47 +126,29 @@ class WideIndex:
         self._cache: dict[tuple[Any, ...], list[Hit]] = {}
         self.ids: frozenset[str] = frozenset()
 
-    def search_lexical(self, terms: Mapping[str, float], limit: int, filters: Filters) -> list[Hit]:
-        """The best of the draw by words."""
-        key = ("words", *sorted(terms.items()))
-        if key not in self._cache:
-            self._cache[key] = self._index.search_lexical(terms, limit * self._factor, filters)
-        return self._cut(key, limit)
-
-    def search_vectors(
-        self, vector: Vector, vector_field: int, limit: int, filters: Filters
-    ) -> list[Hit]:
-        """The nearest of the draw."""
-        key = ("vector", vector_field, vector.tobytes())
-        if key not in self._cache:
-            self._cache[key] = self._index.search_vectors(
-                vector, vector_field, limit * self._factor, filters
-            )
-        return self._cut(key, limit)
-
-    def search_sections(self, one: SectionSearch) -> list[Hit]:
-        """The nearest of the draw by sections."""
-        key = ("sections", one.vector.tobytes())
-        if key not in self._cache:
-            wide = SectionSearch(one.vector, one.limit * self._factor, one.filters)
-            self._cache[key] = self._index.search_many([wide])[0]
-        return self._cut(key, one.limit)
-
     def search_many(self, searches: Sequence[Search]) -> list[list[Hit]]:
         """The best of the draw for each search."""
         return [self._search(one) for one in searches]
 
     def _search(self, one: Search) -> list[Hit]:
-        if isinstance(one, LexicalSearch):
-            return self.search_lexical(one.terms, one.limit, one.filters)
-        if isinstance(one, SectionSearch):
-            return self.search_sections(one)
         if isinstance(one, FilterSearch):
             return self._index.search_many([one])[0]
-        return self.search_vectors(one.vector, one.vector_field, one.limit, one.filters)
+        key = _get_key(one)
+        if key not in self._cache:
+            wide: Search = replace(one, limit=one.limit * self._factor)
+            self._cache[key] = self._index.search_many([wide])[0]
+        return self._cut(key, one.limit)
 
     def _cut(self, key: tuple[Any, ...], limit: int) -> list[Hit]:
         return [hit for hit in self._cache[key] if hit.key.skill_id in self.ids][:limit]
+
+
+def _get_key(one: LexicalSearch | VectorSearch | SectionSearch) -> tuple[Any, ...]:
+    if isinstance(one, LexicalSearch):
+        return ("words", *sorted(one.terms.items()))
+    if isinstance(one, SectionSearch):
+        return ("sections", one.vector.tobytes())
+    return ("vector", one.vector_field, one.vector.tobytes())
 
 
 class Draw(NamedTuple):

@@ -25,6 +25,7 @@ from graph.records import (
     SkillState,
     Source,
 )
+from graph.visible_graph import VisibleGraph
 from skills.judgement import JUDGEMENT_RULE, Judgement
 from skills.record import RevisionKey
 from tests.support.samples.reopened import reopening_neo4j_graph, reopening_sqlite_graph
@@ -93,7 +94,7 @@ def mentioning(graph: SkillGraph, name: str, source: str = "lib") -> set[str]:
     return found
 
 
-def walked(graph: SkillGraph, selection: EntryFilter, size: int) -> list[str]:
+def walked(graph: SkillGraph | VisibleGraph, selection: EntryFilter, size: int) -> list[str]:
     """Ids of all pages of a selection, one after the other."""
     found: list[str] = []
     while page := graph.list_entries(selection, found[-1] if found else "", size):
@@ -787,20 +788,20 @@ class SkillGraphContract:
         assert len(graph.get_adjacency(twice, 9)["lib:a"].neighbours) == 1
         assert graph.min_link_weight(LinkType.SEMANTIC, 2, twice) == {}
 
-    @pytest.mark.parametrize("other", ["lib:a\0", "lib:a\0b", "LIB:A", "lib:a ", "lib:\uff41", ""])
-    def test_an_id_that_is_only_alike_is_another(self, graph: SkillGraph, other: str) -> None:
+    def test_an_id_that_is_only_alike_is_another(self, graph: SkillGraph) -> None:
         graph.publish([publication("a", 1), publication("b", 2)])
         link_all(graph, link("a", "b"))
-        assert graph.get_entries([other]) == []
-        assert graph.get_safety_records([other]) == []
-        assert graph.get_links([other]) == {other: []}
-        assert graph.get_links_among([other, "lib:b"]) == []
-        assert graph.get_adjacency([other], 9)[other].neighbours == ()
-        assert graph.get_owned_links([other]) == {}
-        assert graph.get_link_features([other]) == {}
-        assert graph.min_link_weight(LinkType.SEMANTIC, 1, [other]) == {}
-        graph.mark_for_linking([other])
-        assert marked(graph) == set()
+        for other in ("lib:a\0", "lib:a\0b", "LIB:A", "lib:a ", "lib:\uff41", ""):
+            assert graph.get_entries([other]) == []
+            assert graph.get_safety_records([other]) == []
+            assert graph.get_links([other]) == {other: []}
+            assert graph.get_links_among([other, "lib:b"]) == []
+            assert graph.get_adjacency([other], 9)[other].neighbours == ()
+            assert graph.get_owned_links([other]) == {}
+            assert graph.get_link_features([other]) == {}
+            assert graph.min_link_weight(LinkType.SEMANTIC, 1, [other]) == {}
+            graph.mark_for_linking([other])
+            assert marked(graph) == set()
 
     def test_rows(self, graph: SkillGraph) -> None:
         graph.publish([publication(path, n) for n, path in enumerate("abcd", 1)])

@@ -204,7 +204,7 @@ class TestPruning:
         store.add_outcomes([helped("k", "b")])
         roll(store)
         store.prune_days(february + 1)
-        assert merge_months(store, february + 28) == 1
+        assert merge_months(store, february + 1_000) == 1  # the days that are kept were reduced
         assert merge_months(store, february + 28) == 0
         [january, other] = stored(store)
         assert (january.first, january.last, other.first) == (DAY, february - 1, february)
@@ -290,13 +290,12 @@ def prune_at(place: Place) -> None:
         merge_months(store, DAY + 40)
 
 
-@pytest.mark.parametrize("after", [1, 60])
-def test_counts_are_exact_after_kills(place: Place, after: int, tmp_path: Path) -> None:
+def test_counts_are_exact_after_kills(place: Place, tmp_path: Path) -> None:
     undisturbed = SqliteOutcomeStore(tmp_path / "undisturbed.db")
     write_all(undisturbed)
     roll(undisturbed)
     store = open_at(place)
-    for seen in (after, after + 20):
+    for seen in (1, 60):
         writer = FRESH.Process(target=write_at, args=(place,))
         writer.start()
         while writer.is_alive() and f"q{seen}" not in store.get_answers([f"q{seen}"]):

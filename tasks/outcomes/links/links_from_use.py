@@ -37,7 +37,7 @@ _CONFIRMED_DEPENDENCY_WEIGHT = 0.99
 _KEPT_FACTOR = 0.5
 """Minimum factor by outcomes with which a declared dependency stays unchanged."""
 
-_VERSION = 1
+_VERSION = 2
 _WEIGHT_DECIMALS = 6
 _CACHED_PAIRS = 50_000
 

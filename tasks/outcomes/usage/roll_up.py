@@ -22,7 +22,9 @@ LOCK = "roll_up"
 _PRUNE, _MERGE = "prune_usage", "merge_usage"
 _PAGE = 250
 """Number of queries in memory at once; with more of them, the garbage collector takes longer."""
-_MONTHS = 12
+_MONTHS = 120
+"""Months before the kept days that are merged: `learning.days` may be reduced by years, and reports
+cover ten."""
 
 
 def needs_roll_up(services: Services) -> bool:
@@ -113,7 +115,7 @@ def _read_pages(
 
 def merge_months(outcomes: OutcomeStore, kept_from: int) -> int:
     """Merge the days of each month before that of the day `kept_from` into one period; returns how
-    many months were merged. Covers one year: earlier months are merged already."""
+    many months were merged."""
     merged = 0
     first = _first_of_month(kept_from)
     for _ in range(_MONTHS):

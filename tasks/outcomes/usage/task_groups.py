@@ -46,13 +46,14 @@ def group_tasks(
         alike = np.where(np.outer(known, known), means >= _MIN_MEAN_COSINE, alike)
     np.fill_diagonal(alike, True)
     free = np.ones(len(tasks), dtype=np.bool_)
+    counts = alike.sum(axis=1)  # of the free tasks that are similar to each
     groups = []
     while free.any():
-        counts = alike[:, free].sum(axis=1) * free
-        leader = int(np.argmax(counts))
+        leader = int(np.argmax(counts * free))
         others = np.flatnonzero(alike[leader] & free)
         groups.append([leader, *(int(other) for other in others if other != leader)])
         free[others] = False
+        counts -= alike[:, others].sum(axis=1)
     return groups
 
 

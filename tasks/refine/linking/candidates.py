@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 
 from graph.records import SkillState
 from graph.skill_names import normalise_name
-from search.protocol import Filters, StoredRevision
+from search.protocol import Filters, LexicalSearch, StoredRevision
 from search.text.tokens import tokenize
 from skills.record import RevisionKey
 from tasks.refine.linking.lines import SkillText
@@ -96,7 +96,7 @@ def _find_compatible(services: Services, skill: SkillText) -> list[str]:
     if not terms:
         return []
     asked = dict(list(terms.items())[:_MAX_SEARCH_TERMS])
-    hits = services.index.search_lexical(asked, _SEARCHED, Filters())
+    [hits] = services.index.search_many([LexicalSearch(asked, _SEARCHED, Filters())])
     ids = list(dict.fromkeys(hit.key.skill_id for hit in hits))
     scored = [
         (-_compatibility(skill, other), other.skill_id)

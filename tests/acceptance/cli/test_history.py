@@ -17,21 +17,12 @@ TEXTS = (
 )
 
 
-@pytest.fixture(scope="module", params=["alone", "served"])
-def skillbus(
-    request: pytest.FixtureRequest,
-    fork_server: ForkServer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Skillbus:
+@pytest.fixture(scope="module")
+def skillbus(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
     """Crafts of which one had three texts, and one was removed."""
-    base = tmp_path_factory.mktemp(f"history-{request.param}")
-    root = write_topics(base / "crafts")
+    base = tmp_path_factory.mktemp("history")
     made = Skillbus(fork_server, base / "home")
-    if request.param == "alone":
-        _change(made, root)
-    else:
-        with made.serving():
-            _change(made, root)
+    _change(made, write_topics(base / "crafts"))
     return made
 
 
@@ -66,6 +57,16 @@ def test_revisions_are_listed(skillbus: Skillbus) -> None:
         "licence",
         "withheld",
     ]
+
+
+def test_serve_keeps_the_same_revisions(fork_server: ForkServer, tmp_path: Path) -> None:
+    made = Skillbus(fork_server, tmp_path / "home")
+    with made.serving():
+        _change(made, write_topics(tmp_path / "crafts"))
+        rows = made("skills", "history", KILN, "--json").data
+    assert [row["state"] for row in rows] == ["published", *["superseded"] * 3]
+    [row] = made("skills", "history", BEES, "--json").data
+    assert row["state"] == "superseded"
 
 
 def test_a_revision_is_shown_with_its_text(skillbus: Skillbus) -> None:

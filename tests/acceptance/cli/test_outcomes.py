@@ -20,8 +20,9 @@ def skillbus(crafts_library: Skillbus) -> Skillbus:
     return crafts_library
 
 
-@pytest.fixture(autouse=True)
-def _forgotten(skillbus: Skillbus) -> Iterator[None]:
+@pytest.fixture
+def forgotten(skillbus: Skillbus) -> Iterator[None]:
+    """Nothing of the test is left for the next."""
     yield
     skillbus("outcomes", "forget", "--owner", "")
 
@@ -72,6 +73,7 @@ def test_a_report_changes_the_answer_and_is_taken_back(skillbus: Skillbus) -> No
     assert "0" * 32 in refused
 
 
+@pytest.mark.usefixtures("forgotten")
 def test_the_summary_of_a_query_gives_its_id(skillbus: Skillbus) -> None:
     line = skillbus("query", TASK).out.splitlines()[-1]
     assert line.startswith("query ")
@@ -80,6 +82,7 @@ def test_the_summary_of_a_query_gives_its_id(skillbus: Skillbus) -> None:
     assert [row["outcome"] for row in exported(skillbus)] == ["used"]
 
 
+@pytest.mark.usefixtures("forgotten")
 def test_a_skill_that_was_not_in_the_bundle(skillbus: Skillbus) -> None:
     query_id = ask(skillbus)
     other = next(

@@ -36,6 +36,12 @@ def ask(client: httpx.Client) -> str:
     return str(client.post("/v1/queries", json={"task": TASK}, headers=headers).json()["id"])
 
 
+@pytest.fixture(scope="module")
+def asked(clients: Clients) -> str:
+    """A query of which nothing is reported."""
+    return ask(clients["ann"])
+
+
 def ended(client: httpx.Client, location: str) -> dict[str, object]:
     found: dict[str, object] = wait_for(
         lambda: (state := client.get(location).json())["state"] != "accepted" and state
@@ -116,12 +122,13 @@ def test_queries_of_others_are_not_disclosed(clients: Clients) -> None:
         ({"outcomes": [HELPED], "owner": "bob"}, "owner"),
     ],
 )
-def test_bad_reports_are_refused(clients: Clients, body: dict[str, object], text: str) -> None:
-    query_id = ask(clients["ann"])
-    answer = clients["ann"].post(f"/v1/queries/{query_id}/outcomes", json=body)
+def test_bad_reports_are_refused(
+    clients: Clients, asked: str, body: dict[str, object], text: str
+) -> None:
+    answer = clients["ann"].post(f"/v1/queries/{asked}/outcomes", json=body)
     assert answer.status_code == 422
     assert text in answer.json()["detail"]
-    assert stored(clients["ann"], query_id) == []
+    assert stored(clients["ann"], asked) == []
 
 
 @pytest.mark.parametrize(
@@ -140,12 +147,11 @@ def test_a_body_of_another_form_is_named(
     assert (answer.status_code, answer.json()["detail"][: len(text)]) == (422, text)
 
 
-def test_an_unknown_skill_fails_the_report(clients: Clients) -> None:
-    query_id = ask(clients["ann"])
+def test_an_unknown_skill_fails_the_report(clients: Clients, asked: str) -> None:
     body = {"outcomes": [HELPED, {"skill_id": "crafts:none", "outcome": "helped"}]}
-    answer = clients["ann"].post(f"/v1/queries/{query_id}/outcomes", json=body)
+    answer = clients["ann"].post(f"/v1/queries/{asked}/outcomes", json=body)
     state = ended(clients["ann"], answer.headers["location"])
-    assert (state["state"], stored(clients["ann"], query_id)) == ("failed", [])
+    assert (state["state"], stored(clients["ann"], asked)) == ("failed", [])
     assert "no skill 'crafts:none'" in str(state["reason"])
 
 

@@ -9,28 +9,27 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from config.errors import MisconfiguredError, PermanentError, TransientError, UsageError
 from config.server_settings import ServerSettings
-from search.completed_terms import origin_tag
 from search.elastic import index as elastic_index
-from search.elastic import index_sets
 from search.elastic.connection import BulkOperation
 from search.elastic.document_codec import document_id
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
+from search.elastic.index_sets import IndexIdentity, IndexSet
 from search.elastic.replacement import ElasticsearchReplacement, delete_superseded
-from search.protocol import Filters, LexicalSearch, SkillDocument
-from search.skill_analysis import analyse_skill, skill_text_hashes, skill_texts
+from search.protocol import Filters, SkillDocument
+from search.skill_analysis import skill_text_hashes, skill_texts
 from skills.passages import section_texts
-from skills.record import Completion, RevisionKey
+from skills.record import RevisionKey
 from tasks.ingest import reindex as task
 from tests.support.samples.documents import ENCODER
 from tests.support.samples.documents import tiny_document as document
+from tests.support.samples.searches import search_lexical
 from tests.support.samples.tiny import DIMENSION, TinyEncoder
 from tests.support.servers.elastic import ElasticIndices
 from tests.support.servers.servers import ServerControls
@@ -44,7 +43,7 @@ def put_sections(index: ElasticsearchIndex, one: SkillDocument) -> None:
 
 
 def names(index: ElasticsearchIndex, word: str) -> set[str]:
-    hits = index.search_lexical({word: 1.0}, 100, ANY)
+    hits = search_lexical(index, {word: 1.0}, 100, ANY)
     return {hit.key.skill_id.removeprefix("home:") for hit in hits}
 
 
@@ -118,6 +117,35 @@ class TestOpening:
             mapping = client.indices.get_mapping(index=chosen.index_name("skills"))
         assert mapping[chosen.index_name("skills")]["mappings"]["dynamic"] == "strict"
 
+    def test_of_two_models_that_start_at_once_the_first_is_kept(
+        self, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = open_index(settings), open_index(settings, "other:1")
+        create = second._sets.create
+
+        def create_late(identity: IndexIdentity) -> IndexSet:
+            made = create(identity)
+            first.ensure()
+            return made
+
+        monkeypatch.setattr(second._sets, "create", create_late)
+        with pytest.raises(MisconfiguredError, match="skillbus reindex"):
+            second.ensure()
+        reader = open_index(settings, writable=False)
+        assert reader.ensure() == first.ensure()
+        for one in (first, second, reader):
+            one.close()
+
+    def test_a_set_that_lacks_an_index_is_refused(self, settings: ServerSettings) -> None:
+        first, second = open_index(settings), open_index(settings)
+        vectors = first.ensure().index_name("vectors")
+        with first._connection.translate_errors() as client:
+            client.indices.delete(index=vectors)
+        with pytest.raises(MisconfiguredError, match=f"{vectors} is missing"):
+            second.ensure()
+        for one in (first, second):
+            one.close()
+
     def test_a_strangers_index_is_left_alone(self, settings: ServerSettings) -> None:
         mine = open_index(settings)
         with mine._connection.translate_errors() as client:
@@ -152,7 +180,7 @@ class TestWriting:
             writer.start()
             time.sleep(0.02)
             index.add([one])
-            assert one.key in {hit.key for hit in index.search_lexical({"loom": 1.0}, 9, ANY)}
+            assert one.key in {hit.key for hit in search_lexical(index, {"loom": 1.0}, 9, ANY)}
             writer.join()
         other.close()
 
@@ -180,35 +208,6 @@ class TestWriting:
         index.add([replace(one, fields=fields)])
         assert names(index, long) == {"loom"}
         assert names(index, "日志") == {"loom"}
-
-    def test_a_set_from_before_completions_takes_them(
-        self, settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        definition = index_sets.index_definition
-
-        def former(kind: str, *how: Any) -> dict[str, Any]:
-            body = definition(kind, *how)
-            body["mappings"]["properties"].pop("completed", None)
-            return body
-
-        monkeypatch.setattr(index_sets, "index_definition", former)
-        old = open_index(settings)
-        old.add([document("loom")])
-        monkeypatch.undo()
-        terms = {f"{origin_tag('record/1/m')}:potteri": 1.0}
-        search = LexicalSearch(terms, 10, ANY, completed=True)
-        assert old.search_many([search]) == [[]]
-        new = open_index(settings)
-        completion = Completion("record", "m", 1, {"domain_tags": ("pottery",)})
-        kiln = document("kiln")
-        parsed = kiln.parsed.with_completions((completion,))
-        analysis = analyse_skill(parsed)
-        added = replace(kiln, parsed=parsed, fields=analysis.fields, forward=analysis.forward)
-        new.add([added])
-        for index in (new, old):
-            assert [hit.key for hit in index.search_many([search])[0]] == [added.key]
-            assert names(index, "loom") == {"loom"}
-            index.close()
 
     def test_a_document_that_cannot_be_is_named_and_others_are_written(
         self, index: ElasticsearchIndex
@@ -243,9 +242,12 @@ class TestWriting:
 
 
 class TestReading:
-    def test_more_keys_than_one_answer_may_hold(self, index: ElasticsearchIndex) -> None:
+    def test_more_keys_than_one_answer_may_hold(
+        self, index: ElasticsearchIndex, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("search.elastic.document_reader.MAX_HITS", 50)
         skills = index.ensure().write_alias("skills")
-        wanted = [RevisionKey(f"home:bare-{number}", number) for number in range(10_050)]
+        wanted = [RevisionKey(f"home:bare-{number}", number) for number in range(120)]
         lines: list[dict[str, object]] = []
         for key in wanted:
             lines += [
@@ -253,7 +255,7 @@ class TestReading:
                 {"skill_id": key.skill_id, "seq": key.seq},
             ]
         with index._connection.translate_errors() as client:
-            client.options(request_timeout=60).bulk(index=skills, operations=lines, refresh=True)
+            client.bulk(index=skills, operations=lines, refresh=True)
         keys = index.list_keys()
         assert len(keys) == len(wanted)
         assert set(keys) == set(wanted)
@@ -498,7 +500,7 @@ class TestFaults:
                 assert time.monotonic() < end
                 time.sleep(0.2)
         assert set(written) <= keys
-        hits = {hit.key for hit in index.search_lexical({"crash": 1.0}, 100, ANY)}
+        hits = {hit.key for hit in search_lexical(index, {"crash": 1.0}, 100, ANY)}
         assert hits == keys
         assert set(index.get_forward_records(sorted(keys))) == keys
         index.add([document("mandrel")])
@@ -510,13 +512,16 @@ class TestFaults:
         self, servers: ServerControls, elastic: ElasticIndices
     ) -> None:
         server = servers.elasticsearch
-        index = open_index(elastic.settings(timeout_seconds=10.0))
+        index = open_index(elastic.settings())
         index.add([document("loom")])
+        connection, patient = index._connection, index._connection.client
+        connection._client = patient.options(request_timeout=3.0)
         server.freeze()
         began = time.monotonic()
-        with pytest.raises(TransientError, match="did not answer within 10 s"):
-            index.search_lexical({"loom": 1.0}, 5, ANY)
-        assert time.monotonic() - began < 19.5, "it was asked twice"
+        with pytest.raises(TransientError, match="did not answer"):
+            search_lexical(index, {"loom": 1.0}, 5, ANY)
+        assert time.monotonic() - began < 5.8, "it was asked twice"
         server.thaw()
+        connection._client = patient
         assert names(index, "loom") == {"loom"}
         index.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,22 @@ import pytest
 
 from config.errors import MisconfiguredError, PermanentError, TransientError
 from config.server_settings import ServerSettings
+from config.settings import HistorySettings
 from search.elastic import connection
 from search.elastic.connection import BulkOperation, ElasticsearchConnection
+from search.elastic.document_codec import document_id
 from search.elastic.health import index_health
 from search.elastic.index import ElasticsearchIndex
 from search.elastic.index_sets import SCHEMA, IndexIdentity, IndexSet
+from search.elastic.revision_history import ElasticsearchRevisionHistory
 from search.protocol import Filters
+from search.revision_history import HistoryLimits, KeptRevision
+from skills.parsing.parse_skill import parse_skill
 from skills.record import RevisionKey
 from tests.support.program.answers import Answer, Request, answering
 from tests.support.program.secrecy import made_up
+from tests.support.samples.documents import tiny_document
+from tests.support.samples.searches import search_lexical
 
 
 def settings(url: str, **changed: object) -> ServerSettings:
@@ -36,6 +44,8 @@ def open_on(url: str, **changed: object) -> ElasticsearchIndex:
 
 
 BLOCK = error("cluster_block_exception", "index [x] blocked by: [TOO_MANY_REQUESTS/12/disk …]")
+
+LIMITS = HistoryLimits(5, 1_000_000)
 
 REFUSALS = [
     (Answer(503, error("no_master", "starting")), TransientError, "failed .503.: starting"),
@@ -133,7 +143,7 @@ def test_no_server() -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     index = open_on(url)
     with pytest.raises(TransientError, match="cannot be reached"):
-        index.search_lexical({"loom": 1.0}, 5, Filters())
+        search_lexical(index, {"loom": 1.0}, 5, Filters())
     health = index_health(settings(url), "m:1", 4)
     assert "cannot be reached" in health.problems[0]
 
@@ -253,7 +263,7 @@ def test_one_failed_search_of_several_is_not_an_empty_answer() -> None:
         assert chosen is not None
         given = ElasticsearchIndex(settings(url), "m:1", 4, writable=False, index_set=chosen)
         with pytest.raises(TransientError, match="shard lost"):
-            given.search_lexical({"loom": 1.0}, 5, Filters())
+            search_lexical(given, {"loom": 1.0}, 5, Filters())
         with pytest.raises(PermanentError, match="reading only"):
             given.delete([RevisionKey("home:a", 1)])
         given.close()
@@ -275,10 +285,97 @@ def test_searches_that_a_node_was_lost_in_are_repeated_once(lost: int) -> None:
         chosen = IndexSet("skillbus-m", IndexIdentity(SCHEMA, "m:1", 4))
         index = ElasticsearchIndex(settings(url), "m:1", 4, writable=False, index_set=chosen)
         if lost == 1:
-            (found,) = index.search_lexical({"loom": 1.0}, 5, Filters())
+            (found,) = search_lexical(index, {"loom": 1.0}, 5, Filters())
             assert found.key == RevisionKey("home:a", 1)
         else:
             with pytest.raises(TransientError, match=r"failed .502.: Partial shards failure"):
-                index.search_lexical({"loom": 1.0}, 5, Filters())
+                search_lexical(index, {"loom": 1.0}, 5, Filters())
         index.close()
     assert len(requests) == 2
+
+
+READS: list[Callable[[ServerSettings], object]] = [
+    lambda servers: open_set(servers).list_keys(),
+    lambda servers: open_set(servers).max_seq(),
+    lambda servers: ElasticsearchRevisionHistory(servers, LIMITS).get_pins(),
+    lambda servers: ElasticsearchRevisionHistory(servers, LIMITS).max_seq(),
+]
+
+
+def open_set(servers: ServerSettings) -> ElasticsearchIndex:
+    """An index whose set is known."""
+    chosen = IndexSet("skillbus-m", IndexIdentity(SCHEMA, "m:1", 4))
+    return ElasticsearchIndex(servers, "m:1", 4, writable=True, index_set=chosen)
+
+
+@pytest.mark.parametrize("read", READS)
+def test_an_answer_of_some_of_the_shards_is_none(read: Callable[[ServerSettings], object]) -> None:
+    def answer(request: Request) -> Answer:
+        if "/_search" not in request.path:
+            return Answer(200, {"id": "context"})
+        if "allow_partial_search_results=false" in request.path:
+            return Answer(503, error("search_phase_execution_exception", "shard lost"))
+        found = {"hits": {"hits": []}, "aggregations": {"newest": {"value": 1}}}
+        return Answer(200, {"_shards": {"total": 2, "failed": 1}, **found})
+
+    with answering(answer) as url, pytest.raises(TransientError, match="shard lost"):
+        read(settings(url))
+
+
+def test_of_a_skill_that_is_refused_nothing_can_be_found() -> None:
+    bad, good = tiny_document("kiln"), tiny_document("loom")
+    found: list[str] = []
+
+    def answer(request: Request) -> Answer:
+        items = []
+        for line in request.lines[::2]:
+            index, name = line["create"]["_index"], line["create"]["_id"]
+            is_refused = index.endswith("-revisions-write") and name == document_id(bad.key)
+            refusal = {"status": 400, **error("document_parsing_exception", "bad")}
+            items.append({"create": refusal if is_refused else {"status": 201}})
+            found.extend([name] * index.endswith("-skills-write"))
+        return Answer(200, {"errors": True, "items": items})
+
+    with answering(answer) as url, pytest.raises(PermanentError, match="home:kiln@1"):
+        open_set(settings(url)).add([bad, good])
+    assert found == [document_id(good.key)]
+
+
+def test_vectors_are_deleted_once_the_revision_is() -> None:
+    """A process that stores vectors looks afterwards whether the revision is still there."""
+    deleted: list[list[str]] = []
+
+    def answer(request: Request) -> Answer:
+        if "/_bulk" in request.path:
+            deleted.append([line["delete"]["_index"] for line in request.lines])
+        items = [{"delete": {"status": 200}} for _ in request.lines]
+        return Answer(200, {"errors": False, "items": items})
+
+    with answering(answer) as url:
+        open_set(settings(url)).delete([RevisionKey("home:a", 1)])
+    assert deleted[0] == ["skillbus-m-skills-write"]
+    assert "skillbus-m-vectors-write" in deleted[1]
+
+
+def test_long_histories_of_many_skills_are_written_in_parts() -> None:
+    """A server refuses requests of more than 100 MB."""
+    written: list[int] = []
+
+    def answer(request: Request) -> Answer:
+        if "/_mget" in request.path:
+            return Answer(200, {"docs": [{"found": False} for _ in request.lines[0]["ids"]]})
+        if "/_mapping" in request.path:
+            meta = {"skillbus": {"history": 1}}
+            return Answer(200, {"skillbus-history": {"mappings": {"_meta": meta}}})
+        if "/_bulk" in request.path:
+            written.append(len(request.lines) // 2)
+        return Answer(200, {"items": [{"create": {"status": 201}} for _ in request.lines[::2]]})
+
+    parsed = parse_skill("a", b"---\nname: a\ndescription: b\n---\n# A\n")
+    keys = [RevisionKey(f"home:{number}", 1) for number in range(40)]
+    with answering(answer) as url:
+        history = ElasticsearchRevisionHistory(settings(url), LIMITS)
+        history.keep([KeptRevision(key, "hash", parsed) for key in keys])
+        history.close()
+    assert sum(written) == len(keys)
+    assert max(written) * HistorySettings().bytes * 4 / 3 < 100_000_000

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -103,10 +103,9 @@ def semantic(source: str, target: str, weight: float = 0.5) -> Link:
 
 
 # -- several writers
-def test_writers_compete_and_the_feed_misses_nothing(
+def test_writers_compete_without_deadlocks(
     settings: ServerSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three processes' worth of writers: pointers only go forward, there is no deadlock."""
     troubles: list[str] = []
     retry_seconds = client._retry_seconds
 
@@ -115,16 +114,14 @@ def test_writers_compete_and_the_feed_misses_nothing(
         return retry_seconds(error, *about)
 
     monkeypatch.setattr(client, "_retry_seconds", recorded)
-    graphs = [open_catalog(settings) for _ in range(4)]
+    graphs = [open_catalog(settings) for _ in range(3)]
     start = graphs[0].allocate_sequence(10_000).start
-    done = threading.Event()
-    notified: dict[str, list[int]] = {}
     errors: list[BaseException] = []
 
     def write(worker: int) -> None:
         dice = random.Random(worker)
         try:
-            for turn in range(30):
+            for turn in range(12):
                 names = dice.sample([f"s{n}" for n in range(SKILLS)], 5)
                 seq = start + turn * 3 + worker
                 batch = [
@@ -137,28 +134,15 @@ def test_writers_compete_and_the_feed_misses_nothing(
             errors.append(error)
             raise
 
-    def read() -> None:
-        epoch, last = 0, False
-        while not last:
-            last = done.is_set()
-            epoch, moved, _ = graphs[3].get_changes_since(epoch)
-            for skill_id, seq in moved.items():
-                notified.setdefault(skill_id, []).append(seq)
-
-    reader = threading.Thread(target=read)
     threads = [threading.Thread(target=write, args=(n,)) for n in range(3)]
-    for thread in (reader, *threads):
+    for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    done.set()
-    reader.join()
     try:
         assert errors == []
         assert [trouble for trouble in troubles if "eadlock" in trouble] == []
-        assert all(seqs == sorted(seqs) for seqs in notified.values())
-        assert {skill_id: seqs[-1] for skill_id, seqs in notified.items()} == pointers(graphs[0])
-        facts = graphs[0].get_link_features(sorted(notified))
+        facts = graphs[0].get_link_features([f"lib:s{n}" for n in range(SKILLS)])
         assert {name: max(one.body_terms) for name, one in facts.items()} == pointers(graphs[0])
     finally:
         for graph in graphs:
@@ -177,7 +161,7 @@ def test_links_are_replaced_while_skills_come_and_go(settings: ServerSettings) -
     def churn() -> None:
         dice = random.Random(5)
         try:
-            for _ in range(25):
+            for _ in range(12):
                 some = dice.sample(names, 3)
                 seq = one.allocate_sequence(2).start
                 one.remove([RevisionKey(f"lib:{name}", seq) for name in some])
@@ -487,18 +471,6 @@ def test_diffusion_over_cypher_is_the_embedded_one(graph: Neo4jSkillGraph, tmp_p
     embedded.close()
 
 
-def test_a_copied_catalog_has_the_same_work_left(graph: Neo4jSkillGraph, tmp_path: Path) -> None:
-    embedded = SqliteSkillGraph(tmp_path / "graph.db", writable=True)
-    embedded.publish([publication(name, n) for n, name in enumerate("abc", 1)])
-    embedded.replace_links({}, embedded.list_awaiting_linking(2))
-    embedded.mark_vectors_stored([RevisionKey("lib:a", 1), RevisionKey("lib:c", 3)])
-    copy_graph(embedded, graph)
-    for name in ("published", "with_vectors", "unlinked", "waiting"):
-        assert graph.get_counts()[name] == embedded.get_counts()[name], name
-    assert graph.get_counts()["unlinked"] == 1
-    embedded.close()
-
-
 def test_long_answers_come_in_pages(
     graph: Neo4jSkillGraph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -535,16 +507,15 @@ def test_a_page_with_skills_that_never_changed_is_not_the_last(
 
 def test_no_statement_walks_the_whole_database(graph: Neo4jSkillGraph) -> None:
     """Not even one that was planned when there was nothing: most plans are never made again."""
-    plans = explain(graph, ENTRY_CONDITIONS.values())
+    plans = explain(graph)
     walks = ("AllNodesScan", "NodeByLabelScan", "AllRelationshipsScan", "RelationshipTypeScan")
     found = {name for name, plan in plans.items() if any(walk in plan for walk in walks)}
     assert found == {"sources", "source_access", "dismissed_links"}  # few, and read as a whole
 
 
-@pytest.mark.parametrize("conditions", [(), tuple(ENTRY_CONDITIONS.values())])
 @pytest.mark.parametrize("sampled_at", ["emptied", "grown"])
 def test_no_plan_of_a_small_library_reads_a_whole_index_of_skills(
-    settings: ServerSettings, sampled_at: str, conditions: Sequence[str]
+    settings: ServerSettings, sampled_at: str
 ) -> None:
     """In a small library such a plan costs the same, and it is kept while the library grows.
 
@@ -562,7 +533,7 @@ def test_no_plan_of_a_small_library_reads_a_whole_index_of_skills(
     if sampled_at == "emptied":
         graph.publish(library)
     graph.get_changes_since(0)
-    found = {name for name, plan in explain(graph, conditions).items() if "IndexScan" in plan}
+    found = {name for name, plan in explain(graph).items() if "IndexScan" in plan}
     # The others read the few entries of an index of open work, or the whole library.
     open_work = {"awaiting_ingest", "awaiting_vectors", "awaiting_embedding", "awaiting_linking"}
     assert found == open_work | {"count_rest", "count_entries", "source_access"}
@@ -576,19 +547,22 @@ def sample_indexes(graph: Neo4jSkillGraph) -> None:
         session.run("CALL db.prepareForReplanning(60)").consume()
 
 
-def explain(graph: Neo4jSkillGraph, conditions: Iterable[str]) -> dict[str, str]:
-    """The operators of the plan of each statement, made now."""
-    (driver, _), plans = graph._server._connected(), {}
+def explain(graph: Neo4jSkillGraph) -> dict[str, str]:
+    """The operators of the plans of each statement, without and with conditions, made now."""
+    (driver, _) = graph._server._connected()
+    plans: dict[str, str] = {}
     with driver.session() as session:
         session.run("CALL db.clearQueryCaches()").consume()
         for name, text in graph._statements.items():
-            statement = add_conditions(text, conditions)
-            values = {one: _VALUES.get(one, 1) for one in re.findall(r"\$(\w+)", statement)}
-            explained = f"EXPLAIN {statement.removeprefix('CYPHER replan=skip')}"
-            plans[name] = operators(session.run(explained, values).consume().plan)
+            for statement in {add_conditions(text, chosen) for chosen in _CONDITIONS}:
+                values = {one: _VALUES.get(one, 1) for one in re.findall(r"\$(\w+)", statement)}
+                explained = f"EXPLAIN {statement.removeprefix('CYPHER replan=skip')}"
+                plan = operators(session.run(explained, values).consume().plan)
+                plans[name] = f"{plans.get(name, '')} {plan}"
     return plans
 
 
+_CONDITIONS = ((), tuple(ENTRY_CONDITIONS.values()))
 _LISTS = ("ids", "rows", "keys", "names", "paths", "states", "source_ids", "groups")
 _TEXTS = ("after", "below", "end", "kind", "name_key", "path", "root", "skill_id", "source_id")
 _VALUES: dict[str, object] = {key: [] for key in _LISTS} | dict.fromkeys(_TEXTS, "")
@@ -671,22 +645,23 @@ def test_wrong_login_and_database(own: ServerSettings, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_calls_to_a_frozen_server_end(own: ServerSettings, servers: ServerControls) -> None:
-    impatient = own.model_copy(update={"timeout_seconds": 8.0})
-    graph, fresh = open_catalog(own), Neo4jSkillGraph(impatient)
-    graph.publish([publication("a", 1)])
-    used = Neo4jSkillGraph(impatient)
-    used.get_entries()
+def test_calls_to_a_frozen_server_end(
+    own: ServerSettings, servers: ServerControls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used, fresh = open_catalog(own), Neo4jSkillGraph(own)
+    used.publish([publication("a", 1)])
     servers.neo4j.freeze()
-    for each in (used, fresh, used):
-        started = time.monotonic()
-        with pytest.raises(TransientError, match="bolt://"):
-            each.publish([publication("b", 2)])
-        assert time.monotonic() - started < 100  # the driver alone waits 120 s
+    with monkeypatch.context() as impatient:
+        for each in (used, fresh):
+            impatient.setattr(each._server, "_timeout_seconds", 1.0)
+        for each in (used, fresh, used):
+            started = time.monotonic()
+            with pytest.raises(TransientError, match="bolt://"):
+                each.publish([publication("b", 2)])
+            assert time.monotonic() - started < 100  # the driver alone waits 120 s
     servers.neo4j.thaw()
-    assert "lib:a" in pointers(used)
-    assert "lib:a" in pointers(fresh)
-    for each in (graph, used, fresh):
+    for each in (used, fresh):
+        assert "lib:a" in pointers(each)
         each.close()
 
 

@@ -34,12 +34,20 @@ class ElasticIndices:
         self._numbers = itertools.count()
         self._idle: dict[tuple[str, int], list[str]] = defaultdict(list)
         self._used: dict[Path, tuple[str, int, str]] = {}
+        self._shared: dict[str, str] = {}
         self._own: set[str] = set()
 
     def settings(self, **changed: object) -> ServerSettings:
         """Settings with a prefix that nothing else has."""
         prefix = self._prefix()
         self._own.add(prefix)
+        return self._with_prefix(prefix, **changed)
+
+    def shared_settings(self, name: str) -> ServerSettings:
+        """Settings of one prefix for tests of this name, each of which removes what it wrote."""
+        return self._with_prefix(self._shared.setdefault(name, self._prefix()))
+
+    def _with_prefix(self, prefix: str, **changed: object) -> ServerSettings:
         return ServerSettings(**(self._values | {"elasticsearch_prefix": prefix} | changed))
 
     def _prefix(self) -> str:
@@ -55,8 +63,7 @@ class ElasticIndices:
         return self._open(*self._used[folder], writable)
 
     def _open(self, model: str, dimension: int, prefix: str, writable: bool) -> ElasticsearchIndex:
-        settings = ServerSettings(**(self._values | {"elasticsearch_prefix": prefix}))
-        index = ElasticsearchIndex(settings, model, dimension, writable=writable)
+        index = ElasticsearchIndex(self._with_prefix(prefix), model, dimension, writable=writable)
         index.ensure()
         return index
 
@@ -67,24 +74,14 @@ class ElasticIndices:
             index.delete(index.list_keys())
             index.close()
             self._idle[model, dimension].append(prefix)
-        self._refresh({prefix for _, _, prefix in self._used.values()})
         self._used.clear()
         self._delete(self._own)
         self._own.clear()
 
     def close(self) -> None:
         """Delete everything."""
-        self._delete({prefix for idle in self._idle.values() for prefix in idle})
-
-    def _refresh(self, prefixes: set[str]) -> None:
-        """Deleted sections are still found until the next refresh."""
-        connection = ElasticsearchConnection(ServerSettings(**self._values))
-        try:
-            with connection.translate_errors() as client:
-                if prefixes:
-                    client.indices.refresh(index=[f"{one}-*" for one in prefixes])
-        finally:
-            connection.close()
+        idle = {prefix for some in self._idle.values() for prefix in some}
+        self._delete(idle.union(self._shared.values()))
 
     def _delete(self, prefixes: set[str]) -> None:
         connection = ElasticsearchConnection(ServerSettings(**self._values))

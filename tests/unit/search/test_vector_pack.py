@@ -21,6 +21,7 @@ from search.protocol import Filters, SkillDocument
 from search.skill_analysis import analyse_skill
 from skills.parsing.parse_skill import parse_skill
 from skills.record import ParsedSkill, RevisionKey
+from tests.support.samples.searches import search_vectors
 
 MODEL, DIMENSION = "hashing:1", 8
 SOURCES = ("home", "team")
@@ -77,7 +78,7 @@ def check(index: LocalSearchIndex, present: Sequence[RevisionKey]) -> None:
             passing = [key for key in present if not filters.source or "team:" in key.skill_id]
             cosines = {key: float(VECTORS[key][field] @ asked) for key in passing}
             wanted = sorted((-cosine, key) for key, cosine in cosines.items() if cosine > 0)
-            found = index.search_vectors(asked, field, 5, filters)
+            found = search_vectors(index, asked, field, 5, filters)
             assert [hit.key for hit in found] == [key for _, key in wanted[:5]]
             assert np.allclose([hit.score for hit in found], [-one for one, _ in wanted[:5]])
 
@@ -155,7 +156,7 @@ def test_codes_find_the_nearest_of_many(tmp_path: Path) -> None:
         for field in (0, 1):
             asked = rows[7, field]
             cosines = rows[:, field] @ asked
-            found = index.search_vectors(asked, field, 20, Filters())
+            found = search_vectors(index, asked, field, 20, Filters())
             nearest = {f"home:{n}" for n in np.argsort(-cosines)[:20].tolist()}
             assert len(nearest & {hit.key.skill_id for hit in found}) >= 18
             exact = [float(cosines[int(hit.key.skill_id.removeprefix("home:"))]) for hit in found]

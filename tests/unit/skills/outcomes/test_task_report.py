@@ -41,6 +41,12 @@ def test_of_one_party_the_last_report_counts() -> None:
         assert report.failed == {"a": 0.5}
 
 
+def test_of_the_outcomes_of_one_event_the_last_counts() -> None:
+    said = [outcome("a", FAILED if n == 10 else HELPED, key=f"e-{n}") for n in range(11)]
+    [report] = build_reports(said)
+    assert report.failed == {"a": 0.5}
+
+
 @pytest.mark.parametrize(
     ("by", "kind", "weight"),
     [
