@@ -131,6 +131,22 @@ def test_a_budget_that_holds_no_line_is_refused_and_the_named_one_does() -> None
     assert count_result_tokens(render_lines(revision, PATH, spans, least)) <= least
 
 
+def test_a_budget_that_holds_no_source_is_refused_for_blank_lines_too() -> None:
+    revision = _revision("One.\n\nTwo.")
+    blank = revision.parsed.lines.index("", revision.parsed.body_line)  # counted from 0
+    needed = count_result_tokens(render_lines(revision, PATH, [(blank + 1, blank + 1)], 2000))
+    with pytest.raises(UsageError, match=f"give at least {needed}"):
+        render_lines(revision, PATH, [(blank + 1, blank + 1)], needed - 1)
+
+
+def test_lines_that_fit_are_all_sent_although_fewer_do_not() -> None:
+    """A note on the lines that are left out takes more tokens than the last ones."""
+    revision = _revision("\n".join("12345"))
+    spans = clip_line_ranges(revision.parsed, [])
+    whole = render_lines(revision, PATH, spans, 2000)
+    assert render_lines(revision, PATH, spans, count_result_tokens(whole)) == whole
+
+
 def test_lines_from_the_middle_of_a_code_block_stand_between_fences() -> None:
     revision = _revision("1. Heat:\n\n   ```sh\n   heat --to 900\n   strike\n   ```\n")
     line = next(n for n, text in enumerate(revision.parsed.lines, 1) if text == "   strike")
