@@ -29,7 +29,8 @@ Outcome = Literal["done", "refused", "failed"]
 
 _MAX_OBJECT_CHARACTERS = 300
 _LOGIN = re.compile(r"://[^/\s]*@")
-_PARAMETERS = re.compile(r"(://[^?#\s]*)[?#]\S*")
+# It matches every address: one that it does not match would be searched from each `://` in it.
+_PARAMETERS = re.compile(r"(://[^?#\s]*)(?:[?#]\S*)?")
 
 
 @dataclass(frozen=True, slots=True)

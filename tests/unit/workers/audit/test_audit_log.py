@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import stat
+import time
 from pathlib import Path
 
 import click
@@ -166,6 +167,13 @@ def test_an_object_holds_no_login_and_is_short(given_text: str, kept: str) -> No
 def test_what_cannot_be_written_is_found_before_a_change(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
+def test_a_long_object_is_cleaned_in_linear_time() -> None:
+    """Seconds at most of processor time, where quadratic time would take minutes."""
+    before = time.process_time()
+    assert len(clean_object("://" * 200_000)) == 300
+    assert time.process_time() - before < 10
+
+
         make_log(tmp_path).check()
 
 
