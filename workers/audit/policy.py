@@ -27,7 +27,7 @@ def record_policy_changes(settings: Settings) -> None:
     """Record which of the settings of policy have changed since the last start in this home.
 
     Values are not recorded; a hash of each is kept next to the log. Raises MisconfiguredError or
-    TransientError if the log cannot be written.
+    PermanentError if the log cannot be written.
     """
     if not settings.audit.enabled:
         return

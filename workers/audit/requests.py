@@ -91,7 +91,11 @@ UNCHANGING_ROUTES = {
 }
 """Routes of other methods than GET that do not change the library."""
 
-_UNCHANGING = [(method, compile_path(path)[0]) for method, path in UNCHANGING_ROUTES]
+_UNCHECKED = [
+    (method, compile_path(path)[0])
+    # The tool that changes something checks the log itself: the others only answer.
+    for method, path in UNCHANGING_ROUTES | {("POST", "/mcp")}
+]
 
 
 def note_object(request: HTTPConnection, name: str, action: str = "") -> None:
@@ -121,7 +125,7 @@ class RequestRecorder:
         if method in _SAFE_METHODS:
             return
         # The route is not known yet: the request has not reached the router.
-        if any(method == one and pattern.match(path) for one, pattern in _UNCHANGING):
+        if any(method == one and pattern.match(path) for one, pattern in _UNCHECKED):
             return
         self._log.check()
 
@@ -145,7 +149,7 @@ class RequestRecorder:
         return noted is not None if route.only_noted else not is_end or noted is not None
 
     def record(self, status: int, request_id: str) -> None:
-        """Write the record; raises TransientError if that fails."""
+        """Write the record; raises PermanentError if that fails."""
         route = self._find_route()
         if route is None:
             return

@@ -46,6 +46,7 @@ from skills.events import (
 )
 from skills.outcomes.model import OutcomeKind, Reporter
 from workers.audit.commands import recorded
+from workers.audit.log import AuditLog
 from workers.audit.requests import note_failure, note_object
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
@@ -240,6 +241,7 @@ class SkillTools:
                     leaving = error
             if leaving is not None:
                 raise leaving
+        AuditLog(self._settings).check()
             return
         note_object(http_request, query_id)
         try:

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.bundle_settings import PolicySettings
-from config.errors import MisconfiguredError, TransientError
+from config.errors import MisconfiguredError, PermanentError
 from config.inbound_settings import AuditSettings
 from config.settings import Settings
 from docs.reference.schemas import render_openapi
@@ -181,7 +181,7 @@ def test_a_folder_in_place_of_the_file_is_found_before_a_change(tmp_path: Path) 
     log = make_log(tmp_path, file=tmp_path)
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
         log.check()
-    with pytest.raises(TransientError, match="was carried out") as caught:
+    with pytest.raises(PermanentError, match="done, but not recorded") as caught:
         log.append("ci", "sources.add", "x", "done")
     assert str(tmp_path) in str(caught.value)
     assert str(tmp_path) not in caught.value.public_message
@@ -189,6 +189,10 @@ def test_a_folder_in_place_of_the_file_is_found_before_a_change(tmp_path: Path) 
     with pytest.raises(MisconfiguredError, match="nothing was changed"):
         make_log(tmp_path).check()
 
+    blocked = make_log(tmp_path, file=tmp_path / "log")
+    (tmp_path / "log.lock").mkdir()
+    with pytest.raises(MisconfiguredError, match="nothing was changed"):
+        blocked.check()
 
 def test_only_changes_need_a_log_that_can_be_written(tmp_path: Path) -> None:
     def check(method: str, path: str) -> None:
@@ -201,6 +205,7 @@ def test_only_changes_need_a_log_that_can_be_written(tmp_path: Path) -> None:
         with pytest.raises(MisconfiguredError, match="nothing was changed"):
             check("DELETE", path)
 
+    check("POST", "/mcp")  # the tool that changes something checks the log
 
 def test_switched_off_nothing_is_written(tmp_path: Path) -> None:
     log = make_log(tmp_path, enabled=False)

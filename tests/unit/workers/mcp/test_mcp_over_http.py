@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from config.errors import TransientError
 from tests.support.samples.tiny import tiny_backend
+from tests.support.servers.mcp import text_of
+from workers.audit.log import AuditLog
 from workers.backend.embedded import EmbeddedBackend
 from workers.backend.protocol import EventStatus
 from workers.http.access import AccessRules
@@ -150,6 +153,36 @@ def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
 
     anyio.run(leave)
     assert list_outcomes(backend) == [("outcomes.report", "done")]
+
+
+def test_only_reports_need_a_log_that_can_be_written(backend: EmbeddedBackend) -> None:
+    (backend.settings.home / "audit").write_text("a file in place of the folder")
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id = found["result"]["structuredContent"]["query_id"]
+    assert report(backend, query_id)
+    assert list(backend.outcome_store().list_outcomes()) == []
+
+
+def test_a_report_that_is_stored_and_not_recorded_is_not_to_be_repeated(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id = found["result"]["structuredContent"]["query_id"]
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(AuditLog, "_write", fail)
+
+    async def ask() -> str:
+        server = create_server(backend.settings, lambda: backend, backend.skills)
+        async with Client(server) as client:
+            arguments = {"query_id": query_id, "outcome": "missing"}
+            return text_of(await client.call_tool("report_outcome", arguments))
+
+    text = anyio.run(ask)
+    assert "outcomes.report: done, but not recorded" in text
+    assert "again" not in text
 
 
 def test_only_wrong_cursors_are_invalid_parameters(
