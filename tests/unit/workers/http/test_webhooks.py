@@ -205,9 +205,10 @@ def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path) -> None:
         read_secrets(named, "gitlab")
 
 
-def test_a_signing_token_that_is_none_is_the_operators_mistake() -> None:
+@pytest.mark.parametrize("token", ["whsec_not base64!", "whsec_"])
+def test_a_signing_token_that_is_none_is_the_operators_mistake(token: str) -> None:
     with pytest.raises(MisconfiguredError, match="base64"):
-        verify_signature(gitlab(gitlab_push(), SIGNING), [Secret("whsec_not base64!")])
+        verify_signature(gitlab(gitlab_push(), SIGNING), [Secret(token)])
 
 
 # -- content
