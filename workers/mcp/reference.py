@@ -71,8 +71,6 @@ def _section(tool: dict[str, Any]) -> str:
     for name, schema in tool["inputSchema"]["properties"].items():
         needed = " (required)" if name in required else ""
         lines.append(f"| `{name}` | {_type(schema)}{needed} | {schema.get('description', '')} |")
-    if not tool["inputSchema"]["properties"]:
-        lines = [*lines[:-2], "No arguments."]
     output = tool["outputSchema"]
     lines += ["", f"Structured content: {_flat(output['description'])}", ""]
     lines += ["| field | type |", "| --- | --- |"]
@@ -82,9 +80,6 @@ def _section(tool: dict[str, Any]) -> str:
 
 def _type(schema: dict[str, Any]) -> str:
     """Return a JSON Schema in a few words."""
-    if "anyOf" in schema:
-        kinds = [one for one in schema["anyOf"] if one.get("type") != "null"]
-        return " or ".join(map(_type, kinds))
     if "$ref" in schema:
         return "object"
     if "enum" in schema:

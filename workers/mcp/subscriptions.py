@@ -15,6 +15,7 @@ from mcp_types import INTERNAL_ERROR
 from config.errors import SkillbusError
 from workers.mcp.catalog_events import CatalogEvents
 from workers.mcp.requester import get_reader
+from workers.mcp.tools import explain_error
 
 METHOD = "subscriptions/listen"
 
@@ -41,7 +42,7 @@ class Subscriptions:
             async with self._events.open_stream(get_reader(ctx), watched):
                 return await _call_until_stopped(ctx, call_next)
         except SkillbusError as error:
-            raise MCPError(INTERNAL_ERROR, error.public_message) from error
+            raise MCPError(INTERNAL_ERROR, explain_error(error)) from error
 
 
 async def _call_until_stopped(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:

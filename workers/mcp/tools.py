@@ -51,7 +51,7 @@ from workers.audit.requests import note_failure, note_object
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
 from workers.mcp.outcome_reporter import OutcomeReporter
-from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
+from workers.mcp.query_runner import QueryBackend, QueryRunner
 from workers.mcp.requester import get_reader, get_sender
 from workers.mcp.results import (
     FoundSkills,
@@ -147,9 +147,8 @@ class SkillTools:
             )
         except ValidationError as error:
             raise ToolError(describe_validation_error(error)) from error
-        query_runner = QueryRunner(
-            self.run_in_thread, self._settings.workers.query_seconds, _create_reporter(ctx)
-        )
+        seconds = self._settings.workers.query_seconds
+        query_runner = QueryRunner(self.run_in_thread, seconds, ctx.report_progress)
         try:
             backend = await self.run_in_thread(self._select_backend)
             status = await query_runner.run(backend, request, *get_sender(ctx))
@@ -241,8 +240,8 @@ class SkillTools:
                     leaving = error
             if leaving is not None:
                 raise leaving
-        AuditLog(self._settings).check()
             return
+        AuditLog(self._settings).check()
         note_object(http_request, query_id)
         try:
             yield
@@ -314,13 +313,6 @@ class SkillTools:
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(_THREADS)
         return await to_thread.run_sync(function, abandon_on_cancel=abandon, limiter=self._threads)
-
-
-def _create_reporter(ctx: Context) -> ProgressReporter:
-    async def report_progress(progress: int, total: int | None, message: str) -> None:
-        await ctx.report_progress(progress, total, message)
-
-    return report_progress
 
 
 def explain_error(error: SkillbusError) -> str:
