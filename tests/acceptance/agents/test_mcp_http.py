@@ -128,6 +128,28 @@ def test_many_agents_at_once_with_tokens_of_any_scope(url: str, secrets: dict[st
     assert len(set(texts)) == 1
 
 
+def test_a_session_is_the_one_that_is_named_and_belongs_to_a_token(
+    url: str, secrets: dict[str, str]
+) -> None:
+    async def find(client: Client, **more: Any) -> Any:
+        return await client.call_tool("find_skills", {"task": TASK} | more)
+
+    def has_kiln(result: Any) -> bool:
+        assert not result.is_error, text_of(result)
+        return KILN in [skill["skill_id"] for skill in result.structured_content["skills"]]
+
+    async def ask(name: str) -> None:
+        async with over_http(url, secrets[name]) as client:
+            assert has_kiln(await find(client))
+            assert has_kiln(await find(client))
+            assert has_kiln(await find(client, session="shared name"))
+            assert not has_kiln(await find(client, session="shared name"))
+            assert (await find(client, resend=True)).is_error
+
+    for name in ("ada", "bob"):
+        anyio.run(ask, name)
+
+
 @pytest.mark.parametrize(
     "headers", [{}, {"Authorization": "Bearer x"}, {"Authorization": "Basic YTpi"}]
 )

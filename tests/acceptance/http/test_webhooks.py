@@ -59,7 +59,7 @@ TEAM_SECRET = made_up("of the team alone")
 ADDRESS = "https://git.example/crafts/skills.git"
 LIMIT = 200_000
 _TLS = ssl.create_default_context()  # made once: each client would take a while to make its own
-SECONDS = 4.0
+SECONDS = 2.0
 
 
 @dataclass
