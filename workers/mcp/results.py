@@ -79,13 +79,14 @@ def fit_to_budget(bundle: Bundle, budget: int, uris: Mapping[str, str] = {}) -> 
     """Return the tool result for a bundle that was requested with this budget.
 
     uris: of the skills that have one, by id. If the bundle has no skills and does not fit, the
-    names of withheld skills are removed.
+    names of withheld skills are removed, then the details of the reason.
     """
     result = _build_result(bundle, uris)
-    if not bundle.skills and count_result_tokens(result) > budget:
-        unnamed = bundle.withheld.model_copy(update={"skills": ()})
-        shortened = bundle.model_copy(update={"withheld": unnamed, "warning": ""})
-        result = _build_result(shortened, uris)
+    unnamed = bundle.withheld.model_copy(update={"skills": ()})
+    for update in ({"withheld": unnamed, "warning": ""}, {"reason": bundle.reason.split(":")[0]}):
+        if not bundle.skills and count_result_tokens(result) > budget:
+            bundle = bundle.model_copy(update=update)
+            result = _build_result(bundle, uris)
     return result
 
 

@@ -259,6 +259,23 @@ def test_what_is_withheld_is_counted_before_it_is_named() -> None:
     assert "home:4" not in short.text
 
 
+def test_a_long_reason_is_cut_to_the_budget() -> None:
+    named = "none has " + " or ".join(["tool '" + "é" * 80 + "'"] * 5)
+    nothing = _bundle(status="NO_SKILL_HIT", reason=f"no skill matches the filters: {named}")
+    assert named in fit_to_budget(nothing, 2000).text
+    short = fit_to_budget(nothing, 200)
+    assert count_result_tokens(short) <= 200
+    assert "no skill matches the filters)" in short.text
+
+
+def test_the_count_of_a_result_does_not_depend_on_the_id_of_its_query() -> None:
+    """A budget that an error names is enough for the next query."""
+    ids = ("0" * 32, "a" * 32, "0a" * 16)
+    counts = {BudgetForm.TOOL_RESULT.count_rest(_bundle(query_id=one)) for one in ids}
+    assert len(counts) == 1
+    assert count_result_tokens(fit_to_budget(_bundle(query_id="0a" * 16), 2000)) <= counts.pop()
+
+
 def test_the_published_schemas_of_tools_are_schemas_that_results_keep_to() -> None:
     document = json.loads(render_tools_reference())
     schemas = {tool["name"]: tool for tool in document["tools"]}
