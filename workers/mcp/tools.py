@@ -50,7 +50,7 @@ from workers.audit.log import AuditLog
 from workers.audit.requests import note_failure, note_object
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
-from workers.mcp.outcome_reporter import OutcomeReporter
+from workers.mcp.outcome_reporter import report_and_wait
 from workers.mcp.query_runner import QueryBackend, QueryRunner
 from workers.mcp.requester import get_reader, get_sender
 from workers.mcp.results import (
@@ -88,7 +88,6 @@ PAGE_SIZE = 100
 """Number of skills on a page of the list of resources."""
 
 _THREADS = 16
-_REPORT_SECONDS = 5.0
 
 T = TypeVar("T")
 
@@ -213,9 +212,8 @@ class SkillTools:
         try:
             backend = await self.run_in_thread(self._select_backend)
             with self._record(ctx, query_id):
-                status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
-                    backend, report, *get_sender(ctx)
-                )
+                sender = get_sender(ctx)
+                status = await report_and_wait(self.run_in_thread, backend, report, *sender)
                 if status.state == "failed":
                     kind = UsageError if status.outcome.get("usage") else PermanentError
                     raise kind(status.reason)
