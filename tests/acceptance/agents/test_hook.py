@@ -176,14 +176,6 @@ def test_the_documented_command_does_the_same(skillbus: Skillbus) -> None:
     assert result.err == ""
 
 
-def test_without_serve_nothing_is_added_and_nothing_fails(skillbus: Skillbus) -> None:
-    command = install(skillbus, "claude-code").replace(
-        str(skillbus.home), str(skillbus.home / "other")
-    )
-    event = {"session_id": "none", "hook_event_name": "UserPromptSubmit", "prompt": TASK}
-    assert run(command, event) == ""
-
-
 def test_a_gateway_with_a_token(skillbus: Skillbus, served: str) -> None:
     secret = Path(skillbus.env["HOME"]) / "token"
     secret.write_text(skillbus("tokens", "add", "agent").out)
