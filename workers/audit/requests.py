@@ -106,7 +106,7 @@ def note_object(request: HTTPConnection, name: str, action: str = "") -> None:
 
 
 def note_failure(request: HTTPConnection, error: BaseException) -> None:
-    """Note the error of a change, for the audit record of a response whose status does not tell."""
+    """Note the error of a change, for the audit record of a response whose status is 200."""
     setattr(request.state, _OUTCOME, get_outcome(error))
 
 
@@ -139,8 +139,9 @@ class RequestRecorder:
     def is_due(self, *, is_end: bool) -> bool:
         """Return whether the record has to be written now.
 
-        It is written before the response starts, so that every answered change is recorded; if the
-        route may note its object later, at the end.
+        It is written before the response starts, so that every answered change is recorded, or as
+        soon as the route has noted the object that makes the request a change. At the end of a
+        request without a response, it is written if an object was noted.
         """
         route = self._find_route()
         if route is None or self._is_recorded:
