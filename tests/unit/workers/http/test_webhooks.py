@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import time
 from dataclasses import replace
@@ -16,11 +15,13 @@ from hypothesis import strategies as st
 from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
 from graph.records import Source
-from tests.support.program.secrecy import made_up
 from tests.support.servers.webhooks import (
     NEW,
     NONE,
     OLD,
+    SECRET,
+    SENDERS,
+    SIGNING,
     Sender,
     gitea,
     gitea_push,
@@ -35,15 +36,6 @@ from workers.webhooks.repository_urls import normalise_url
 from workers.webhooks.secrets import Secret, read_secrets
 from workers.webhooks.signatures import verify_signature
 from workers.webhooks.sources import find_followed_branches
-
-SECRET = made_up("of a host")
-SIGNING = f"whsec_{base64.b64encode(made_up('key-of-32-bytes').encode()).decode()}"
-SENDERS: dict[str, tuple[Sender, Any, str]] = {
-    "github": (github, github_push, SECRET),
-    "gitea": (gitea, gitea_push, SECRET),
-    "gitlab": (gitlab, gitlab_push, SECRET),
-    "gitlab signed": (gitlab, gitlab_push, SIGNING),
-}
 
 
 @pytest.fixture(params=list(SENDERS))
