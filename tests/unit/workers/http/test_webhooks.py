@@ -33,7 +33,7 @@ from tests.support.servers.webhooks import (
 from workers.webhooks.delivery import Delivery, DeliveryError
 from workers.webhooks.payloads import parse_payload
 from workers.webhooks.repository_urls import normalise_url
-from workers.webhooks.secrets import Secret, read_secrets
+from workers.webhooks.secrets import Secret, check_secrets, read_secrets
 from workers.webhooks.signatures import verify_signature
 from workers.webhooks.sources import find_followed_branches
 
@@ -197,7 +197,10 @@ def test_secrets_are_read_from_files_and_never_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["whsec_not base64!", "whsec_"])
-def test_a_signing_token_that_is_none_is_the_operators_mistake(token: str) -> None:
+def test_a_signing_token_that_is_none_is_the_operators_mistake(tmp_path: Path, token: str) -> None:
+    (tmp_path / "token").write_text(token)
+    with pytest.raises(MisconfiguredError, match="base64"):
+        check_secrets(WebhookSettings(gitlab=(tmp_path / "token",)))
     with pytest.raises(MisconfiguredError, match="base64"):
         verify_signature(gitlab(gitlab_push(), SIGNING), [Secret(token)])
 
