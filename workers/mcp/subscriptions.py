@@ -32,9 +32,8 @@ class Subscriptions:
         if ctx.method != METHOD:
             return await call_next(ctx)
         if self._events.streams >= self._limit:
-            raise MCPError(
-                INTERNAL_ERROR, f"more than {self._limit} streams are open (gateway.streams)"
-            )
+            message = f"{self._limit} streams are open already (gateway.streams); try again later"
+            raise MCPError(INTERNAL_ERROR, message)
         wanted = (ctx.params or {}).get("notifications")
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         watched = [one for one in uris if isinstance(one, str)] if isinstance(uris, list) else []

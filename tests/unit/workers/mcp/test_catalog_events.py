@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import anyio
 import pytest
 from anyio import to_thread
+from mcp import Client
+from mcp.shared.exceptions import MCPError
 
 from config.errors import TransientError
 from skills.access import ANYONE, UNRESTRICTED, Reader
@@ -19,6 +21,7 @@ from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
 from workers.mcp.catalog_events import CatalogEvents
+from workers.mcp.server import create_server
 
 T = TypeVar("T")
 
@@ -179,3 +182,18 @@ def test_many_uris_and_many_changes_take_linear_time(backend: EmbeddedBackend) -
     found = events._find_events(UNRESTRICTED, uris, removed, frozenset(), False)
     assert time.process_time() - before < 10
     assert len(found) == 1 + len(uris)
+
+
+def test_streams_are_limited_until_one_is_closed(backend: EmbeddedBackend) -> None:
+    gateway = backend.settings.gateway.model_copy(update={"streams": 1})
+    settings = backend.settings.model_copy(update={"gateway": gateway})
+
+    async def work() -> None:
+        async with Client(create_server(settings, lambda: backend, backend.skills)) as client:
+            for _ in range(2):
+                async with client.listen(resources_list_changed=True):
+                    with pytest.raises(MCPError, match="1 streams are open already"):
+                        async with client.listen(resources_list_changed=True):
+                            pass
+
+    anyio.run(work)
