@@ -176,8 +176,8 @@ def test_polls_do_not_belong_to_the_first_stream(backend: EmbeddedBackend) -> No
 def test_many_uris_and_many_changes_take_linear_time(backend: EmbeddedBackend) -> None:
     """Seconds at most of processor time, where quadratic time would take a minute."""
     events = CatalogEvents(backend.skills, in_thread)
-    uris = [f"skill://crafts/@/any-{number}/SKILL.md" for number in range(10_000)]
-    removed = {f"crafts:skill-{number}": 0 for number in range(10_000)}
+    uris = [f"skill://crafts/@/any-{number}/SKILL.md" for number in range(20_000)]
+    removed = {f"crafts:skill-{number}": 0 for number in range(20_000)}
     before = time.process_time()
     found = events._find_events(UNRESTRICTED, uris, removed, frozenset(), False)
     assert time.process_time() - before < 10
