@@ -38,7 +38,7 @@ class ResponseSender:
     async def __call__(self, message: Message) -> None:
         """Send a message of the response."""
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status = int(message["status"])  # the SDK of MCP sends an enum
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self.request_id
             for name, value in _HEADERS.items():

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from mcp import Client
 from starlette.types import Message, Receive, Scope, Send
+from structlog.testing import capture_logs
 
 from config.errors import TransientError
 from tests.support.samples.tiny import tiny_backend
@@ -197,3 +198,17 @@ def test_only_wrong_cursors_are_invalid_parameters(
     failed = send(backend, "resources/list")["error"]
     assert failed["code"] == -32603
     assert "try again" in failed["message"]
+
+
+def test_the_status_of_a_refused_message_is_logged_as_a_number(backend: EmbeddedBackend) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+    async def post() -> None:
+        transport = httpx.ASGITransport(create_gateway(backend))
+        async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
+            await client.post("/mcp", content=b"{", headers=headers)
+
+    with capture_logs() as lines:
+        asyncio.run(post())
+    [status] = [one["status"] for one in lines if one["event"] == "request"]
+    assert (status, type(status)) == (400, int)
