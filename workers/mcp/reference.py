@@ -65,14 +65,14 @@ def _method_table(methods: dict[str, Any]) -> str:
 
 
 def _section(tool: dict[str, Any]) -> str:
-    lines = [f"### `{tool['name']}`", "", _flat(tool["description"]), ""]
+    lines = [f"### `{tool['name']}`", "", " ".join(tool["description"].split()), ""]
     lines += ["| argument | type | |", "| --- | --- | --- |"]
     required = tool["inputSchema"].get("required", [])
     for name, schema in tool["inputSchema"]["properties"].items():
         needed = " (required)" if name in required else ""
         lines.append(f"| `{name}` | {_type(schema)}{needed} | {schema.get('description', '')} |")
     output = tool["outputSchema"]
-    lines += ["", f"Structured content: {_flat(output['description'])}", ""]
+    lines += ["", f"Structured content: {' '.join(output['description'].split())}", ""]
     lines += ["| field | type |", "| --- | --- |"]
     lines += [f"| `{name}` | {_type(schema)} |" for name, schema in output["properties"].items()]
     return "\n".join(lines) + "\n"
@@ -90,10 +90,6 @@ def _type(schema: dict[str, Any]) -> str:
     if "minimum" in schema and "maximum" in schema:
         return f"{kind}, {schema['minimum']} to {schema['maximum']}"
     return kind
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _no_backend() -> QueryBackend:

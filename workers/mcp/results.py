@@ -26,17 +26,13 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _is_empty(text: str) -> bool:
-    return not text
-
-
 class FoundSkill(Result):
     """A skill of the bundle. safety_level: 0 clean, 3 dangerous. uri: of its SKILL.md as a
     resource, left out where the skill is served as text only."""
 
     skill_id: str
     safety_level: int = Field(ge=0, le=3)
-    uri: str = Field(default="", exclude_if=_is_empty)
+    uri: str = Field(default="", exclude_if=lambda text: not text)
 
 
 class FoundSkills(Result):

@@ -65,6 +65,13 @@ def list_outcomes(backend: EmbeddedBackend) -> list[tuple[str, str]]:
     return [(one["action"], one["outcome"]) for one in rows]
 
 
+def find_skills(backend: EmbeddedBackend) -> str:
+    """Ask for skills; return the id of the query."""
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id: str = found["result"]["structuredContent"]["query_id"]
+    return query_id
+
+
 def report(backend: EmbeddedBackend, query_id: str) -> bool:
     """Report a missing skill; return whether the tool answers with an error."""
     arguments = {"query_id": query_id, "outcome": "missing"}
@@ -75,8 +82,7 @@ def report(backend: EmbeddedBackend, query_id: str) -> bool:
 def test_reports_are_recorded_with_their_outcome(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
     assert not report(backend, query_id)
     assert report(backend, "unknown")
 
@@ -92,8 +98,7 @@ def test_reports_are_recorded_with_their_outcome(
 def test_a_report_is_recorded_when_its_client_leaves(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
     tokens = TokenStore(backend.settings.home / "tokens.json")
     headers = {
         "Authorization": f"Bearer {tokens.add('leaving', TokenScope.READ)}",
@@ -139,8 +144,7 @@ def test_a_report_is_recorded_when_its_client_leaves(
 def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
     waiting = EventStatus("accepted", "")
     monkeypatch.setattr(backend, "get_event_status", lambda _: waiting)
 
@@ -158,8 +162,7 @@ def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
 
 def test_only_reports_need_a_log_that_can_be_written(backend: EmbeddedBackend) -> None:
     (backend.settings.home / "audit").write_text("a file in place of the folder")
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
     assert report(backend, query_id)
     assert list(backend.outcome_store().list_outcomes()) == []
 
@@ -167,8 +170,7 @@ def test_only_reports_need_a_log_that_can_be_written(backend: EmbeddedBackend) -
 def test_a_report_that_is_stored_and_not_recorded_is_not_to_be_repeated(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
 
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
