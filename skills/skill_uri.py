@@ -68,6 +68,13 @@ def get_inner_prefix(skill_id: str) -> str:
     return skill_id[:-1] if skill_id.endswith(f":{_ROOT}") else f"{skill_id}/"
 
 
+def list_outer_ids(skill_id: str) -> list[str]:
+    """Return the ids of the skills in whose folders a skill may lie, the innermost first."""
+    source, _, path = skill_id.partition(":")
+    parts = [] if path == _ROOT else path.split("/")
+    return [_join_id(source, parts[:end]) for end in reversed(range(len(parts)))]
+
+
 def make_file_uri(folder_uri: str, file: str) -> str:
     """Return the URI of a file in a skill's folder. file: its path in the folder."""
     return "/".join([folder_uri, *map(_encode, file.split("/"))])

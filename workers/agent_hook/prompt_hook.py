@@ -154,7 +154,8 @@ def _build_query(
 def _get_task(event: dict[str, object]) -> str:
     """Return the prompt of an event; a long prompt is cut to its start and its end."""
     prompt = event.get("prompt")
-    if not isinstance(prompt, str) or not prompt.strip():
+    prompt = prompt.strip() if isinstance(prompt, str) else ""
+    if not prompt:
         raise _Nothing("the event has no prompt")
     if len(prompt) > _MAX_TASK_CHARACTERS:
         half = _MAX_TASK_CHARACTERS // 2 - 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from config.errors import TransientError, UsageError
+from config.errors import PermanentError, UsageError
 from config.settings import Settings
 from workers.audit.log import AuditLog, Outcome, get_local_principal
 
@@ -74,7 +74,7 @@ def _append(
         return
     try:
         AuditLog(settings).append(get_local_principal(), action, name, outcome)
-    except TransientError:
+    except PermanentError:
         if not keep_error:
             raise
 

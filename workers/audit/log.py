@@ -20,7 +20,7 @@ from typing import BinaryIO, Literal
 
 import structlog
 
-from config.errors import MisconfiguredError, TransientError
+from config.errors import MisconfiguredError, PermanentError
 from config.settings import Settings
 
 log = structlog.get_logger()
@@ -29,7 +29,8 @@ Outcome = Literal["done", "refused", "failed"]
 
 _MAX_OBJECT_CHARACTERS = 300
 _LOGIN = re.compile(r"://[^/\s]*@")
-_PARAMETERS = re.compile(r"(://[^?#\s]*)[?#]\S*")
+# It matches every address: one that it does not match would be searched from each `://` in it.
+_PARAMETERS = re.compile(r"(://[^?#\s]*)(?:[?#]\S*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,13 @@ class AuditLog:
 
     def _can_write(self) -> bool:
         try:
-            existing = next(one for one in (self.path, *self.path.parents) if one.exists())
-            return os.access(existing, os.W_OK) and existing.is_dir() != (existing == self.path)
+            folder = next(one for one in self.path.parents if one.exists())
+            files = [one for one in (self.path, self._get_file(".lock")) if one.exists()]
+            return (
+                folder.is_dir()
+                and all(one.is_file() for one in files)
+                and all(os.access(one, os.W_OK) for one in (folder, *files))
+            )
         except OSError:  # a folder above it may not be searched
             return False
 
@@ -101,7 +107,7 @@ class AuditLog:
         *,
         is_locked: bool = False,
     ) -> None:
-        """Write a record; raises TransientError if that fails, as on a full disk.
+        """Write a record; raises PermanentError if that fails, as on a full disk.
 
         name: of the object. is_locked: whether the caller holds the lock. A refused attempt creates
         no home for its record.
@@ -119,10 +125,10 @@ class AuditLog:
                 self._write(line)
         except OSError as error:
             log.error("not recorded in the audit log", action=action, reason=str(error))
-            raise TransientError(
-                f"{action} was carried out, but the audit log {self.path} could not be written: "
-                f"{error.strerror}",
-                public_message=f"{action} was carried out, but the audit log could not be written",
+            done = f"{action}: {outcome}, but not recorded: the audit log"
+            raise PermanentError(
+                f"{done} {self.path} could not be written: {error.strerror}",
+                public_message=f"{done} could not be written",
             ) from error
 
     @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from typing import Any
 
 from config.settings import Settings
@@ -27,19 +28,19 @@ def record_policy_changes(settings: Settings) -> None:
     """Record which of the settings of policy have changed since the last start in this home.
 
     Values are not recorded; a hash of each is kept next to the log. Raises MisconfiguredError or
-    TransientError if the log cannot be written.
+    PermanentError if the log cannot be written.
     """
     if not settings.audit.enabled:
         return
     audit_log = AuditLog(settings)
     audit_log.check()
-    path = audit_log.path.with_name("settings.json")
+    path = audit_log.path.with_name(f"{audit_log.path.name}.settings")
     now = _hash_settings(settings)
     with audit_log.lock():
-        try:
-            before = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            before = _hash_settings(Settings.model_construct())
+        # Settings that a newer version has added were at their defaults.
+        before = _hash_settings(Settings.model_construct())
+        with suppress(OSError, ValueError):
+            before |= json.loads(path.read_bytes())
         names = now.keys() | before.keys()
         changed = sorted(name for name in names if now.get(name) != before.get(name))
         if changed:

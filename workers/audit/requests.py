@@ -96,7 +96,11 @@ UNCHANGING_ROUTES = {
 }
 """Routes of other methods than GET that do not change the library."""
 
-_UNCHANGING = [(method, compile_path(path)[0]) for method, path in UNCHANGING_ROUTES]
+_UNCHECKED = [
+    (method, compile_path(path)[0])
+    # The tool that changes something checks the log itself: the others only answer.
+    for method, path in UNCHANGING_ROUTES | {("POST", "/mcp")}
+]
 
 
 def note_object(request: HTTPConnection, name: str, action: str = "") -> None:
@@ -107,7 +111,7 @@ def note_object(request: HTTPConnection, name: str, action: str = "") -> None:
 
 
 def note_failure(request: HTTPConnection, error: BaseException) -> None:
-    """Note the error of a change, for the audit record of a response whose status does not tell."""
+    """Note the error of a change, for the audit record of a response whose status is 200."""
     setattr(request.state, _OUTCOME, get_outcome(error))
 
 
@@ -126,7 +130,7 @@ class RequestRecorder:
         if method in _SAFE_METHODS:
             return
         # The route is not known yet: the request has not reached the router.
-        if any(method == one and pattern.match(path) for one, pattern in _UNCHANGING):
+        if any(method == one and pattern.match(path) for one, pattern in _UNCHECKED):
             return
         self._log.check()
 
@@ -140,8 +144,9 @@ class RequestRecorder:
     def is_due(self, *, is_end: bool) -> bool:
         """Return whether the record has to be written now.
 
-        It is written before the response starts, so that every answered change is recorded; if the
-        route may note its object later, at the end.
+        It is written before the response starts, so that every answered change is recorded, or as
+        soon as the route has noted the object that makes the request a change. At the end of a
+        request without a response, it is written if an object was noted.
         """
         route = self._find_route()
         if route is None or self._is_recorded:
@@ -150,7 +155,7 @@ class RequestRecorder:
         return noted is not None if route.only_noted else not is_end or noted is not None
 
     def record(self, status: int, request_id: str) -> None:
-        """Write the record; raises TransientError if that fails."""
+        """Write the record; raises PermanentError if that fails."""
         route = self._find_route()
         if route is None:
             return

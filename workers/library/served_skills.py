@@ -92,7 +92,7 @@ class SkillPage:
 
 
 class FileContent(NamedTuple):
-    """Content of a file. skill: the skill whose folder it lies in."""
+    """Content of a file. revision: of the skill whose folder it lies in."""
 
     name: str
     content: bytes

@@ -27,12 +27,18 @@ def read_bytes(path: Path) -> bytes:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
-    """Write a file completely or not at all; raises UsageError if that fails."""
+def write_atomically(path: Path, content: bytes, mode: int | None = None) -> None:
+    """Write a file completely or not at all; raises UsageError if that fails.
+
+    mode: exact permissions; by default those of new files.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.unlink(missing_ok=True)
-        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+        rights = 0o666 if mode is None else 0o600
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, rights)) as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(content)
         temporary.replace(path)
     except OSError as error:

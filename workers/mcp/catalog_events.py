@@ -7,10 +7,10 @@ such as those of a sync, are one notification.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
+from contextvars import Context, ContextVar
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -24,9 +24,9 @@ from mcp.server.subscriptions import (
 from typing_extensions import override
 
 from config.errors import SkillbusError
-from skills.access import UNRESTRICTED, Reader
+from skills.access import Reader
 from skills.skill_policy import get_source_id
-from skills.skill_uri import SKILL_FILE, UriError, get_inner_prefix, parse_skill_uri
+from skills.skill_uri import SKILL_FILE, SkillPlace, UriError, list_outer_ids, parse_skill_uri
 from workers.library.skill_reader import SkillReader
 from workers.mcp.query_runner import ThreadRunner
 
@@ -36,8 +36,18 @@ POLL_SECONDS = 1.0
 
 Listener = Callable[[ServerEvent], None]
 
-_READER: ContextVar[Reader] = ContextVar("reader", default=UNRESTRICTED)
-"""Reader of the stream that is being opened: the SDK's handler subscribes without its request."""
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    """An open stream. uris: those that it watches. listener: None before it has subscribed."""
+
+    reader: Reader
+    uris: frozenset[str]
+    listener: Listener | None = None
+
+
+_STREAM: ContextVar[_Stream] = ContextVar("stream")
+"""The stream that is being opened: the SDK's handler subscribes without its request."""
 
 
 class CatalogEvents(InMemorySubscriptionBus):
@@ -53,9 +63,7 @@ class CatalogEvents(InMemorySubscriptionBus):
         self._skill_reader = skill_reader
         self._run_in_thread = run_in_thread
         self._poll_seconds = poll_seconds
-        self._watched: Counter[tuple[Reader, str]] = Counter()
-        self._readers: dict[Listener, Reader] = {}
-        self._streams: Counter[Reader] = Counter()
+        self._streams: set[_Stream] = set()
         self._sources: dict[Reader, frozenset[str]] = {}
         self._epoch: int | None = None
         self._reviewed = 0
@@ -64,20 +72,19 @@ class CatalogEvents(InMemorySubscriptionBus):
     @property
     def streams(self) -> int:
         """Number of open streams."""
-        return self._streams.total()
+        return len(self._streams)
 
     @asynccontextmanager
     async def open_stream(self, reader: Reader, uris: Iterable[str]) -> AsyncIterator[None]:
         """Count a stream and the URIs that it watches, and poll while a stream is open.
 
-        Listeners that subscribe inside the context are notified of changes that the reader may see.
-        Every change after the start of the context is published. Raises TransientError if the
+        The listener that subscribes inside the context is notified of changes that the reader may
+        see. Every change after the start of the context is published. Raises TransientError if the
         catalog does not answer.
         """
-        watched = [(reader, uri) for uri in uris if _is_watchable(uri)]
-        token = _READER.set(reader)
-        self._streams[reader] += 1
-        self._watched.update(watched)
+        stream = _Stream(reader, frozenset(filter(_is_watchable, uris)))
+        token = _STREAM.set(stream)
+        self._streams.add(stream)
         try:
             if self._epoch is None:
                 epoch = await self._run_in_thread(self._skill_reader.get_epoch, True)
@@ -88,27 +95,27 @@ class CatalogEvents(InMemorySubscriptionBus):
                 sources = await self._run_in_thread(partial(self._list_sources, reader), True)
                 self._sources.setdefault(reader, sources)
             if self._polling is None:
-                self._polling = asyncio.create_task(self._poll(), name="skillbus-mcp-changes")
+                # Without the context of this stream, whose trace would get the spans of all polls.
+                self._polling = asyncio.create_task(
+                    self._poll(), name="skillbus-mcp-changes", context=Context()
+                )
             yield
         finally:
-            _READER.reset(token)
-            self._streams[reader] -= 1
-            self._watched.subtract(watched)
-            self._streams += Counter()  # drops readers without an open stream
-            self._watched += Counter()
-            if reader not in self._streams:
+            _STREAM.reset(token)
+            self._streams.discard(stream)
+            if all(one.reader != reader for one in self._streams):
                 self._sources.pop(reader, None)
             if not self._streams:
                 self._stop_polling()
 
     @override
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Register a listener for changes that the reader of its stream may see."""
-        unsubscribe = super().subscribe(listener)
-        self._readers[listener] = _READER.get()
+        """Register the listener of the stream that is being opened."""
+        stream, unsubscribe = _STREAM.get(), super().subscribe(listener)
+        stream.listener = listener
 
         def forget() -> None:
-            self._readers.pop(listener, None)
+            stream.listener = None
             unsubscribe()
 
         return forget
@@ -136,31 +143,33 @@ class CatalogEvents(InMemorySubscriptionBus):
         )
         reviewed = await self._run_in_thread(self._skill_reader.get_review_version, True)
         is_reviewed = reviewed != self._reviewed
-        if changes.epoch != self._epoch or is_reviewed:
-            for reader in set(self._readers.values()):
-                await self._notify(reader, changes.pointers, is_reviewed)
-        # Set last: after a failure, the next poll finds what was not published.
+        if changes.epoch == self._epoch and not is_reviewed:
+            return
+        found: dict[Reader, list[ServerEvent]] = {}
+        sources: dict[Reader, frozenset[str]] = {}
+        for reader in {one.reader for one in self._streams}:
+            uris = {uri for one in self._streams if one.reader == reader for uri in one.uris}
+            sources[reader] = await self._run_in_thread(partial(self._list_sources, reader), True)
+            moved = self._sources.get(reader, sources[reader]) ^ sources[reader]
+            find = partial(self._find_events, reader, uris, changes.pointers, moved, is_reviewed)
+            found[reader] = await self._run_in_thread(find, True)
+        # Only now: after a failure, the next poll finds all of it again.
         self._epoch, self._reviewed = changes.epoch, reviewed
+        self._sources |= {one: sources[one] for one in sources.keys() & self._sources.keys()}
+        for reader, events in found.items():
+            for event in events:
+                self._send(reader, event)
+                await checkpoint()  # so that streams can send one event before the next
 
-    async def _notify(self, reader: Reader, pointers: Mapping[str, int], is_reviewed: bool) -> None:
-        """Notify the streams of a reader of the changes for it."""
-        sources = await self._run_in_thread(partial(self._list_sources, reader), True)
-        moved = self._sources.get(reader, sources) ^ sources
-        watched = sorted(uri for one, uri in self._watched if one == reader)
-        find = partial(self._find_events, reader, watched, pointers, moved, is_reviewed)
-        events = await self._run_in_thread(find, True)
-        if reader in self._sources:  # its last stream may have been closed
-            self._sources[reader] = sources
-        for event in events:
-            for listener, one in list(self._readers.items()):
-                if one == reader:
-                    listener(event)
-            await checkpoint()  # so that streams can send one event before the next
+    def _send(self, reader: Reader, event: ServerEvent) -> None:
+        for stream in list(self._streams):
+            if stream.reader == reader and stream.listener is not None:
+                stream.listener(event)
 
     def _find_events(
         self,
         reader: Reader,
-        uris: list[str],
+        uris: Iterable[str],
         pointers: Mapping[str, int],
         moved: frozenset[str],
         is_reviewed: bool,
@@ -176,18 +185,24 @@ class CatalogEvents(InMemorySubscriptionBus):
         changed = skills.select_visible(pointers)
         if not changed and not moved:
             return [ResourcesListChanged()] if is_reviewed and skills.sees_all() else []
+        places = {uri: parse_skill_uri(uri) for uri in sorted(uris)}
+        named = {one.skill_id for found in places.values() for one in found}
+        whole = {one.skill_id for found in places.values() for one in found if _is_whole(one)}
         # Of a source that is hidden now, only watched skills without a change: the reader could see
         # their present state before.
-        named = {place.skill_id for uri in uris for place in parse_skill_uri(uri)}
         changed |= {one for one in named - pointers.keys() if get_source_id(one) in moved}
-        concerned = {uri: ids for uri in uris if (ids := _find_concerned(uri, changed))}
-        gone = {one for one, seq in pointers.items() if not seq}
-        alive = {one for ids in concerned.values() for one in ids} - gone
-        allowed = self._skill_reader.read_allowed(sorted(alive))
+        changed = {
+            one for one in changed if one in named or not whole.isdisjoint(list_outer_ids(one))
+        }
+        gone = {one for one in changed if pointers.get(one) == 0}
+        shown = gone.union(self._skill_reader.read_allowed(sorted(changed - gone)))
+        outer = {folder for one in shown for folder in list_outer_ids(one)}
         updated = (
             uri
-            for uri, ids in concerned.items()
-            if any(one in allowed or one in gone for one in ids)
+            for uri, found in places.items()
+            if any(
+                one.skill_id in shown or (_is_whole(one) and one.skill_id in outer) for one in found
+            )
         )
         return [ResourcesListChanged(), *(ResourceUpdated(uri=uri) for uri in updated)]
 
@@ -206,11 +221,6 @@ def _is_watchable(uri: str) -> bool:
     return False
 
 
-def _find_concerned(uri: str, changed: Iterable[str]) -> list[str]:
-    """Return the changed skills that a URI may belong to, or that lie inside the skill it names."""
-    places = parse_skill_uri(uri)
-    ids = {place.skill_id for place in places}
-    inside = tuple(
-        get_inner_prefix(place.skill_id) for place in places if place.rest in ((), (SKILL_FILE,))
-    )
-    return [one for one in changed if one in ids or one.startswith(inside)]
+def _is_whole(place: SkillPlace) -> bool:
+    """Return whether a place is a skill with the skills inside it, not a single file of it."""
+    return place.rest in ((), (SKILL_FILE,))

@@ -44,17 +44,10 @@ class McpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request; its state holds the caller."""
-        await self._ensure_started()
-        await self._manager.handle_request(scope, receive, send)
-
-    async def _ensure_started(self) -> None:
         if self._running is None:
             self._running = asyncio.create_task(self._run(), name="skillbus-mcp")
-        started = asyncio.create_task(self._started.wait())
-        await asyncio.wait({started, self._running}, return_when=asyncio.FIRST_COMPLETED)
-        started.cancel()
-        if self._running.done():
-            self._running.result()
+        await self._started.wait()
+        await self._manager.handle_request(scope, receive, send)
 
     async def _run(self) -> None:
         """Keep the manager's tasks running until the loop cancels this one."""

@@ -85,9 +85,12 @@ def render_lines(
     # An upper bound: with their source and as JSON, lines take more tokens than alone.
     limit = bisect_right(until, budget) - 1
     count = _find_largest(lambda count: count_result_tokens(render(count)) <= budget, limit)
-    if count == 0 and numbers:
-        raise UsageError(_too_long(numbers[0], count_result_tokens(render(1)), path, budget))
-    return render(count)
+    result = render(count or min(1, len(numbers)))
+    needed = count_result_tokens(result)
+    if needed > budget:
+        line = numbers[0] if numbers else spans[0][0]
+        raise UsageError(_too_long(line, needed, path, budget))
+    return result
 
 
 def _too_long(line: int, needed: int, path: str, budget: int) -> str:
@@ -112,8 +115,13 @@ def _strip_blank_ends(parsed: ParsedSkill, spans: Sequence[LineRange]) -> list[i
 
 
 def _find_largest(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the highest count up to the limit that fits; every lower count fits too."""
-    low, high = 0, limit
+    """Return the limit if it fits, else a lower count that does, 0 if none is found.
+
+    Fewer lines may take more tokens, since the ranges that are left out are named.
+    """
+    if fits(limit):
+        return limit
+    low, high = 0, limit - 1
     while low < high:
         middle = (low + high + 1) // 2
         if fits(middle):

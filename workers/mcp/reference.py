@@ -65,16 +65,14 @@ def _method_table(methods: dict[str, Any]) -> str:
 
 
 def _section(tool: dict[str, Any]) -> str:
-    lines = [f"### `{tool['name']}`", "", _flat(tool["description"]), ""]
+    lines = [f"### `{tool['name']}`", "", " ".join(tool["description"].split()), ""]
     lines += ["| argument | type | |", "| --- | --- | --- |"]
     required = tool["inputSchema"].get("required", [])
     for name, schema in tool["inputSchema"]["properties"].items():
         needed = " (required)" if name in required else ""
         lines.append(f"| `{name}` | {_type(schema)}{needed} | {schema.get('description', '')} |")
-    if not tool["inputSchema"]["properties"]:
-        lines = [*lines[:-2], "No arguments."]
     output = tool["outputSchema"]
-    lines += ["", f"Structured content: {_flat(output['description'])}", ""]
+    lines += ["", f"Structured content: {' '.join(output['description'].split())}", ""]
     lines += ["| field | type |", "| --- | --- |"]
     lines += [f"| `{name}` | {_type(schema)} |" for name, schema in output["properties"].items()]
     return "\n".join(lines) + "\n"
@@ -82,9 +80,6 @@ def _section(tool: dict[str, Any]) -> str:
 
 def _type(schema: dict[str, Any]) -> str:
     """Return a JSON Schema in a few words."""
-    if "anyOf" in schema:
-        kinds = [one for one in schema["anyOf"] if one.get("type") != "null"]
-        return " or ".join(map(_type, kinds))
     if "$ref" in schema:
         return "object"
     if "enum" in schema:
@@ -95,10 +90,6 @@ def _type(schema: dict[str, Any]) -> str:
     if "minimum" in schema and "maximum" in schema:
         return f"{kind}, {schema['minimum']} to {schema['maximum']}"
     return kind
-
-
-def _flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _no_backend() -> QueryBackend:

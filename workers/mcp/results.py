@@ -26,17 +26,13 @@ class Result(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _is_empty(text: str) -> bool:
-    return not text
-
-
 class FoundSkill(Result):
     """A skill of the bundle. safety_level: 0 clean, 3 dangerous. uri: of its SKILL.md as a
     resource, left out where the skill is served as text only."""
 
     skill_id: str
     safety_level: int = Field(ge=0, le=3)
-    uri: str = Field(default="", exclude_if=_is_empty)
+    uri: str = Field(default="", exclude_if=lambda text: not text)
 
 
 class FoundSkills(Result):
@@ -79,13 +75,14 @@ def fit_to_budget(bundle: Bundle, budget: int, uris: Mapping[str, str] = {}) -> 
     """Return the tool result for a bundle that was requested with this budget.
 
     uris: of the skills that have one, by id. If the bundle has no skills and does not fit, the
-    names of withheld skills are removed.
+    names of withheld skills are removed, then the details of the reason.
     """
     result = _build_result(bundle, uris)
-    if not bundle.skills and count_result_tokens(result) > budget:
-        unnamed = bundle.withheld.model_copy(update={"skills": ()})
-        shortened = bundle.model_copy(update={"withheld": unnamed, "warning": ""})
-        result = _build_result(shortened, uris)
+    unnamed = bundle.withheld.model_copy(update={"skills": ()})
+    for update in ({"withheld": unnamed, "warning": ""}, {"reason": bundle.reason.split(":")[0]}):
+        if not bundle.skills and count_result_tokens(result) > budget:
+            bundle = bundle.model_copy(update=update)
+            result = _build_result(bundle, uris)
     return result
 
 

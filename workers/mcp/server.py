@@ -18,7 +18,7 @@ from workers.mcp.results import FoundSkills, ReportedOutcome, SkillText
 from workers.mcp.schemas import create_tool
 from workers.mcp.skills_extension import METHODS, SkillsExtension
 from workers.mcp.subscriptions import Subscriptions
-from workers.mcp.tools import SelectBackend, SkillTools, explain_error
+from workers.mcp.tools import SelectBackend, SkillTools
 
 INSTRUCTIONS = """\
 A library of agent skills: proven steps for tasks, as passages of SKILL.md files. Before you begin \
@@ -56,7 +56,7 @@ def create_server(
     skills. session: of queries that name none, for a server of one connection."""
     served = ServedSkills(settings, skill_reader)
     tools = SkillTools(settings, select_backend, skill_reader, served, session)
-    skills = SkillsExtension(served, tools.run_in_thread, explain_error)
+    skills = SkillsExtension(served, tools.run_in_thread)
     events = CatalogEvents(skill_reader, tools.run_in_thread)
     subscriptions = Subscriptions(events, settings.gateway.streams)
 

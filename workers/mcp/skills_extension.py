@@ -31,6 +31,7 @@ from workers.mcp.skill_messages import (
     make_list_result,
     make_read_result,
 )
+from workers.mcp.tools import explain_error
 
 log = structlog.get_logger()
 
@@ -68,22 +69,13 @@ def list_methods() -> dict[str, Any]:
 
 
 class SkillsExtension(Extension):
-    """Lists skills and serves their files, through the services that the tools use.
-
-    explain: returns the message about an error for a client.
-    """
+    """Lists skills and serves their files, through the services that the tools use."""
 
     identifier = IDENTIFIER
 
-    def __init__(
-        self,
-        skills: ServedSkills,
-        run_in_thread: ThreadRunner,
-        explain: Callable[[SkillbusError], str],
-    ) -> None:
+    def __init__(self, skills: ServedSkills, run_in_thread: ThreadRunner) -> None:
         self._skills = skills
         self._run_in_thread = run_in_thread
-        self._explain = explain
 
     @override
     def settings(self) -> dict[str, Any]:
@@ -140,6 +132,6 @@ class SkillsExtension(Extension):
         try:
             return await self._run_in_thread(function, True)
         except NotFoundError as error:
-            raise MCPError(INVALID_PARAMS, self._explain(error), data) from error
+            raise MCPError(INVALID_PARAMS, explain_error(error), data) from error
         except SkillbusError as error:
-            raise MCPError(INTERNAL_ERROR, self._explain(error), data) from error
+            raise MCPError(INTERNAL_ERROR, explain_error(error), data) from error

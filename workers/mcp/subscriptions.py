@@ -15,6 +15,7 @@ from mcp_types import INTERNAL_ERROR
 from config.errors import SkillbusError
 from workers.mcp.catalog_events import CatalogEvents
 from workers.mcp.requester import get_reader
+from workers.mcp.tools import explain_error
 
 METHOD = "subscriptions/listen"
 
@@ -31,9 +32,8 @@ class Subscriptions:
         if ctx.method != METHOD:
             return await call_next(ctx)
         if self._events.streams >= self._limit:
-            raise MCPError(
-                INTERNAL_ERROR, f"more than {self._limit} streams are open (gateway.streams)"
-            )
+            message = f"{self._limit} streams are open already (gateway.streams); try again later"
+            raise MCPError(INTERNAL_ERROR, message)
         wanted = (ctx.params or {}).get("notifications")
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, Mapping) else None
         watched = [one for one in uris if isinstance(one, str)] if isinstance(uris, list) else []
@@ -41,7 +41,7 @@ class Subscriptions:
             async with self._events.open_stream(get_reader(ctx), watched):
                 return await _call_until_stopped(ctx, call_next)
         except SkillbusError as error:
-            raise MCPError(INTERNAL_ERROR, error.public_message) from error
+            raise MCPError(INTERNAL_ERROR, explain_error(error)) from error
 
 
 async def _call_until_stopped(ctx: ServerRequestContext[Any], call_next: CallNext) -> HandlerResult:

@@ -46,11 +46,12 @@ from skills.events import (
 )
 from skills.outcomes.model import OutcomeKind, Reporter
 from workers.audit.commands import recorded
+from workers.audit.log import AuditLog
 from workers.audit.requests import note_failure, note_object
 from workers.library.served_skills import ServedSkills
 from workers.library.skill_reader import SkillReader
-from workers.mcp.outcome_reporter import OutcomeReporter
-from workers.mcp.query_runner import ProgressReporter, QueryBackend, QueryRunner
+from workers.mcp.outcome_reporter import report_and_wait
+from workers.mcp.query_runner import QueryBackend, QueryRunner
 from workers.mcp.requester import get_reader, get_sender
 from workers.mcp.results import (
     FoundSkills,
@@ -87,7 +88,6 @@ PAGE_SIZE = 100
 """Number of skills on a page of the list of resources."""
 
 _THREADS = 16
-_REPORT_SECONDS = 5.0
 
 T = TypeVar("T")
 
@@ -146,9 +146,8 @@ class SkillTools:
             )
         except ValidationError as error:
             raise ToolError(describe_validation_error(error)) from error
-        query_runner = QueryRunner(
-            self.run_in_thread, self._settings.workers.query_seconds, _create_reporter(ctx)
-        )
+        seconds = self._settings.workers.query_seconds
+        query_runner = QueryRunner(self.run_in_thread, seconds, ctx.report_progress)
         try:
             backend = await self.run_in_thread(self._select_backend)
             status = await query_runner.run(backend, request, *get_sender(ctx))
@@ -213,9 +212,8 @@ class SkillTools:
         try:
             backend = await self.run_in_thread(self._select_backend)
             with self._record(ctx, query_id):
-                status = await OutcomeReporter(self.run_in_thread, _REPORT_SECONDS).report(
-                    backend, report, *get_sender(ctx)
-                )
+                sender = get_sender(ctx)
+                status = await report_and_wait(self.run_in_thread, backend, report, *sender)
                 if status.state == "failed":
                     kind = UsageError if status.outcome.get("usage") else PermanentError
                     raise kind(status.reason)
@@ -241,6 +239,7 @@ class SkillTools:
             if leaving is not None:
                 raise leaving
             return
+        AuditLog(self._settings).check()
         note_object(http_request, query_id)
         try:
             yield
@@ -312,13 +311,6 @@ class SkillTools:
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(_THREADS)
         return await to_thread.run_sync(function, abandon_on_cancel=abandon, limiter=self._threads)
-
-
-def _create_reporter(ctx: Context) -> ProgressReporter:
-    async def report_progress(progress: int, total: int | None, message: str) -> None:
-        await ctx.report_progress(progress, total, message)
-
-    return report_progress
 
 
 def explain_error(error: SkillbusError) -> str:

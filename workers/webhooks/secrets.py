@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from config.errors import MisconfiguredError
 from config.inbound_settings import WebhookSettings
 from config.secrets import read_secret
+
+_SIGNING_TOKEN = "whsec_"  # noqa: S105 - how GitLab's signing tokens begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +22,31 @@ class Secret:
     text: str = field(repr=False)
     source_id: str = ""
 
+    def get_signing_key(self) -> bytes | None:
+        """Return the key of a signing token of GitLab, None for another secret.
+
+        Raises MisconfiguredError for a token whose key is not base64, or empty.
+        """
+        if not self.text.startswith(_SIGNING_TOKEN):
+            return None
+        try:
+            key = base64.b64decode(self.text.removeprefix(_SIGNING_TOKEN), validate=True)
+        except ValueError:
+            key = b""
+        if not key:  # anyone can sign with an empty key
+            raise MisconfiguredError(
+                "[webhooks]: a file has a signing token that is not whsec_ and base64; "
+                "copy it from GitLab again"
+            )
+        return key
+
 
 def check_secrets(settings: WebhookSettings) -> None:
     """Raise MisconfiguredError if a file that the settings name cannot be used."""
-    for host in ("github", "gitlab", "gitea"):
+    for host in ("github", "gitea"):
         read_secrets(settings, host)
+    for secret in read_secrets(settings, "gitlab"):
+        secret.get_signing_key()
 
 
 def read_secrets(settings: WebhookSettings, host: str) -> list[Secret]:

@@ -18,11 +18,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config.errors import MisconfiguredError
 from workers.webhooks.delivery import Delivery, DeliveryError
 from workers.webhooks.secrets import Secret
 
-_SIGNING_TOKEN = "whsec_"  # noqa: S105 - how GitLab's signing tokens begin
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 
 
@@ -70,12 +68,11 @@ def _get_hex_signature(delivery: Delivery) -> str:
 
 def _verify_gitlab(delivery: Delivery, secrets: Sequence[Secret]) -> Verification:
     headers = delivery.headers
-    if "webhook-signature" in headers and any(_is_signing_token(secret) for secret in secrets):
-        return _verify_standard_webhook(
-            delivery, [secret for secret in secrets if _is_signing_token(secret)]
-        )
+    signing = [(one, key) for one in secrets if (key := one.get_signing_key()) is not None]
+    if "webhook-signature" in headers and signing:
+        return _verify_standard_webhook(delivery, signing)
     token = _digest(_encode_header(headers.get("x-gitlab-token", "")))
-    plain = [secret for secret in secrets if not _is_signing_token(secret)]
+    plain = [secret for secret in secrets if secret.get_signing_key() is None]
     matching = [secret for secret in plain if _compare_digest(_digest(secret.text.encode()), token)]
     # Before GitLab had idempotency keys, webhooks that triggered each other shared an id.
     body_part = "" if "idempotency-key" in headers else f" body:{_digest(delivery.body)}"
@@ -85,7 +82,9 @@ def _verify_gitlab(delivery: Delivery, secrets: Sequence[Secret]) -> Verificatio
     return verification
 
 
-def _verify_standard_webhook(delivery: Delivery, secrets: Sequence[Secret]) -> Verification:
+def _verify_standard_webhook(
+    delivery: Delivery, signing: Sequence[tuple[Secret, bytes]]
+) -> Verification:
     headers = delivery.headers
     message_id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     signed = b".".join((_encode_header(message_id), _encode_header(timestamp), delivery.body))
@@ -97,8 +96,8 @@ def _verify_standard_webhook(delivery: Delivery, secrets: Sequence[Secret]) -> V
         if version == "v1"
     ]
     matching = []
-    for secret in secrets:
-        expected = base64.b64encode(_hmac(_signing_key(secret), signed)).decode()
+    for secret, key in signing:
+        expected = base64.b64encode(_hmac(key, signed)).decode()
         same = [_compare_digest(expected, signature) for signature in signatures]
         if any(same):
             matching.append(secret)
@@ -120,20 +119,6 @@ def _build_verification(
     everywhere = any(not secret.source_id for secret in matching)
     sources = None if everywhere else frozenset(secret.source_id for secret in matching)
     return Verification(sources, identity)
-
-
-def _is_signing_token(secret: Secret) -> bool:
-    return secret.text.startswith(_SIGNING_TOKEN)
-
-
-def _signing_key(secret: Secret) -> bytes:
-    try:
-        return base64.b64decode(secret.text.removeprefix(_SIGNING_TOKEN), validate=True)
-    except ValueError:
-        raise MisconfiguredError(
-            "[webhooks]: a file has a signing token that is not whsec_ and base64; "
-            "copy it from GitLab again"
-        ) from None
 
 
 def _hmac(key: bytes, signed: bytes) -> bytes:

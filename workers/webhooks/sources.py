@@ -24,7 +24,7 @@ class FollowedBranch:
     branch: str
 
     def matches(self, payload: WebhookPayload) -> bool:
-        """Return whether a push is to this branch; any is if the default branch is unknown."""
+        """Return whether a push is to this branch: any branch, if the default one is unknown."""
         if payload.push is None or not payload.push.branch:
             return False
         expected = self.branch or payload.default_branch

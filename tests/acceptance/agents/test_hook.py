@@ -7,19 +7,17 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
 import jsonschema
 import pytest
 
 from deploy.stack.ports import free_port
-from tests.support.program.program import ForkServer, Process, Skillbus
-from tests.support.samples.library import write_topics
+from tests.support.program.program import ForkServer, Skillbus
 
 TASK = "fire stoneware in an electric kiln"
-OTHER = "bake sourdough bread with a long fermentation"
 
 # The fields of these events, as both agents document them.
 CLAUDE_CODE = {
@@ -50,26 +48,32 @@ OUTPUT = {
 
 
 @pytest.fixture(scope="module")
-def skillbus(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+def skillbus(library: Skillbus, tmp_path_factory: pytest.TempPathFactory) -> Skillbus:
+    """The library for a user with a home directory and tokens of these tests."""
     base = tmp_path_factory.mktemp("hook")
-    # Ten skills give less evidence than thousands; and a busy machine takes its time.
-    env = {"SKILLBUS_HOOK__LEAST_PROBABILITY": "0.2", "SKILLBUS_HOOK__TIMEOUT_MS": "10000"}
-    skillbus = Skillbus(fork_server, base / "home", HOME=str(base), **env)
-    skillbus("sync", str(write_topics(base / "crafts")))
-    return skillbus
+    return library.with_environment(
+        HOME=str(base),
+        SKILLBUS_GATEWAY__TOKENS_FILE=str(base / "tokens.json"),
+        # Ten skills give less evidence than thousands; and a busy machine takes its time.
+        SKILLBUS_HOOK__LEAST_PROBABILITY="0.2",
+        SKILLBUS_HOOK__TIMEOUT_MS="10000",
+    )
 
 
 @pytest.fixture(scope="module")
-def served(skillbus: Skillbus) -> Iterator[Process]:
-    with skillbus.serving() as process:
-        yield process
+def served(skillbus: Skillbus) -> Iterator[str]:
+    """The address of a `serve`, which the hook also finds in the home."""
+    address = f"127.0.0.1:{free_port()}"
+    with skillbus.serving("--listen", address):
+        yield f"http://{address}"
 
 
+@cache
 def install(skillbus: Skillbus, agent: str) -> str:
     """Install the hook for the user; the command that the agent finds in its settings."""
     skillbus("hook", "install", agent, "--yes")
     name = ".claude/settings.json" if agent == "claude-code" else ".codex/hooks.json"
-    hooks = json.loads((skillbus.home.parent / name).read_text())["hooks"]
+    hooks = json.loads((Path(skillbus.env["HOME"]) / name).read_text())["hooks"]
     commands: set[str] = {
         handler["command"]
         for event in ("UserPromptSubmit", "SessionStart")
@@ -172,31 +176,18 @@ def test_the_documented_command_does_the_same(skillbus: Skillbus) -> None:
     assert result.err == ""
 
 
-def test_without_serve_nothing_is_added_and_nothing_fails(skillbus: Skillbus) -> None:
-    command = install(skillbus, "claude-code").replace(
-        str(skillbus.home), str(skillbus.home / "other")
-    )
-    event = {"session_id": "none", "hook_event_name": "UserPromptSubmit", "prompt": TASK}
-    assert run(command, event) == ""
-
-
-def test_a_gateway_with_a_token(fork_server: ForkServer, tmp_path: Path) -> None:
-    skillbus = Skillbus(fork_server, tmp_path / "home")
-    skillbus("sync", str(write_topics(tmp_path / "crafts")))
-    secret = tmp_path / "token"
+def test_a_gateway_with_a_token(skillbus: Skillbus, served: str) -> None:
+    secret = Path(skillbus.env["HOME"]) / "token"
     secret.write_text(skillbus("tokens", "add", "agent").out)
-    url = f"http://127.0.0.1:{free_port()}"
     event = {"session_id": "far", "hook_event_name": "UserPromptSubmit", "prompt": TASK}
-    options = ["--url", url, "--timeout-ms", "10000", "--least-probability", "0.2", "--verbose"]
-    with skillbus.serving("--listen", url.removeprefix("http://")):
-        httpx.get(f"{url}/healthz").raise_for_status()
-        refused = skillbus("hook", "codex", *options, stdin=json.dumps(event))
-        assert refused.out == ""
-        assert "status 401" in refused.err
-        options += ["--token-file", str(secret)]
-        answered = skillbus("hook", "codex", *options, stdin=json.dumps(event))
-        assert "kiln-firing" in context(answered.out)
-        assert secret.read_text().strip() not in answered.out + answered.err
+    options = ["--url", served, "--verbose"]
+    refused = skillbus("hook", "codex", *options, stdin=json.dumps(event))
+    assert refused.out == ""
+    assert "status 401" in refused.err
+    options += ["--token-file", str(secret)]
+    answered = skillbus("hook", "codex", *options, stdin=json.dumps(event))
+    assert "kiln-firing" in context(answered.out)
+    assert secret.read_text().strip() not in answered.out + answered.err
 
 
 def test_install_shows_the_change_and_asks(fork_server: ForkServer, tmp_path: Path) -> None:

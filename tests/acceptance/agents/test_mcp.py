@@ -52,6 +52,15 @@ def own(home: Skillbus) -> Iterator[Agent]:
         yield kept
 
 
+async def found(client: Client, **more: Any) -> list[str]:
+    """The ids of the skills for a task."""
+    result = await client.call_tool("find_skills", {"task": TASK} | more)
+    assert not result.is_error, text_of(result)
+    assert result.structured_content is not None
+    assert result.structured_content["status"] == "SKILL_HIT"
+    return [skill["skill_id"] for skill in result.structured_content["skills"]]
+
+
 def test_what_the_server_says_of_itself(own: Agent) -> None:
     async def look(client: Client) -> None:
         assert client.server_info is not None
@@ -292,22 +301,37 @@ def test_a_running_serve_answers_and_one_that_ended_is_done_without(
         ]
         return int(sum(found))
 
-    async def find(client: Client, task: str = TASK) -> str:
-        found = await client.call_tool("find_skills", {"task": task})
-        assert not found.is_error, text_of(found)
-        return text_of(found)
-
     async def read(client: Client) -> None:
         read = await client.call_tool("read_skill", {"skill_id": "c:glass-engraving"})
         assert not read.is_error, text_of(read)
 
     with home.serving():
-        own(find)
+        own(found)
         assert asked() == 1
         write_skill(folder, "glass-engraving", "Engrave a glass vase")
         wait_for(lambda: home.skills().get("c:glass-engraving", {}).get("state") == "published")
         own(read)
-    assert "c:glass-engraving" in own(lambda client: find(client, "engrave a glass vase"))
+    assert "c:glass-engraving" in own(lambda client: found(client, task="engrave a glass vase"))
+
+
+def test_a_connection_is_a_session(own: Agent, home: Skillbus) -> None:
+    async def ask(client: Client) -> None:
+        await found(client)
+        assert KILN not in await found(client)
+        again = await client.call_tool("find_skills", {"task": TASK})
+        assert "Sent earlier in this session" in text_of(again)
+        assert KILN in await found(client, resend=True)
+        assert KILN in await found(client, session="sub-agent")
+        assert KILN not in await found(client, session="sub-agent")
+        wrong = await client.call_tool("find_skills", {"task": TASK, "session": " no "})
+        assert wrong.is_error
+        assert "session" in text_of(wrong)
+        await found(client, session="stuck", brief=True)
+        await found(client, session="stuck", obstacle="the stoneware cracked while it was prepared")
+
+    own(ask)
+    with agent(over_stdio(home.home)) as other:
+        assert KILN in other(found)
 
 
 class Wire:

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -128,6 +127,28 @@ def test_many_agents_at_once_with_tokens_of_any_scope(url: str, secrets: dict[st
     assert len(set(texts)) == 1
 
 
+def test_a_session_is_the_one_that_is_named_and_belongs_to_a_token(
+    url: str, secrets: dict[str, str]
+) -> None:
+    async def find(client: Client, **more: Any) -> Any:
+        return await client.call_tool("find_skills", {"task": TASK} | more)
+
+    def has_kiln(result: Any) -> bool:
+        assert not result.is_error, text_of(result)
+        return KILN in [skill["skill_id"] for skill in result.structured_content["skills"]]
+
+    async def ask(name: str) -> None:
+        async with over_http(url, secrets[name]) as client:
+            assert has_kiln(await find(client))
+            assert has_kiln(await find(client))
+            assert has_kiln(await find(client, session="shared name"))
+            assert not has_kiln(await find(client, session="shared name"))
+            assert (await find(client, resend=True)).is_error
+
+    for name in ("ada", "bob"):
+        anyio.run(ask, name)
+
+
 @pytest.mark.parametrize(
     "headers", [{}, {"Authorization": "Bearer x"}, {"Authorization": "Basic YTpi"}]
 )
@@ -220,12 +241,9 @@ def _said(answer: httpx.Response) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def silent(
-    library: Skillbus, tokens: TokenStore, **groups: Any
-) -> Iterator[tuple[str, StoreBackend]]:
+def silent(library: Skillbus, tokens: TokenStore) -> Iterator[tuple[str, StoreBackend]]:
     """A gateway behind which no process answers queries: its runtime is not started."""
-    settings = Settings(**groups).model_copy(update={"home": library.home})
-    backend = EmbeddedBackend(settings, writable=False)
+    backend = EmbeddedBackend(Settings(home=library.home), writable=False)
     gateway = create_gateway(backend, AccessRules(tokens, hosts=LOOPBACK_HOSTS))
     with socket.socket(proto=socket.IPPROTO_TCP) as port:
         port.bind(("127.0.0.1", 0))
@@ -272,39 +290,3 @@ def test_who_leaves_in_the_middle_of_a_call_has_the_query_ended(
             broken.sendall(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
             wait_for(lambda: open_queries() == 1)
         wait_for(lambda: open_queries() == 0)
-
-
-def test_a_query_without_an_answer_ends_in_time(
-    library: Skillbus, tokens: TokenStore, secrets: dict[str, str]
-) -> None:
-    with silent(library, tokens, workers={"query_seconds": 0.5}) as (url, backend):
-
-        async def wait() -> None:
-            async with over_http(url, secrets["ada"]) as client:
-                result = await client.call_tool("find_skills", {"task": TASK})
-                assert result.is_error
-                assert "no answer within 0.5 s" in text_of(result)
-
-        anyio.run(wait)
-        assert backend.journal.count_open_jobs("query") == 0
-
-
-def test_while_there_are_no_tokens_anybody_on_this_machine_may_ask(
-    library: Skillbus, tmp_path: Path
-) -> None:
-    tokens = TokenStore(tmp_path / "tokens.json")
-    backend = EmbeddedBackend(Settings(home=library.home), writable=False)
-    gateway = create_gateway(backend, AccessRules(tokens, allow_anonymous=True))
-    try:
-
-        async def ask() -> list[int]:
-            transport = httpx.ASGITransport(gateway)
-            async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
-                before = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
-                tokens.add("ada", TokenScope.READ)
-                after = await client.post("/mcp", json=LIST_TOOLS, headers=PROTOCOL)
-                return [before.status_code, after.status_code]
-
-        assert asyncio.run(ask()) == [200, 401]
-    finally:
-        backend.stop()

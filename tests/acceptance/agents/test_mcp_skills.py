@@ -6,8 +6,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -22,7 +21,7 @@ from mcp_types import INVALID_PARAMS
 from deploy.stack.ports import free_port
 from tests.support.program.program import ForkServer, Skillbus
 from tests.support.samples.library import write_skill, write_topics
-from tests.support.servers.mcp import ask, over_http, over_stdio, read_bytes
+from tests.support.servers.mcp import Agent, agent, ask, over_http, over_stdio, read_bytes
 from tests.support.servers.open_streams import LISTEN, LISTEN_HEADERS
 from workers.http.tokens import TokenScope, TokenStore
 
@@ -42,8 +41,6 @@ SKILLS = [
     "skill://crafts/tools/@pdf/pdf-processing/SKILL.md",
     "skill://crafts/violin-setup/SKILL.md",
 ]
-
-Opened = Callable[[], AbstractAsyncContextManager[Client]]
 
 
 @pytest.fixture(scope="module")
@@ -84,59 +81,58 @@ def address(fork_server: ForkServer, home: Skillbus) -> Iterator[tuple[str, str]
     assert "Traceback" not in process.text("err")
 
 
-@pytest.fixture(params=["stdio", "http"])
-def opened(request: pytest.FixtureRequest, home: Skillbus, address: tuple[str, str]) -> Opened:
-    if request.param == "stdio":
-        return lambda: over_stdio(home.home)
-    return lambda: over_http(*address)
+@pytest.fixture(scope="module", params=["stdio", "http"])
+def host(
+    request: pytest.FixtureRequest, home: Skillbus, address: tuple[str, str]
+) -> Iterator[Agent]:
+    opened = over_stdio(home.home) if request.param == "stdio" else over_http(*address)
+    with agent(opened) as connected:
+        yield connected
 
 
-def test_a_host_lists_verifies_and_loads_skills(opened: Opened) -> None:
-    async def work() -> None:
-        async with opened() as client:
-            capabilities = client.server_capabilities
-            assert capabilities.extensions == {IDENTIFIER: {"directoryRead": True}}
-            assert capabilities.resources is not None
-            page = await ask(client, "skills/list")
-            assert page["resultType"] == "complete"
-            assert page["ttlMs"] > 0
-            assert page["cacheScope"] == "private"
-            assert [skill["uri"] for skill in page["skills"]] == SKILLS
-            assert [one["skill_id"] for one in page["_meta"]["skillbus/leftOut"]] == [
-                "crafts:Odd Name"
-            ]
-            assert "vault" not in json.dumps(page)
-            kiln = page["skills"][6]
-            assert kiln["frontmatter"] == {
-                "name": "kiln-firing",
-                "description": "Fire stoneware in an electric kiln from bisque to glaze",
-                "license": "MIT",
-                "metadata": {"version": "1.0", "owner": None},
-            }
-            bread = [one["uri"] for one in page["skills"][2]["resources"]]
-            assert bread == [SKILLS[2], SKILLS[3]]
-            for skill in page["skills"]:
-                got = await ask(client, "skills/get", uri=skill["uri"])
-                assert got["skill"] == skill
-                assert got["resultType"] == "complete"
-                for file in skill["resources"]:
-                    content = await read_bytes(client, file["uri"])
-                    assert len(content) == file["size"]
-                    assert "sha256:" + hashlib.sha256(content).hexdigest() == file["digest"]
-            (kiln_file,) = (await client.read_resource(SKILLS[6])).contents
-            assert kiln_file.mime_type == "text/markdown"
-            assert await read_bytes(client, "skill://crafts/kiln-firing/cone.bin") == BINARY
-            listed = await ask(client, "resources/directory/read", uri="skill://crafts/kiln-firing")
-            assert [(one["name"], one["mimeType"]) for one in listed["resources"]] == [
-                ("SKILL.md", "text/markdown"),
-                ("cone.bin", "application/octet-stream"),
-                ("references", "inode/directory"),
-            ]
+def test_a_host_lists_verifies_and_loads_skills(host: Agent) -> None:
+    async def work(client: Client) -> None:
+        capabilities = client.server_capabilities
+        assert capabilities.extensions == {IDENTIFIER: {"directoryRead": True}}
+        assert capabilities.resources is not None
+        page = await ask(client, "skills/list")
+        assert page["resultType"] == "complete"
+        assert page["ttlMs"] > 0
+        assert page["cacheScope"] == "private"
+        assert [skill["uri"] for skill in page["skills"]] == SKILLS
+        assert [one["skill_id"] for one in page["_meta"]["skillbus/leftOut"]] == ["crafts:Odd Name"]
+        assert "vault" not in json.dumps(page)
+        kiln = page["skills"][6]
+        assert kiln["frontmatter"] == {
+            "name": "kiln-firing",
+            "description": "Fire stoneware in an electric kiln from bisque to glaze",
+            "license": "MIT",
+            "metadata": {"version": "1.0", "owner": None},
+        }
+        bread = [one["uri"] for one in page["skills"][2]["resources"]]
+        assert bread == [SKILLS[2], SKILLS[3]]
+        for skill in page["skills"]:
+            got = await ask(client, "skills/get", uri=skill["uri"])
+            assert got["skill"] == skill
+            assert got["resultType"] == "complete"
+            for file in skill["resources"]:
+                content = await read_bytes(client, file["uri"])
+                assert len(content) == file["size"]
+                assert "sha256:" + hashlib.sha256(content).hexdigest() == file["digest"]
+        (kiln_file,) = (await client.read_resource(SKILLS[6])).contents
+        assert kiln_file.mime_type == "text/markdown"
+        assert await read_bytes(client, "skill://crafts/kiln-firing/cone.bin") == BINARY
+        listed = await ask(client, "resources/directory/read", uri="skill://crafts/kiln-firing")
+        assert [(one["name"], one["mimeType"]) for one in listed["resources"]] == [
+            ("SKILL.md", "text/markdown"),
+            ("cone.bin", "application/octet-stream"),
+            ("references", "inode/directory"),
+        ]
 
-    anyio.run(work)
+    host(work)
 
 
-def test_what_is_not_served_is_an_error_of_the_protocol(opened: Opened) -> None:
+def test_what_is_not_served_is_an_error_of_the_protocol(host: Agent) -> None:
     unknown = "skill://crafts/none/SKILL.md"
     wrong = (
         ("skills/get", unknown),
@@ -157,43 +153,46 @@ def test_what_is_not_served_is_an_error_of_the_protocol(opened: Opened) -> None:
         ("resources/directory/read", "skill://vault/hidden"),
     )
 
-    async def work() -> None:
-        async with opened() as client:
-            for method, uri in wrong:
-                with pytest.raises(MCPError) as refused:
-                    await ask(client, method, uri=uri)
-                assert refused.value.error.code == INVALID_PARAMS, (method, uri)
-                assert str(Path.cwd()) not in refused.value.error.message
-            for cursor in ("a" * 3_000, "crafts:\0"):
-                with pytest.raises(MCPError, match="invalid cursor"):
-                    await ask(client, "skills/list", cursor=cursor)
+    async def work(client: Client) -> None:
+        for method, uri in wrong:
             with pytest.raises(MCPError) as refused:
-                await ask(client, "skills/get")
-            assert refused.value.error.code == INVALID_PARAMS
+                await ask(client, method, uri=uri)
+            assert refused.value.error.code == INVALID_PARAMS, (method, uri)
+            assert str(Path.cwd()) not in refused.value.error.message
+        for cursor in ("a" * 3_000, "crafts:\0"):
+            with pytest.raises(MCPError, match="invalid cursor"):
+                await ask(client, "skills/list", cursor=cursor)
+        with pytest.raises(MCPError) as refused:
+            await ask(client, "skills/get")
+        assert refused.value.error.code == INVALID_PARAMS
 
-    anyio.run(work)
-
-
-def test_search_names_what_a_host_can_load(opened: Opened) -> None:
-    async def work() -> None:
-        async with opened() as client:
-            for task, uri in (
-                ("fire stoneware in an electric kiln", SKILLS[6]),
-                ("fill in PDF forms", SKILLS[10]),
-                ("carve a spoon from green wood", None),
-            ):
-                found = await client.call_tool("find_skills", {"task": task, "budget": 3000})
-                assert found.structured_content is not None
-                best = found.structured_content["skills"][0]
-                assert best.get("uri") == uri
-                if uri:
-                    assert (await ask(client, "skills/get", uri=uri))["skill"]["uri"] == uri
-
-    anyio.run(work)
+    host(work)
 
 
-def test_a_host_is_notified_of_changes(fork_server: ForkServer, tmp_path: Path) -> None:
-    root = write_topics(tmp_path / "crafts")
+def test_search_names_what_a_host_can_load(host: Agent) -> None:
+    async def work(client: Client) -> None:
+        for task, uri in (
+            ("fire stoneware in an electric kiln", SKILLS[6]),
+            ("fill in PDF forms", SKILLS[10]),
+            ("carve a spoon from green wood", None),
+        ):
+            found = await client.call_tool("find_skills", {"task": task, "budget": 3000})
+            assert found.structured_content is not None
+            best = found.structured_content["skills"][0]
+            assert best.get("uri") == uri
+            if uri:
+                assert (await ask(client, "skills/get", uri=uri))["skill"]["uri"] == uri
+
+    host(work)
+
+
+def test_a_host_is_notified_of_changes_until_the_server_stops(
+    fork_server: ForkServer, tmp_path: Path
+) -> None:
+    """A server that stops ends streams at once, and not after the time that it gives requests."""
+    root = tmp_path / "crafts"
+    for name in ("kiln-firing", "star-charts", "tide-tables"):
+        write_skill(root, name)
     home = Skillbus(fork_server, tmp_path / "home")
     home("sync", str(root))
     listen = f"127.0.0.1:{free_port(set())}"
@@ -229,15 +228,6 @@ def test_a_host_is_notified_of_changes(fork_server: ForkServer, tmp_path: Path) 
             with pytest.raises(MCPError):
                 await ask(client, "skills/get", uri=gone)
 
-    with home.serving("--listen", listen):
-        anyio.run(work)
-
-
-def test_open_streams_end_with_the_server(fork_server: ForkServer, tmp_path: Path) -> None:
-    """A server that stops ends streams at once, and not after the time that it gives requests."""
-    listen = f"127.0.0.1:{free_port(set())}"
-    served = Skillbus(fork_server, tmp_path / "home")
-    served("sync", str(write_topics(tmp_path / "crafts")))
     lines: list[str] = []
     ready = threading.Event()
 
@@ -249,7 +239,8 @@ def test_open_streams_end_with_the_server(fork_server: ForkServer, tmp_path: Pat
                 lines.append(line)
                 ready.set()
 
-    with served.serving("--listen", listen):
+    with home.serving("--listen", listen):
+        anyio.run(work)
         thread = threading.Thread(target=listen_to)
         thread.start()
         assert ready.wait(60), lines

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import logging
 import socket
 import ssl
 import subprocess
@@ -35,7 +33,9 @@ from tests.support.servers.collector import PARENT, TRACE, TRACEPARENT, Collecto
 from tests.support.servers.webhooks import (
     NONE,
     OLD,
-    Sender,
+    SECRET,
+    SENDERS,
+    SIGNING,
     gitea,
     gitea_push,
     github,
@@ -53,13 +53,11 @@ from workers.tracing.start import tracing
 from workers.webhooks.delivery import Delivery
 
 ROOT = Path(__file__).resolve().parents[3]
-SECRET = made_up("of all hosts")
-SIGNING = f"whsec_{base64.b64encode(made_up('key-of-32-bytes').encode()).decode()}"
 TEAM_SECRET = made_up("of the team alone")
 ADDRESS = "https://git.example/crafts/skills.git"
 LIMIT = 200_000
 _TLS = ssl.create_default_context()  # made once: each client would take a while to make its own
-SECONDS = 4.0
+SECONDS = 2.0
 
 
 @dataclass
@@ -153,12 +151,6 @@ def problem(answer: httpx.Response, status: int) -> str:
     return str(answer.json()["detail"])
 
 
-SENDERS: dict[str, tuple[Sender, Any, str]] = {
-    "github": (github, github_push, SECRET),
-    "gitea": (gitea, gitea_push, SECRET),
-    "gitlab": (gitlab, gitlab_push, SECRET),
-    "gitlab signed": (gitlab, gitlab_push, SIGNING),
-}
 SIGNATURES = ("x-hub-signature-256", "x-gitea-signature", "webhook-signature", "x-gitlab-token")
 _numbers = iter(range(1, 1 << 30))
 
@@ -282,29 +274,6 @@ def test_the_example_of_the_docs(listening: Listening) -> None:
 
 
 @pytest.mark.parametrize("name", list(SENDERS))
-def test_forged_deliveries(listening: Listening, name: str) -> None:
-    before = listening.events()
-    delivery = push(name)
-    send, content, _ = SENDERS[name]
-    problem(
-        listening.send(send(content(), "a guess" if name != "gitlab signed" else SIGNING[:-4])), 401
-    )
-    for header in (
-        "x-hub-signature-256",
-        "x-gitea-signature",
-        "webhook-signature",
-        "x-gitlab-token",
-    ):
-        if header in delivery.headers:
-            kept = {key: value for key, value in delivery.headers.items() if key != header}
-            problem(listening.send(replace(delivery, headers=kept)), 401)
-            problem(listening.send(replace(delivery, headers=kept | {header: "\xff" * 80})), 401)
-    if name != "gitlab":
-        problem(listening.send(replace(delivery, body=delivery.body[:-1] + b" }")), 401)
-    assert listening.events() == before
-
-
-@pytest.mark.parametrize("name", list(SENDERS))
 def test_a_delivery_that_comes_again_is_refused(listening: Listening, name: str) -> None:
     delivery = push(name)
     first = listening.send(delivery)
@@ -402,13 +371,6 @@ def test_a_burst_of_pushes_is_taken_in_and_what_is_forged_is_counted(tmp_path: P
             assert listening.send(push("github"), "gitea").status_code != 429
 
 
-def test_a_client_that_leaves_is_no_error(listening: Listening) -> None:
-    head = b"POST /v1/webhooks/github HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nabc"
-    with socket.create_connection(("127.0.0.1", listening.port)) as client:
-        client.sendall(head)
-    assert listening.send(push("github")).status_code == 202
-
-
 @pytest.mark.parametrize(
     ("status", "host", "changes"),
     [
@@ -429,12 +391,6 @@ def test_requests_of_another_shape(
         delivery = push("github")
         answer = listening.send(replace(delivery, headers={**delivery.headers, **changes}), host)
     assert answer.status_code == status, answer.text
-
-
-def test_content_that_cannot_be_read_is_refused(listening: Listening) -> None:
-    contents: list[Any] = [[], {"repository": {}}, {"repository": {"clone_url": ADDRESS}, "ref": 5}]
-    for content in contents:
-        problem(listening.send(github(content, SECRET)), 422)
 
 
 tokens = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"))
@@ -508,17 +464,6 @@ def test_settings_that_cannot_work_are_said_at_the_start(tmp_path: Path) -> None
         pytest.raises(UsageError, match=r"webhooks\.repositories: 'crafts'"),
     ):
         webhook_routes(backend)
-
-
-def test_secrets_are_never_logged(
-    listening: Listening, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with caplog.at_level(logging.DEBUG):
-        for name in SENDERS:
-            listening.send(push(name))
-            listening.send(replace(push(name), body=b"{}"))
-    written = caplog.text + "".join(capfd.readouterr())
-    assert not any(secret in written for secret in (SECRET, SIGNING, TEAM_SECRET))
 
 
 def raw(port: int, request: bytes) -> bytes:

@@ -12,11 +12,14 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
+from tests.support.program.secrecy import made_up
 from workers.webhooks.delivery import Delivery
 
 OLD = "1f" * 20
 NEW = "2e" * 20
 NONE = "0" * 40
+SECRET = made_up("of all hosts")
+SIGNING = f"whsec_{base64.b64encode(made_up('key-of-32-bytes').encode()).decode()}"
 
 Content = dict[str, Any]
 Sender = Callable[..., Delivery]
@@ -147,3 +150,12 @@ def gitlab(
 
 def _named(headers: dict[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+SENDERS: dict[str, tuple[Sender, Callable[..., Content], str]] = {
+    "github": (github, github_push, SECRET),
+    "gitea": (gitea, gitea_push, SECRET),
+    "gitlab": (gitlab, gitlab_push, SECRET),
+    "gitlab signed": (gitlab, gitlab_push, SIGNING),
+}
+"""How each host signs and what it sends, with its secret."""

@@ -10,7 +10,9 @@ from skills.skill_uri import (
     MAX_URI_LENGTH,
     SkillPlace,
     UriError,
+    get_inner_prefix,
     is_skill_name,
+    list_outer_ids,
     make_file_uri,
     make_skill_uri,
     parse_skill_uri,
@@ -159,3 +161,10 @@ def test_any_text_is_refused_or_canonical(text: str) -> None:
 )
 def test_names_by_the_specification(name: str, valid: bool) -> None:
     assert is_skill_name(name) is valid
+
+
+def test_outer_ids_are_those_of_the_folders_around() -> None:
+    assert list_outer_ids("team:a/b/kiln") == ["team:a/b", "team:a", "team:."]
+    assert list_outer_ids("team:.") == []
+    for outer in list_outer_ids("team:a/b/kiln"):
+        assert "team:a/b/kiln".startswith(get_inner_prefix(outer))

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Send
 
-from config.errors import TransientError
+from config.errors import PermanentError
 from workers.audit.requests import RequestRecorder
 
 _HEADERS = {
@@ -38,7 +38,7 @@ class ResponseSender:
     async def __call__(self, message: Message) -> None:
         """Send a message of the response."""
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status = int(message["status"])  # the SDK of MCP sends an enum
             headers = MutableHeaders(scope=message)
             headers["X-Request-Id"] = self.request_id
             for name, value in _HEADERS.items():
@@ -51,7 +51,7 @@ class ResponseSender:
 
     async def end(self) -> None:
         """Record a change whose response has no end, since its caller has left."""
-        with suppress(TransientError):  # the log says why
+        with suppress(PermanentError):  # the log says why
             await self._record_if_due(is_end=True)
 
     async def _record_if_due(self, *, is_end: bool) -> None:

@@ -145,13 +145,13 @@ def test_a_link_stays_a_link_and_the_mode_stays(
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     target = tmp_path / "dotfiles.json"
     target.write_text("{}")
-    target.chmod(0o640)
+    target.chmod(0o664)
     (tmp_path / "settings.json").symlink_to(target)
     file = open_hook_file("claude-code", "user", tmp_path)
     file.write(file.with_hook(OLD))
     assert (tmp_path / "settings.json").is_symlink()
     assert OLD in target.read_text()
-    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+    assert stat.S_IMODE(target.stat().st_mode) == 0o664
     with pytest.raises(UsageError, match="changed meanwhile"):
         file.write("{}")
 

@@ -82,6 +82,8 @@ def test_a_huge_prompt_keeps_its_start_and_its_end() -> None:
     task = str(build({**PROMPT, "prompt": "start " + "x" * 1_000_000 + " end"})["task"])
     assert task.startswith("start ")
     assert task.endswith(" end")
+    blank = "\n" * 5_000
+    assert build({**PROMPT, "prompt": f"{blank}fire{blank}"})["task"] == "fire"
     halves = build({**PROMPT, "prompt": "a \ud800 b"})["task"]
     assert halves == "a ? b"
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
 import anyio
 import pytest
 from anyio import to_thread
+from mcp import Client
+from mcp.shared.exceptions import MCPError
 
 from config.errors import TransientError
 from skills.access import ANYONE, UNRESTRICTED, Reader
@@ -17,6 +21,7 @@ from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from workers.backend.embedded import EmbeddedBackend
 from workers.mcp.catalog_events import CatalogEvents
+from workers.mcp.server import create_server
 
 T = TypeVar("T")
 
@@ -116,3 +121,79 @@ def test_what_a_failed_look_left_out_comes_with_the_next(backend: EmbeddedBacken
         backend.set_source_groups("vault", ["everyone"])
 
     assert collect(backend, ANYONE, show, fails=True) == [[LISTED, UPDATED]]
+
+
+def test_a_failed_look_for_one_reader_repeats_nothing_for_others(
+    backend: EmbeddedBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        events = CatalogEvents(backend.skills, in_thread, poll_seconds=3600)
+        async with events.open_stream(UNRESTRICTED, []):
+            events.subscribe(lambda _: seen.append("unrestricted"))
+            async with events.open_stream(Reader.of(["finance"]), []):
+                events.subscribe(lambda _: seen.append("finance"))
+                write_skill(tmp_path / "crafts", "star-charts")
+                backend.submit(SourceChanged(source_id="crafts"), "t")
+                await to_thread.run_sync(settle, backend)
+                find, calls = events._find_events, iter(range(9))
+
+                def fail_once(*given: Any) -> Any:
+                    return _fail() if next(calls) == 1 else find(*given)
+
+                monkeypatch.setattr(events, "_find_events", fail_once)
+                with pytest.raises(TransientError):
+                    await events._publish_changes()
+                await events._publish_changes()
+
+    anyio.run(work)
+    assert sorted(seen) == ["finance", "unrestricted"]
+
+
+def test_polls_do_not_belong_to_the_first_stream(backend: EmbeddedBackend) -> None:
+    """Its context has its trace, which the spans of every later poll would join."""
+    request: ContextVar[str] = ContextVar("request", default="")
+    polled: list[str] = []
+
+    async def run(function: Callable[[], T], abandon: bool = False) -> T:
+        polled.append(request.get())
+        return await in_thread(function, abandon)
+
+    async def work() -> None:
+        request.set("first")
+        events = CatalogEvents(backend.skills, run, poll_seconds=0.001)
+        async with events.open_stream(UNRESTRICTED, []):
+            polled.clear()
+            with anyio.fail_after(60):
+                while not polled:
+                    await anyio.sleep(0.001)
+
+    anyio.run(work)
+    assert set(polled) == {""}
+
+
+def test_many_uris_and_many_changes_take_linear_time(backend: EmbeddedBackend) -> None:
+    """Seconds at most of processor time, where quadratic time would take a minute."""
+    events = CatalogEvents(backend.skills, in_thread)
+    uris = [f"skill://crafts/@/any-{number}/SKILL.md" for number in range(20_000)]
+    removed = {f"crafts:skill-{number}": 0 for number in range(20_000)}
+    before = time.process_time()
+    found = events._find_events(UNRESTRICTED, uris, removed, frozenset(), False)
+    assert time.process_time() - before < 10
+    assert len(found) == 1 + len(uris)
+
+
+def test_streams_are_limited_until_one_is_closed(backend: EmbeddedBackend) -> None:
+    gateway = backend.settings.gateway.model_copy(update={"streams": 1})
+    settings = backend.settings.model_copy(update={"gateway": gateway})
+
+    async def work() -> None:
+        async with Client(create_server(settings, lambda: backend, backend.skills)) as client:
+            for _ in range(2):
+                async with client.listen(resources_list_changed=True):
+                    with pytest.raises(MCPError, match="1 streams are open already"):
+                        async with client.listen(resources_list_changed=True):
+                            pass
+
+    anyio.run(work)

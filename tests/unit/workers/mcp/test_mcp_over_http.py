@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,12 @@ import httpx
 import pytest
 from mcp import Client
 from starlette.types import Message, Receive, Scope, Send
+from structlog.testing import capture_logs
 
 from config.errors import TransientError
 from tests.support.samples.tiny import tiny_backend
+from tests.support.servers.mcp import text_of
+from workers.audit.log import AuditLog
 from workers.backend.embedded import EmbeddedBackend
 from workers.backend.protocol import EventStatus
 from workers.http.access import AccessRules
@@ -61,6 +65,13 @@ def list_outcomes(backend: EmbeddedBackend) -> list[tuple[str, str]]:
     return [(one["action"], one["outcome"]) for one in rows]
 
 
+def find_skills(backend: EmbeddedBackend) -> str:
+    """Ask for skills; return the id of the query."""
+    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
+    query_id: str = found["result"]["structuredContent"]["query_id"]
+    return query_id
+
+
 def report(backend: EmbeddedBackend, query_id: str) -> bool:
     """Report a missing skill; return whether the tool answers with an error."""
     arguments = {"query_id": query_id, "outcome": "missing"}
@@ -71,8 +82,7 @@ def report(backend: EmbeddedBackend, query_id: str) -> bool:
 def test_reports_are_recorded_with_their_outcome(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
     assert not report(backend, query_id)
     assert report(backend, "unknown")
 
@@ -88,8 +98,7 @@ def test_reports_are_recorded_with_their_outcome(
 def test_a_report_is_recorded_when_its_client_leaves(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
     tokens = TokenStore(backend.settings.home / "tokens.json")
     headers = {
         "Authorization": f"Bearer {tokens.add('leaving', TokenScope.READ)}",
@@ -135,8 +144,7 @@ def test_a_report_is_recorded_when_its_client_leaves(
 def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = send(backend, "tools/call", name="find_skills", arguments={"task": "fire a kiln"})
-    query_id = found["result"]["structuredContent"]["query_id"]
+    query_id = find_skills(backend)
     waiting = EventStatus("accepted", "")
     monkeypatch.setattr(backend, "get_event_status", lambda _: waiting)
 
@@ -152,6 +160,34 @@ def test_a_report_on_standard_streams_is_recorded_when_its_client_leaves(
     assert list_outcomes(backend) == [("outcomes.report", "done")]
 
 
+def test_only_reports_need_a_log_that_can_be_written(backend: EmbeddedBackend) -> None:
+    (backend.settings.home / "audit").write_text("a file in place of the folder")
+    query_id = find_skills(backend)
+    assert report(backend, query_id)
+    assert list(backend.outcome_store().list_outcomes()) == []
+
+
+def test_a_report_that_is_stored_and_not_recorded_is_not_to_be_repeated(
+    backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query_id = find_skills(backend)
+
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(AuditLog, "_write", fail)
+
+    async def ask() -> str:
+        server = create_server(backend.settings, lambda: backend, backend.skills)
+        async with Client(server) as client:
+            arguments = {"query_id": query_id, "outcome": "missing"}
+            return text_of(await client.call_tool("report_outcome", arguments))
+
+    text = anyio.run(ask)
+    assert "outcomes.report: done, but not recorded" in text
+    assert "again" not in text
+
+
 def test_only_wrong_cursors_are_invalid_parameters(
     backend: EmbeddedBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,3 +200,17 @@ def test_only_wrong_cursors_are_invalid_parameters(
     failed = send(backend, "resources/list")["error"]
     assert failed["code"] == -32603
     assert "try again" in failed["message"]
+
+
+def test_the_status_of_a_refused_message_is_logged_as_a_number(backend: EmbeddedBackend) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+    async def post() -> None:
+        transport = httpx.ASGITransport(create_gateway(backend))
+        async with httpx.AsyncClient(transport=transport, base_url="http://skillbus") as client:
+            await client.post("/mcp", content=b"{", headers=headers)
+
+    with capture_logs() as lines:
+        asyncio.run(post())
+    [status] = [one["status"] for one in lines if one["event"] == "request"]
+    assert (status, type(status)) == (400, int)

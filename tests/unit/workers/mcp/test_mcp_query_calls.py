@@ -53,6 +53,10 @@ async def _in_thread(function: Callable[[], T], abandon: bool = False) -> T:
     return await to_thread.run_sync(function, abandon_on_cancel=abandon)
 
 
+async def ignore_progress(progress: int, total: int | None, message: str) -> None:
+    pass
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.2])
 def test_who_leaves_before_or_after_it_is_accepted(seconds: float) -> None:
     backend = SlowBackend(seconds)
@@ -81,12 +85,9 @@ def test_who_leaves_before_or_after_it_is_accepted(seconds: float) -> None:
 def test_a_query_that_is_not_answered_in_time_is_ended() -> None:
     backend = SlowBackend()
 
-    async def report_progress(progress: int, total: int | None, message: str) -> None:
-        pass
-
     async def wait() -> None:
         with pytest.raises(TransientError, match="no answer within"):
-            await QueryRunner(_in_thread, 0.05, report_progress).run(
+            await QueryRunner(_in_thread, 0.05, ignore_progress).run(
                 cast(QueryBackend, backend), QueryAsked(task="x"), "", UNRESTRICTED
             )
 
@@ -109,11 +110,8 @@ class LateBackend(SlowBackend):
 
 
 def test_a_query_that_ends_while_it_is_cancelled_is_answered() -> None:
-    async def report_progress(progress: int, total: int | None, message: str) -> None:
-        pass
-
     async def ask() -> QueryStatus:
-        return await QueryRunner(_in_thread, 0.05, report_progress).run(
+        return await QueryRunner(_in_thread, 0.05, ignore_progress).run(
             cast(QueryBackend, LateBackend()), QueryAsked(task="x"), "", UNRESTRICTED
         )
 

@@ -131,6 +131,22 @@ def test_a_budget_that_holds_no_line_is_refused_and_the_named_one_does() -> None
     assert count_result_tokens(render_lines(revision, PATH, spans, least)) <= least
 
 
+def test_a_budget_that_holds_no_source_is_refused_for_blank_lines_too() -> None:
+    revision = _revision("One.\n\nTwo.")
+    blank = revision.parsed.lines.index("", revision.parsed.body_line)  # counted from 0
+    needed = count_result_tokens(render_lines(revision, PATH, [(blank + 1, blank + 1)], 2000))
+    with pytest.raises(UsageError, match=f"give at least {needed}"):
+        render_lines(revision, PATH, [(blank + 1, blank + 1)], needed - 1)
+
+
+def test_lines_that_fit_are_all_sent_although_fewer_do_not() -> None:
+    """A note on the lines that are left out takes more tokens than the last ones."""
+    revision = _revision("\n".join("12345"))
+    spans = clip_line_ranges(revision.parsed, [])
+    whole = render_lines(revision, PATH, spans, 2000)
+    assert render_lines(revision, PATH, spans, count_result_tokens(whole)) == whole
+
+
 def test_lines_from_the_middle_of_a_code_block_stand_between_fences() -> None:
     revision = _revision("1. Heat:\n\n   ```sh\n   heat --to 900\n   strike\n   ```\n")
     line = next(n for n, text in enumerate(revision.parsed.lines, 1) if text == "   strike")
@@ -241,6 +257,23 @@ def test_what_is_withheld_is_counted_before_it_is_named() -> None:
     short = fit_to_budget(nothing, 200)
     assert "8 skills are withheld by policy" in short.text
     assert "home:4" not in short.text
+
+
+def test_a_long_reason_is_cut_to_the_budget() -> None:
+    named = "none has " + " or ".join(["tool '" + "é" * 80 + "'"] * 5)
+    nothing = _bundle(status="NO_SKILL_HIT", reason=f"no skill matches the filters: {named}")
+    assert named in fit_to_budget(nothing, 2000).text
+    short = fit_to_budget(nothing, 200)
+    assert count_result_tokens(short) <= 200
+    assert "no skill matches the filters)" in short.text
+
+
+def test_the_count_of_a_result_does_not_depend_on_the_id_of_its_query() -> None:
+    """A budget that an error names is enough for the next query."""
+    ids = ("0" * 32, "a" * 32, "0a" * 16)
+    counts = {BudgetForm.TOOL_RESULT.count_rest(_bundle(query_id=one)) for one in ids}
+    assert len(counts) == 1
+    assert count_result_tokens(fit_to_budget(_bundle(query_id="0a" * 16), 2000)) <= counts.pop()
 
 
 def test_the_published_schemas_of_tools_are_schemas_that_results_keep_to() -> None:
