@@ -127,19 +127,25 @@ class SkillReader:
             self._stores = None
             self._stack.close()
 
-    def list_published(self, after_id: str, limit: int) -> list[CatalogEntry]:
+    def list_published(self, after_id: str, limit: int, prefix: str = "") -> list[CatalogEntry]:
         """Return the published skills that follow an id, in the order of their ids, without those
-        that the policy withholds."""
+        that the policy withholds.
+
+        prefix: the list ends before the first id that does not begin with it.
+        """
         graph, *_ = self._get_stores()
         policy = self.get_policy()
         found: list[CatalogEntry] = []
+        size = _FIRST_BATCH_SIZE if prefix else max(limit, _FIRST_BATCH_SIZE)
         while len(found) < limit:
-            batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, limit)
+            batch = graph.list_entries(EntryFilter(state=SkillState.PUBLISHED), after_id, size)
+            batch = [one for one in batch if one.skill_id.startswith(prefix)]
             standings = policy.judge(batch)
             found += (one for one in batch if standings[one.skill_id].violation is None)
-            if len(batch) < limit:
+            if len(batch) < size:
                 break
             after_id = batch[-1].skill_id
+            size = min(2 * size, _BATCH_SIZE)
         return found[:limit]
 
     def read_skill(self, skill_id: str) -> PublishedSkill:
