@@ -190,8 +190,11 @@ class SkillReader:
         allowed: dict[str, StoredRevision] = {}
         for entry in entries:
             revision = stored.get(RevisionKey(entry.skill_id, entry.seq))
-            if revision is None:  # superseded since the catalog was read
-                entry, revision = self._read_revision(entry)
+            if revision is None:  # superseded or removed since the catalog was read
+                try:
+                    entry, revision = self._read_revision(entry)
+                except PermanentError:
+                    continue
             revision = rescan_revision(revision)
             record, judged = revision.parsed.record, entry.judgements
             place = (entry.skill_id, revision.content_hash, record, judged)
