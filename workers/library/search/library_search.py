@@ -21,6 +21,7 @@ from graph.records import CatalogEntry, SkillState
 from graph.visible_graph import VisibleGraph
 from search.protocol import Filters, LexicalSearch, SearchIndex
 from search.text.tokens import tokenize
+from skills.unicode_normalization import normalize
 from workers.library.entry_policy import EntryPolicy
 
 MAX_FOUND = 500
@@ -37,7 +38,7 @@ took, so that they are not counted for each page."""
 _EXTRA_HITS = 100
 _MAX_VALUES = 100
 _MAX_PLACE_DIGITS = 12
-_UNFINISHED = re.compile(r"[a-z0-9]{2,40}$")
+_UNFINISHED = re.compile(r"[^\W_]{2,40}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ class LibrarySearch:
         if visible is not None and not visible:
             return []
         text = text[:MAX_TEXT_CHARACTERS]
-        unfinished = _UNFINISHED.search(text.lower())
+        unfinished = _UNFINISHED.search(normalize("NFKC", text).lower())
         search = LexicalSearch(
             terms=dict.fromkeys(tokenize(text), 1.0),
             limit=MAX_FOUND + _EXTRA_HITS,

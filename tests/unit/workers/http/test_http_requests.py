@@ -42,6 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_skill(root, name, license="MIT")
     for name in ("kiln-firing", "tide-tables"):
         write_skill(root, name)
+    write_skill(root, "glaze-wheel", "Zentriere Ton auf der Töpferscheibe", license="MIT")
     write_skill(root, FOLDER_LIKE_A_REVISION, "A skill whose folder is named as a revision")
     return root
 
@@ -97,6 +98,12 @@ def test_pages_of_skills_without_a_licence_keep_the_filter(client: TestClient) -
         path = page["next"]
     names = ("bee-keeping", "kiln-firing", FOLDER_LIKE_A_REVISION, "tide-tables")
     assert found == [f"crafts:{name}" for name in names]
+
+
+@pytest.mark.parametrize("typed", ["Töpf", "To\u0308pf"])
+def test_an_unfinished_word_may_have_any_letters(client: TestClient, typed: str) -> None:
+    found = client.get("/v1/library", params={"q": typed}).json()["skills"]
+    assert [one["name"] for one in found] == ["glaze-wheel"]
 
 
 def test_a_preference_may_be_in_any_of_several_headers(client: TestClient) -> None:
