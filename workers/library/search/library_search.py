@@ -55,9 +55,12 @@ class LibraryFilter:
     has_scripts: HasScripts | None = None
     embedded: bool | None = None
 
-    def covers(self, one: EntryCount, ignored: str = "") -> bool:
-        """Return whether entries with these values match. ignored: name of
-        a filter to leave out."""
+    def covers(self, one: EntryCount) -> bool:
+        """Return whether entries with these values match."""
+        return not self.find_mismatches(one)
+
+    def find_mismatches(self, one: EntryCount) -> list[str]:
+        """Return the names of the filters that entries with these values do not match."""
         values = one._asdict()
         values |= {
             "source": one.source_id,
@@ -73,10 +76,9 @@ class LibraryFilter:
             "has_scripts": self.has_scripts,
             "embedded": self.embedded,
         }
-        return all(
-            value is None or name == ignored or values[name] == value
-            for name, value in wanted.items()
-        )
+        return [
+            name for name, value in wanted.items() if value is not None and values[name] != value
+        ]
 
     def _meets_level(self, safety_level: int) -> bool:
         return self.level is None or safety_level >= self.level
@@ -238,15 +240,18 @@ def count_facets(
     counts: Iterable[EntryCount], wanted: LibraryFilter
 ) -> dict[str, list[FacetValue]]:
     """Count the values of each facet among the entries that match all other filters."""
-    counts = list(counts)
-    facets = {}
-    for name in FACETS:
-        tally: Counter[str] = Counter()
-        for one in counts:
-            if wanted.covers(one, ignored=name):
-                for value in _get_values(one, name):
-                    tally[value] += one.entries
-        facets[name] = [FacetValue(*pair) for pair in tally.most_common(_MAX_VALUES)]
+    tallies: dict[str, Counter[str]] = {name: Counter() for name in FACETS}
+    for one in counts:
+        mismatches = wanted.find_mismatches(one)
+        if len(mismatches) > 1:
+            continue
+        for name in mismatches or FACETS:
+            for value in _get_values(one, name):
+                tallies[name][value] += one.entries
+    facets = {
+        name: [FacetValue(*pair) for pair in tally.most_common(_MAX_VALUES)]
+        for name, tally in tallies.items()
+    }
     facets["level"].sort()
     return facets
 
