@@ -90,6 +90,12 @@ def client(gateway: Any, headers: dict[str, str]) -> TestClient:
     return TestClient(gateway, "http://skillbus", headers=headers)
 
 
+@pytest.fixture(scope="module")
+def local(backend: EmbeddedBackend) -> TestClient:
+    """The user of this machine, on the socket."""
+    return TestClient(create_gateway(backend), "http://skillbus")
+
+
 def test_pages_of_skills_without_a_licence_keep_the_filter(client: TestClient) -> None:
     found, path = [], "/v1/library?licence=&limit=2"
     while path:
@@ -175,9 +181,8 @@ def test_head_of_a_stream_ends(backend: EmbeddedBackend, client: TestClient) -> 
 
 @pytest.mark.parametrize("event_id", ["\N{SNOWMAN}", "a?b#c", "a b"])
 def test_an_event_of_this_machine_is_found_by_its_location(
-    backend: EmbeddedBackend, event_id: str
+    local: TestClient, event_id: str
 ) -> None:
-    local = TestClient(create_gateway(backend), "http://skillbus")
     event = new_event(SourceChanged(source_id="crafts"), "skillbus/tests")
     body = event.model_copy(update={"id": event_id}).model_dump_json().encode()
     accepted = local.post("/v1/events", content=body)
@@ -185,8 +190,7 @@ def test_an_event_of_this_machine_is_found_by_its_location(
     assert local.get(accepted.headers["location"]).json()["id"] == event_id
 
 
-def test_a_task_on_the_socket_that_is_not_text_is_refused(backend: EmbeddedBackend) -> None:
-    local = TestClient(create_gateway(backend), "http://skillbus")
+def test_a_task_on_the_socket_that_is_not_text_is_refused(local: TestClient) -> None:
     kind = {"Content-Type": "application/json"}
     refused = local.post("/v1/answers", content=b'{"task": "\\ud800"}', headers=kind)
     assert refused.status_code == 422
@@ -288,3 +292,34 @@ def test_streams_that_are_opened_at_once_keep_their_limit(
         return [one.result() for one in done]
 
     assert asyncio.run(open_streams()) == [503] * (3 * STREAMS)
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/events", "application/json"),
+        ("/v1/otlp/logs", "application/json"),
+        ("/v1/queries", "application/json"),
+        ("/v1/skills?source=s&path=x", "text/markdown"),
+        ("/console/theme", "application/x-www-form-urlencoded"),
+    ],
+)
+def test_a_client_that_leaves_during_its_body_causes_no_error(
+    gateway: Any, headers: dict[str, str], path: str, kind: str
+) -> None:
+    received = iter([{"type": "http.request", "body": b"{", "more_body": True}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(received, {"type": "http.disconnect"})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    named = {**headers, "Host": "skillbus", "Content-Type": kind}
+    raw = [(name.lower().encode(), value.encode()) for name, value in named.items()]
+    target, _, query = path.partition("?")
+    scope = {"type": "http", "method": "POST", "path": target, "query_string": query.encode()}
+    scope |= {"headers": raw, "http_version": "1.1", "scheme": "http", "server": ("skillbus", 80)}
+    asyncio.run(gateway(scope, receive, send))
+    assert sent[0]["status"] == 400
