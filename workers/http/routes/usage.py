@@ -28,6 +28,8 @@ Rows = list[dict[str, Any]]
 
 _MAX_ID = 4_300
 _WAIT_SECONDS = 10.0
+_MAX_WAITING = 8
+"""Maximum of reports that wait for another one, each in a thread that other requests need, too."""
 
 
 class UsageQuery(BaseModel):
@@ -184,13 +186,14 @@ class UsageService:
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
         self._one_at_a_time = threading.Lock()
+        self._waiting = threading.Semaphore(_MAX_WAITING)
         self._published = PublishedSkills(lambda: backend.graph)
 
     @contextmanager
     def open_reader(self, caller: Caller) -> Iterator[UsageReader]:
         """Yield a reader; only one is open at a time. A report over years of a large library takes
         seconds of one core, which several callers together should not take from queries."""
-        if not self._one_at_a_time.acquire(timeout=_WAIT_SECONDS):
+        if not self._acquire():
             raise TransientError("other reports of usage are being computed; try again later")
         backend = self._backend
         try:
@@ -198,6 +201,14 @@ class UsageService:
             yield UsageReader(backend.settings, backend.outcome_store(), skills)
         finally:
             self._one_at_a_time.release()
+
+    def _acquire(self) -> bool:
+        if not self._waiting.acquire(blocking=False):
+            return False
+        try:
+            return self._one_at_a_time.acquire(timeout=_WAIT_SECONDS)
+        finally:
+            self._waiting.release()
 
     def summarise(self, caller: Caller, query: UsageQuery) -> UsageReport:
         """Return counts in total and by day, source, owner and skill."""
@@ -217,8 +228,8 @@ class UsageService:
         visible = self._backend.find_visible_sources(caller.reader)
         selection = query.to_filter(caller, visible)
         entry_policy = self._backend.skills.get_policy()
-        published = self._published.read(entry_policy)
         with self.open_reader(caller) as reader:
+            published = self._published.read(entry_policy)
             found = reader.select_unused(query.days, selection, published)
         page, following = cut_page("/v1/usage/unused", found, query, query.filter_params())
         rows = [describe_unused(one) for one in self._published.check(page, entry_policy)]

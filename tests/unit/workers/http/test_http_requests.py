@@ -22,8 +22,10 @@ from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
 from tests.support.servers.collector import Collector
 from workers.backend.embedded import EmbeddedBackend
-from workers.http.access import AccessRules
-from workers.http.app import create_gateway
+from workers.http.access import AccessMiddleware, AccessRules
+from workers.http.app import create_api, create_gateway
+from workers.http.authentication import LOCAL_USER
+from workers.http.route_services import RouteServices
 from workers.http.tokens import TokenScope, TokenStore
 from workers.queue.protocol import Message
 from workers.queue.recorder import MessageRecorder
@@ -323,3 +325,21 @@ def test_a_client_that_leaves_during_its_body_causes_no_error(
     scope |= {"headers": raw, "http_version": "1.1", "scheme": "http", "server": ("skillbus", 80)}
     asyncio.run(gateway(scope, receive, send))
     assert sent[0]["status"] == 400
+
+
+def test_reports_that_wait_leave_threads_to_other_requests(backend: EmbeddedBackend) -> None:
+    services = RouteServices.create(backend, None)
+    api = create_api(backend, AccessRules(), services=services)
+    app = AccessMiddleware(api, AccessRules(), backend.settings.gateway)
+
+    async def run() -> set[int]:
+        transport = httpx.ASGITransport(app)
+        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
+        with services.usage.open_reader(LOCAL_USER):
+            reports = [asyncio.create_task(client.get("/v1/usage")) for _ in range(100)]
+            await asyncio.sleep(0.5)
+            listed = await asyncio.wait_for(client.get("/v1/skills"), 5)
+            assert listed.status_code == 200
+        return {(await one).status_code for one in reports}
+
+    assert asyncio.run(run()) == {200, 503}
