@@ -14,6 +14,7 @@ from graph.entry_filter import EntryFilter, HasScripts
 from graph.protocol import Catalog
 from graph.records import CatalogEntry, SkillState
 from skills.events import SkillRemoved
+from skills.skill_policy import get_source_id
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
 from workers.http.cursors import decode_cursor, encode_cursor
@@ -192,7 +193,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
 
 def prepare_removal(backend: StoreBackend, caller: Caller, skill_id: str) -> SkillRemoved:
     """Return the event that removes a skill; raises HTTPException (403), NotFoundError."""
-    check_source(caller, skill_id.partition(":")[0])
+    check_source(caller, get_source_id(skill_id))
     require_entry(backend.graph_for(caller.reader), skill_id)
     return SkillRemoved(skill_id=skill_id)
 
