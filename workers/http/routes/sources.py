@@ -299,10 +299,7 @@ def _describe_sources(
     backend: StoreBackend, caller: Caller, sources: Sequence[Source]
 ) -> list[dict[str, Any]]:
     counted = backend.graph.count_states_by_source([source.source_id for source in sources])
-    states = (
-        *(SkillState.PUBLISHED, SkillState.FAILED),
-        *(SkillState.PENDING, SkillState.HELD),
-    )
+    states = (SkillState.PUBLISHED, SkillState.FAILED, SkillState.PENDING, SkillState.HELD)
     rows = [
         source_status(source)
         | {state.value: counted[source.source_id].get(state, 0) for state in states}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from starlette.exceptions import HTTPException
 
@@ -24,7 +24,6 @@ from workers.http.routes.quality.models import (
     LabelledPromptData,
     LabelledPromptList,
     MeasureChangeData,
-    MeasureData,
     PageQuery,
     PromptChangeData,
     PromptData,
@@ -89,16 +88,7 @@ class QualityService:
             after=describe_summary(after.summary),
             paired=found.paired,
             unpaired=found.unpaired,
-            measures=[
-                MeasureChangeData(
-                    name=one.name,
-                    before=one.before,
-                    after=one.after,
-                    change=MeasureData(**one.change._asdict()),
-                    is_significant=one.is_significant,
-                )
-                for one in found.measures
-            ],
+            measures=[MeasureChangeData.model_validate(one) for one in found.measures],
             better=_describe_changes(better),
             worse=_describe_changes(worse),
             better_count=len(found.better),
@@ -134,8 +124,7 @@ class QualityService:
 
 def describe_summary(summary: EvaluationSummary) -> EvaluationData:
     """Return a run as JSON data."""
-    measures = {name: one._asdict() for name, one in summary.measures.items()}
-    return EvaluationData(**asdict(summary) | {"measures": measures})
+    return EvaluationData.model_validate(summary)
 
 
 def _sees(caller: Caller, owner: str | None) -> bool:
