@@ -171,25 +171,23 @@ def test_it_stops_on_a_signal(skillbus: Skillbus, folder: Path) -> None:
 
 
 def test_it_stops_in_the_middle_of_work_and_goes_on(skillbus: Skillbus, tmp_path: Path) -> None:
-    root = Folder(tmp_path / "many", seed=3, size=200).root
+    root = Folder(tmp_path / "many", seed=3, size=60).root
     process = skillbus.start("serve")
     wait_for(lambda: answers(skillbus.home / "serve.sock"))
     event = new_event(SourceChanged(source_id="many", root=str(root)), "tests")
     with skillbus.client() as client:
         client.post("/v1/events", json=event.model_dump(mode="json")).raise_for_status()
-        wait_for(lambda: client.get("/v1/status").json()["skills"]["published"] > 20)
+        wait_for(lambda: client.get("/v1/status").json()["skills"]["published"] > 5)
     process.send(signal.SIGTERM)
     result = process.wait()
     assert result.code == 0, result.err
     assert "Traceback" not in result.err
     report = skillbus("sync", str(root), "--json").data
-    assert report["published"] == report["embedded"] == 200
+    assert report["published"] == report["embedded"] == 60
     assert report["failed"] == 0
 
 
-def test_addresses_that_cannot_be_listened_on(skillbus: Skillbus, folder: Path, port: int) -> None:
-    skillbus("sync", str(folder))
-    assert "loopback" in skillbus("serve", "--listen", "0.0.0.0:8765", code=2).err
+def test_addresses_that_cannot_be_listened_on(skillbus: Skillbus) -> None:
     assert "127.0.0.1:PORT" in skillbus("serve", "--listen", "nonsense", code=2).err
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -59,7 +59,7 @@ TEAM_SECRET = made_up("of the team alone")
 ADDRESS = "https://git.example/crafts/skills.git"
 LIMIT = 200_000
 _TLS = ssl.create_default_context()  # made once: each client would take a while to make its own
-SECONDS = 4.0
+SECONDS = 2.0
 
 
 @dataclass
@@ -356,14 +356,6 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(listening: Listen
     chunked = head.replace(f"Content-Length: {LIMIT + 1}", "Transfer-Encoding: chunked")
     endless = chunked.encode() + chunk * (LIMIT // 0x8000 + 1)
     assert raw(listening.port, endless).startswith(b"HTTP/1.1 413")
-
-
-def test_slow_clients_are_cut_off(listening: Listening) -> None:
-    head = b"POST /v1/webhooks/github HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\nabc"
-    started = time.monotonic()
-    answer = raw(listening.port, head)
-    assert answer.startswith(b"HTTP/1.1 408")
-    assert time.monotonic() - started >= SECONDS
 
 
 def test_slow_clients_do_not_keep_others_out(
