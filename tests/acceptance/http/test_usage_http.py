@@ -131,15 +131,9 @@ def test_answered_queries_are_listed_newest_first(clients: Clients) -> None:
 @pytest.mark.parametrize(
     ("path", "params", "status"),
     [
-        ("/v1/usage", {"days": "0"}, 422),
-        ("/v1/usage", {"days": "3651"}, 422),
-        ("/v1/usage", {"limit": "1001"}, 422),
-        ("/v1/usage", {"week": "1"}, 422),
-        ("/v1/usage", {"source": ""}, 422),
         ("/v1/usage", {"cursor": "x"}, 400),
         ("/v1/usage/unanswered", {"skill": "crafts:kiln-firing"}, 422),
         ("/v1/usage/unanswered", {"cursor": "AAAA"}, 400),
-        ("/v1/usage/queries", {"outcome": "lost"}, 422),
         ("/v1/usage/queries", {"cursor": "AAAA"}, 400),
         ("/v1/usage/queries", {"cursor": encode_cursor("nan q", "/v1/usage/queries?days=30")}, 400),
     ],
