@@ -236,6 +236,23 @@ def test_the_root_that_was_checked_is_recorded(
     assert roots["sent"] == roots["queued"] == str(root.with_name("other"))
 
 
+def test_a_refused_source_keeps_its_groups(
+    backend: EmbeddedBackend, root: Path, local: TestClient
+) -> None:
+    (folder := root.with_name("vault")).mkdir()
+    key = {"Idempotency-Key": "add-vault"}
+
+    def add(source_id: str, *groups: str) -> int:
+        body = {"source_id": source_id, "root": str(folder), "groups": groups}
+        return local.post("/v1/sources", json=body, headers=key).status_code
+
+    assert add("vault", "finance") == 202
+    backend.set_source_groups("annex", ["finance"])
+    assert add("annex") == 422
+    assert backend.graph.read_access().groups["annex"] == ("finance",)
+    settle(backend)
+
+
 def add_open_query(backend: EmbeddedBackend) -> str:
     """Record a query of the client that no task answers; return its id."""
     query = new_event(QueryAsked(task="x"), "skillbus/gateway")
