@@ -32,12 +32,19 @@ _MAX_WAITING = 8
 """Maximum of reports that wait for another one, each in a thread that other requests need, too."""
 
 
-class UsageQuery(BaseModel):
-    """Range, filters and page. Other parameters are rejected."""
+class UsagePage(BaseModel):
+    """Range and page. Other parameters are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
+    limit: int = Field(100, ge=1, le=1_000)
+    cursor: str = Field("", description="from `next` of the previous page")
+
+
+class UsageQuery(UsagePage):
+    """Range, filters and page. Other parameters are rejected."""
+
     source: str | None = Field(
         None, min_length=1, max_length=200, description="only skills of this source"
     )
@@ -48,8 +55,6 @@ class UsageQuery(BaseModel):
         description="only what this token asked and reported; empty: the user of the machine; "
         "others than the caller for admins only",
     )
-    limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select rows, by name."""
@@ -68,17 +73,7 @@ class UsageQuery(BaseModel):
         return UsageFilter(self.source, self.skill, self.owner, visible)
 
 
-class UnansweredQuery(BaseModel):
-    """Range and page of unanswered queries. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
-    limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="from `next` of the previous page")
-
-
-class AnsweredQueriesQuery(UnansweredQuery):
+class AnsweredQueriesQuery(UsagePage):
     """Range, outcome and page of answered queries. Other parameters are rejected."""
 
     outcome: QueryOutcome | None = Field(
@@ -277,7 +272,7 @@ class UsageService:
         ]
         return ReportedOutcomes(outcomes=shown, truncated=more)
 
-    def group_unanswered(self, caller: Caller, query: UnansweredQuery) -> UnansweredGroups:
+    def group_unanswered(self, caller: Caller, query: UsagePage) -> UnansweredGroups:
         """Return a page of groups of unanswered queries: the caller's, for admins all."""
         owner = None if caller.is_admin else caller.name
         with self.open_reader(caller) as reader:
@@ -325,7 +320,7 @@ def usage_routes(usage_service: UsageService) -> APIRouter:
 
     @router.get("/v1/usage/unanswered")
     def list_unanswered(
-        caller: CurrentCaller, query: Annotated[UnansweredQuery, Query()]
+        caller: CurrentCaller, query: Annotated[UsagePage, Query()]
     ) -> UnansweredGroups:
         """List unanswered queries, grouped by similarity of their tasks: the caller's
         queries, for admins all."""
