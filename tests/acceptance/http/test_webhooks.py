@@ -423,12 +423,6 @@ def test_requests_of_another_shape(
     assert answer.status_code == status, answer.text
 
 
-def test_content_that_cannot_be_read_is_refused(listening: Listening) -> None:
-    contents: list[Any] = [[], {"repository": {}}, {"repository": {"clone_url": ADDRESS}, "ref": 5}]
-    for content in contents:
-        problem(listening.send(github(content, SECRET)), 422)
-
-
 tokens = st.text(st.characters(min_codepoint=32, max_codepoint=255, exclude_characters="\x7f"))
 
 

@@ -25,6 +25,7 @@ from workers.backend.embedded import EmbeddedBackend
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.app import create_api, create_gateway
 from workers.http.authentication import LOCAL_USER
+from workers.http.cursors import encode_cursor
 from workers.http.route_services import RouteServices
 from workers.http.tokens import TokenScope, TokenStore
 from workers.queue.protocol import Message
@@ -33,6 +34,8 @@ from workers.tracing.start import tracing
 
 FOLDER_LIKE_A_REVISION = "kiln-firing/revisions/007"
 STREAMS = 2
+DIGITS = "9" * 5_000
+"""More than Python converts to a number."""
 
 
 @pytest.fixture(scope="module")
@@ -125,6 +128,17 @@ def test_a_skill_in_a_folder_that_looks_like_a_revision_is_shown(client: TestCli
     assert client.get(f"/v1/skills/{skill_id}").json()["skill_id"] == skill_id
     seq = client.get("/v1/skills/crafts:kiln-firing").json()["seq"]
     assert client.get(f"/v1/skills/crafts:kiln-firing/revisions/{seq}").json()["seq"] == seq
+
+
+@pytest.mark.parametrize("seq", [DIGITS, str(2**63), "1"])
+def test_no_revision_has_such_a_number(client: TestClient, seq: str) -> None:
+    assert client.get(f"/v1/skills/crafts:none/revisions/{seq}").status_code == 404
+
+
+def test_a_cursor_with_such_a_number_begins_at_the_start(client: TestClient) -> None:
+    filters = "q=none&state=published"
+    found = client.get(f"/v1/library?{filters}&cursor={encode_cursor(DIGITS, filters)}")
+    assert (found.status_code, found.json()["skills"]) == (200, [])
 
 
 def test_a_compressed_file_has_not_the_type_of_its_content(client: TestClient) -> None:
