@@ -262,15 +262,10 @@ class UsageService:
         if not UsageFilter(visible=visible).sees(query.skill):
             return ReportedOutcomes(outcomes=[], truncated=False)
         with self.open_reader(caller) as reader:
-            rows, more = reader.list_outcomes(query.days, query.skill, query.limit, caller.can_see)
-        # Outcomes may name a second skill, which superseded the first.
-        seen = UsageFilter(visible=visible)
-        shown = [
-            one | {"other": one["other"] if seen.sees(one["other"]) else ""}
-            for one in rows
-            if seen.sees(one["skill_id"])
-        ]
-        return ReportedOutcomes(outcomes=shown, truncated=more)
+            rows, more = reader.list_outcomes(
+                query.days, query.skill, query.limit, caller.can_see, visible
+            )
+        return ReportedOutcomes(outcomes=rows, truncated=more)
 
     def group_unanswered(self, caller: Caller, query: UsagePage) -> UnansweredGroups:
         """Return a page of groups of unanswered queries: the caller's, for admins all."""

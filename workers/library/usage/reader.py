@@ -93,12 +93,17 @@ class UsageReader:
         return [one for one in unused if selection.has_skill(one.skill_id)]
 
     def list_outcomes(
-        self, days: int, skill_id: str, limit: int, can_see: Callable[[str], bool]
+        self,
+        days: int,
+        skill_id: str,
+        limit: int,
+        can_see: Callable[[str], bool],
+        visible: frozenset[str] | None,
     ) -> tuple[list[dict[str, Any]], bool]:
         """Return the reported outcomes of a skill, each with its task, newest days first. Return
         also whether there may be more, as `limit` or the maximum of read outcomes was reached.
 
-        can_see: returns whether queries of an owner may be seen.
+        can_see, visible: as in `AnswerFilter`.
         """
         rows: list[dict[str, Any]] = []
         today, read = to_day(time.time()), 0
@@ -111,7 +116,8 @@ class UsageReader:
                 if read >= _MAX_OUTCOMES:
                     break
             answers = self._outcomes.get_answers(sorted({one.query_id for one in found}))
-            for one in sorted(found, key=lambda one: (-one.reported, one.key)):
+            shown = UsageFilter(visible=visible).hide(found)
+            for one in sorted(shown, key=lambda one: (-one.reported, one.key)):
                 answer = answers.get(one.query_id)
                 if answer is not None and can_see(answer.owner):
                     rows.append(describe_reported(one, answer))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from skills.outcomes.model import SECONDS_PER_DAY
+from skills.outcomes.model import SECONDS_PER_DAY, Outcome
 from skills.skill_policy import get_source_id
 from tasks.outcomes.usage.model import (
     OTHERS,
@@ -55,6 +55,14 @@ class UsageFilter:
     def sees(self, skill_id: str) -> bool:
         """Return whether the reader may see a skill."""
         return self.visible is None or get_source_id(skill_id) in self.visible
+
+    def hide(self, outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
+        """Return outcomes without skills that the reader may not see."""
+        return tuple(
+            one if self.sees(one.other) else replace(one, other="")
+            for one in outcomes
+            if not one.skill_id or self.sees(one.skill_id)
+        )
 
     def has_skill(self, skill_id: str) -> bool:
         """Return whether a skill is counted."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Timer
@@ -17,6 +18,7 @@ from fastapi.testclient import TestClient
 
 from config.errors import NotFoundError, SkillbusError, TransientError
 from skills.events import QueryAsked, SourceChanged, new_event
+from skills.outcomes.model import AnsweredQuery, Outcome, OutcomeKind, Reporter
 from tasks.journal.protocol import Job
 from tests.support.samples.library import write_skill
 from tests.support.samples.tiny import settle, tiny_backend
@@ -265,6 +267,25 @@ def test_a_refused_source_keeps_its_groups(
     assert add("annex") == 422
     assert backend.graph.read_access().groups["annex"] == ("finance",)
     settle(backend)
+
+
+def test_outcomes_that_others_reported_name_no_hidden_skill(
+    backend: EmbeddedBackend, client: TestClient
+) -> None:
+    backend.set_source_groups("annex", ["finance"])
+    store, now = backend.outcome_store(), time.time()
+    store.add_answers([AnsweredQuery("asked", "writer", "", "x", now, hit=True)])
+    reported = {"annex:a": "", "crafts:star-charts": "annex:b", "": ""}
+    store.add_outcomes(
+        [
+            Outcome(f"{n}", "asked", one, OutcomeKind.USED, Reporter.PERSON, "", now, other=other)
+            for n, (one, other) in enumerate(reported.items())
+        ]
+    )
+    answer = client.get("/v1/queries/asked/outcomes")
+    assert "annex" not in answer.text
+    assert [one["skill_id"] for one in answer.json()["outcomes"]] == ["crafts:star-charts", ""]
+    store.forget_outcomes("asked")
 
 
 def add_open_query(backend: EmbeddedBackend) -> str:
