@@ -23,6 +23,7 @@ from config.settings import Settings
 from skills.access import ANYONE
 from workers.library.served_skills import ServedSkill, ServedSkills
 from workers.library.skill_reader import SkillReader
+from workers.library.thread_slots import ThreadSlots
 
 log = structlog.get_logger()
 
@@ -32,6 +33,7 @@ MAX_SKILLS = 1_000
 
 _PAGE_SIZE = 100
 _MAX_ARCHIVES = 4
+_WAIT_SECONDS = 10.0
 _PAUSES = 9
 """Pause between two builds of the index, as a multiple of the last build's duration."""
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
@@ -76,7 +78,7 @@ class PublicSkills:
         self._settings = settings
         self._all_skills = skill_reader
         self._building = threading.Lock()
-        self._archives = threading.Semaphore(_MAX_ARCHIVES)
+        self._archives = ThreadSlots(_MAX_ARCHIVES, 2 * _MAX_ARCHIVES)
         self._index = _Index()
         self._digests: dict[Fingerprint, str] = {}
 
@@ -134,7 +136,9 @@ class PublicSkills:
     def read_archive(self, name: str) -> PublicFile:
         """Return a skill as a zip; the same files give the same bytes.
         Raises as `read_file` does."""
-        content = self._make_archive(self._find(name))
+        skill = self._find(name)
+        with self._archives.hold(_WAIT_SECONDS, "other archives are being made; try again later"):
+            content = self._make_archive(skill)
         return PublicFile(f"{name}.zip", content, hashlib.sha256(content).hexdigest())
 
     def _find(self, name: str) -> ServedSkill:
@@ -220,10 +224,9 @@ class PublicSkills:
     def _make_archive(self, skill: ServedSkill) -> bytes:
         """Return a zip with the skill's folder as its root. It is not compressed, since other
         versions of the compressor give other bytes."""
-        with self._archives:
-            buffer = io.BytesIO()
-            with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-                contents = self._served.read_all(skill)
-                for file, content in zip(skill.files, contents, strict=True):
-                    archive.writestr(zipfile.ZipInfo(file.path, _FIXED_TIME), content)
-            return buffer.getvalue()
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+            contents = self._served.read_all(skill)
+            for file, content in zip(skill.files, contents, strict=True):
+                archive.writestr(zipfile.ZipInfo(file.path, _FIXED_TIME), content)
+        return buffer.getvalue()

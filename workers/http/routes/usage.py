@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
@@ -13,11 +12,12 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from config.errors import TransientError, UsageError
+from config.errors import UsageError
 from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import WRONG_CURSOR, cut_page, decode_cursor, encode_cursor
+from workers.library.thread_slots import ThreadSlots
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
 from workers.library.usage.published_skills import PublishedSkills
@@ -29,7 +29,6 @@ Rows = list[dict[str, Any]]
 _MAX_ID = 4_300
 _WAIT_SECONDS = 10.0
 _MAX_WAITING = 8
-"""Maximum of reports that wait for another one, each in a thread that other requests need, too."""
 
 
 class UsagePage(BaseModel):
@@ -180,30 +179,17 @@ class UsageService:
 
     def __init__(self, backend: StoreBackend) -> None:
         self._backend = backend
-        self._one_at_a_time = threading.Lock()
-        self._waiting = threading.Semaphore(_MAX_WAITING)
+        self._slots = ThreadSlots(1, _MAX_WAITING)
         self._published = PublishedSkills(lambda: backend.graph)
 
     @contextmanager
     def open_reader(self, caller: Caller) -> Iterator[UsageReader]:
         """Yield a reader; only one is open at a time. A report over years of a large library takes
         seconds of one core, which several callers together should not take from queries."""
-        if not self._acquire():
-            raise TransientError("other reports of usage are being computed; try again later")
         backend = self._backend
-        try:
+        with self._slots.hold(_WAIT_SECONDS, "other reports are being computed; try again later"):
             skills = backend.skills.for_reader(caller.reader)
             yield UsageReader(backend.settings, backend.outcome_store(), skills)
-        finally:
-            self._one_at_a_time.release()
-
-    def _acquire(self) -> bool:
-        if not self._waiting.acquire(blocking=False):
-            return False
-        try:
-            return self._one_at_a_time.acquire(timeout=_WAIT_SECONDS)
-        finally:
-            self._waiting.release()
 
     def summarise(self, caller: Caller, query: UsageQuery) -> UsageReport:
         """Return counts in total and by day, source, owner and skill."""

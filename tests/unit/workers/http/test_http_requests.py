@@ -6,9 +6,10 @@ import asyncio
 import gzip
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from threading import Timer
+from threading import Event, Timer
 from typing import Any
 from unittest import mock
 
@@ -30,6 +31,7 @@ from workers.http.authentication import LOCAL_USER
 from workers.http.cursors import encode_cursor
 from workers.http.route_services import RouteServices
 from workers.http.tokens import TokenScope, TokenStore
+from workers.library.public_skills import PublicSkills
 from workers.queue.protocol import Message
 from workers.queue.recorder import MessageRecorder
 from workers.tracing.start import tracing
@@ -379,19 +381,38 @@ def test_a_client_that_leaves_during_its_body_causes_no_error(
     assert sent[0]["status"] == 400
 
 
+async def ask_meanwhile(app: Any, path: str, release: Callable[[], object]) -> set[int]:
+    """The statuses of many requests that wait, after another request was answered meanwhile."""
+    client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://skillbus")
+    waiting = [asyncio.create_task(client.get(path)) for _ in range(100)]
+    try:
+        await asyncio.sleep(0.5)
+        answer = await asyncio.wait_for(client.get("/v1/skills"), 5)
+        assert answer.status_code == 200
+    finally:
+        release()
+    return {(await one).status_code for one in waiting}
+
+
 def test_reports_that_wait_leave_threads_to_other_requests(backend: EmbeddedBackend) -> None:
     services = RouteServices.create(backend, None)
     api = create_api(backend, AccessRules(), services=services)
     app = AccessMiddleware(api, AccessRules(), backend.settings.gateway)
+    with ExitStack() as stack:
+        stack.enter_context(services.usage.open_reader(LOCAL_USER))
+        assert asyncio.run(ask_meanwhile(app, "/v1/usage", stack.close)) == {200, 503}
 
-    async def run() -> set[int]:
-        transport = httpx.ASGITransport(app)
-        client = httpx.AsyncClient(transport=transport, base_url="http://skillbus")
-        with services.usage.open_reader(LOCAL_USER):
-            reports = [asyncio.create_task(client.get("/v1/usage")) for _ in range(100)]
-            await asyncio.sleep(0.5)
-            listed = await asyncio.wait_for(client.get("/v1/skills"), 5)
-            assert listed.status_code == 200
-        return {(await one).status_code for one in reports}
 
-    assert asyncio.run(run()) == {200, 503}
+def test_archives_that_wait_leave_threads_to_other_requests(
+    local: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = "/.well-known/agent-skills/bee-keeping.zip"
+    assert local.get(path).status_code == 200
+    released, make_archive = Event(), PublicSkills._make_archive
+
+    def make_slowly(*arguments: Any) -> bytes:
+        assert released.wait(60)
+        return make_archive(*arguments)
+
+    monkeypatch.setattr(PublicSkills, "_make_archive", make_slowly)
+    assert asyncio.run(ask_meanwhile(local.app, path, released.set)) == {200, 503}
