@@ -286,19 +286,10 @@ def test_forged_deliveries(listening: Listening, name: str) -> None:
     before = listening.events()
     delivery = push(name)
     send, content, _ = SENDERS[name]
-    problem(
-        listening.send(send(content(), "a guess" if name != "gitlab signed" else SIGNING[:-4])), 401
-    )
-    for header in (
-        "x-hub-signature-256",
-        "x-gitea-signature",
-        "webhook-signature",
-        "x-gitlab-token",
-    ):
-        if header in delivery.headers:
-            kept = {key: value for key, value in delivery.headers.items() if key != header}
-            problem(listening.send(replace(delivery, headers=kept)), 401)
-            problem(listening.send(replace(delivery, headers=kept | {header: "\xff" * 80})), 401)
+    guess = "a guess" if name != "gitlab signed" else SIGNING[:-4]
+    problem(listening.send(send(content(), guess)), 401)
+    kept = {key: value for key, value in delivery.headers.items() if key not in SIGNATURES}
+    problem(listening.send(replace(delivery, headers=kept)), 401)
     if name != "gitlab":
         problem(listening.send(replace(delivery, body=delivery.body[:-1] + b" }")), 401)
     assert listening.events() == before
