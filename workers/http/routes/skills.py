@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Header, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,7 +16,7 @@ from skills.events import SkillRemoved
 from skills.skill_policy import get_source_id
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
-from workers.http.cursors import decode_cursor, encode_cursor
+from workers.http.cursors import decode_cursor, make_next_path
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.responses.etags import respond_if_changed
@@ -31,6 +30,7 @@ HAS_SCRIPTS_FILTER = (
     "those of a former version of skillbus until the reconciler has read them"
 )
 _MEDIA_TYPE = "application/json"
+_PATH = "/v1/skills"
 
 
 class _Skill(BaseModel):
@@ -145,7 +145,7 @@ def skill_routes(backend: StoreBackend) -> APIRouter:
     """Return the routes of skills, without uploads."""
     router = APIRouter(tags=["skills"])
 
-    @router.get("/v1/skills", response_model=SkillList)
+    @router.get(_PATH, response_model=SkillList)
     def list_skills(
         response: Response, caller: CurrentCaller, query: Annotated[SkillListQuery, Query()]
     ) -> dict[str, Any]:
@@ -219,11 +219,10 @@ def describe_skill(backend: StoreBackend, caller: Caller, skill_id: str) -> dict
 
 def _list_entries(graph: Catalog, query: SkillListQuery) -> tuple[list[CatalogEntry], str | None]:
     """Return the entries of a page and the path of the next page, None on the last."""
-    filter_params = urlencode(query.filter_params())
-    after = decode_cursor(query.cursor, filter_params)
+    filters = query.filter_params()
+    after = decode_cursor(query.cursor, _PATH, filters)
     page = graph.list_entries(query.to_selection(), after, query.limit + 1)
     if len(page) <= query.limit:
         return page, None
     page = page[: query.limit]
-    place = {"limit": query.limit, "cursor": encode_cursor(page[-1].skill_id, filter_params)}
-    return page, f"/v1/skills?{urlencode(query.filter_params() | place)}"
+    return page, make_next_path(_PATH, filters, query.limit, page[-1].skill_id)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,7 +15,7 @@ from config.errors import UsageError
 from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import WRONG_CURSOR, cut_page, decode_cursor, encode_cursor
+from workers.http.cursors import WRONG_CURSOR, cut_page, decode_cursor, make_next_path
 from workers.library.thread_slots import ThreadSlots
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
@@ -227,8 +226,8 @@ class UsageService:
 
     def list_answered(self, caller: Caller, query: AnsweredQueriesQuery) -> AnsweredQueries:
         """Return a page of answered queries: the caller's, for admins all."""
-        filters = f"/v1/usage/queries?{urlencode(query.filter_params())}"
-        place = _parse_answer_place(decode_cursor(query.cursor, filters))
+        path, filters = "/v1/usage/queries", query.filter_params()
+        place = _parse_answer_place(decode_cursor(query.cursor, path, filters))
         visible = self._backend.find_visible_sources(caller.reader)
         with self.open_reader(caller) as reader:
             groups, page = reader.list_answered(
@@ -237,8 +236,8 @@ class UsageService:
         states = self._backend.journal.get_job_states([one.query_id for one in page.answers])
         following = None
         if page.next is not None:
-            cursor = encode_cursor(f"{page.next.answered!r} {page.next.query_id}", filters)
-            following = f"{filters}&{urlencode({'limit': query.limit, 'cursor': cursor})}"
+            last = f"{page.next.answered!r} {page.next.query_id}"
+            following = make_next_path(path, filters, query.limit, last)
         return AnsweredQueries(groups=describe_answered(groups, page, states), next=following)
 
     def list_outcomes(self, caller: Caller, query: OutcomesQuery) -> ReportedOutcomes:

@@ -28,7 +28,7 @@ from workers.backend.embedded import EmbeddedBackend
 from workers.http.access import AccessMiddleware, AccessRules
 from workers.http.app import create_api, create_gateway
 from workers.http.authentication import LOCAL_USER
-from workers.http.cursors import encode_cursor
+from workers.http.cursors import make_next_path
 from workers.http.route_services import RouteServices
 from workers.http.tokens import TokenScope, TokenStore
 from workers.library.public_skills import PublicSkills
@@ -140,8 +140,8 @@ def test_no_revision_has_such_a_number(client: TestClient, seq: str) -> None:
 
 
 def test_a_cursor_with_such_a_number_begins_at_the_start(client: TestClient) -> None:
-    filters = "q=none&state=published"
-    found = client.get(f"/v1/library?{filters}&cursor={encode_cursor(DIGITS, filters)}")
+    filters = {"q": "none", "state": "published"}
+    found = client.get(make_next_path("/v1/library", filters, 10, DIGITS))
     assert (found.status_code, found.json()["skills"]) == (200, [])
 
 
