@@ -6,8 +6,10 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from urllib.parse import urlencode
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from config.errors import UsageError
 
@@ -49,22 +51,17 @@ def make_next_path(path: str, filters: Mapping[str, str], limit: int, last: str)
     return f"{path}?{urlencode({**filters, **place})}"
 
 
-class PageRequest(Protocol):
-    """The parameters of a request that name a page."""
+class PageQuery(BaseModel):
+    """Base class of the parameters of a list. Other parameters are rejected."""
 
-    @property
-    def limit(self) -> int:
-        """Maximum number of rows."""
-        ...
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    @property
-    def cursor(self) -> str:
-        """Cursor of the page, "" for the first one."""
-        ...
+    limit: int
+    cursor: str = Field("", description="from `next` of the previous page")
 
 
 def cut_page(
-    path: str, rows: Sequence[Row], page: PageRequest, filters: Mapping[str, str] | None = None
+    path: str, rows: Sequence[Row], page: PageQuery, filters: Mapping[str, str] | None = None
 ) -> tuple[list[Row], str | None]:
     """Return the rows of a page, and the path of the next page, None on the last.
 

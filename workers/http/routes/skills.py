@@ -16,7 +16,7 @@ from skills.events import SkillRemoved
 from skills.skill_policy import get_source_id
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller, check_source, require_scope
-from workers.http.cursors import decode_cursor, make_next_path
+from workers.http.cursors import PageQuery, decode_cursor, make_next_path
 from workers.http.idempotency import IdempotencyKey
 from workers.http.jobs import Accepted, accept_event
 from workers.http.responses.etags import respond_if_changed
@@ -118,10 +118,8 @@ class SkillList(BaseModel):
     next: str | None
 
 
-class SkillListQuery(BaseModel):
+class SkillListQuery(PageQuery):
     """Filters of a list of skills, all of which must match. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: str | None = Field(None, description="only skills of this source")
     state: SkillState | None = Field(None, description="only skills in this state")
@@ -130,7 +128,6 @@ class SkillListQuery(BaseModel):
     )
     has_scripts: HasScripts | None = Field(None, description=HAS_SCRIPTS_FILTER)
     limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def to_selection(self) -> EntryFilter:
         """Return the filter for the catalog."""

@@ -15,7 +15,7 @@ from config.errors import UsageError
 from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import WRONG_CURSOR, cut_page, decode_cursor, make_next_path
+from workers.http.cursors import WRONG_CURSOR, PageQuery, cut_page, decode_cursor, make_next_path
 from workers.library.thread_slots import ThreadSlots
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
@@ -30,14 +30,11 @@ _WAIT_SECONDS = 10.0
 _MAX_WAITING = 8
 
 
-class UsagePage(BaseModel):
+class UsagePage(PageQuery):
     """Range and page. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     days: int = Field(30, ge=1, le=MAX_DAYS, description="the last days, today (UTC) included")
     limit: int = Field(100, ge=1, le=1_000)
-    cursor: str = Field("", description="from `next` of the previous page")
 
 
 class UsageQuery(UsagePage):

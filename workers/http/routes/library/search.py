@@ -11,7 +11,7 @@ from graph.entry_filter import HasScripts
 from graph.records import SkillState
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import decode_cursor, make_next_path
+from workers.http.cursors import PageQuery, decode_cursor, make_next_path
 from workers.http.routes.skills import HAS_SCRIPTS_FILTER, SkillEntry
 from workers.library.search.library_search import (
     MAX_FOUND,
@@ -24,10 +24,8 @@ from workers.library.skill_data import entry_data
 _PATH = "/v1/library"
 
 
-class LibraryQuery(BaseModel):
+class LibraryQuery(PageQuery):
     """Words and filters, all of which must match. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     q: str = Field(
         "",
@@ -47,7 +45,6 @@ class LibraryQuery(BaseModel):
         None, description="only skills whose sections have vectors, or only those without"
     )
     limit: int = Field(50, ge=1, le=200)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select skills, by name, if they are set."""

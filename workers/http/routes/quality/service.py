@@ -24,9 +24,9 @@ from workers.http.routes.quality.models import (
     LabelledPromptData,
     LabelledPromptList,
     MeasureChangeData,
-    PageQuery,
     PromptChangeData,
     PromptData,
+    QualityPage,
     RecallPoint,
     ReliabilityData,
     SettingChange,
@@ -53,7 +53,7 @@ class QualityService:
         return EvaluationList(evaluations=[describe_summary(one) for one in found])
 
     def show_evaluation(
-        self, caller: Caller, evaluation_id: str, query: PageQuery
+        self, caller: Caller, evaluation_id: str, query: QualityPage
     ) -> EvaluationDetails:
         """Return a run with its curves and a page of its prompts, worst first; raises
         NotFoundError for an unknown id."""
@@ -102,7 +102,7 @@ class QualityService:
         """Delete a run; raises NotFoundError for an unknown id."""
         self._backend.evaluation_store().remove(evaluation_id)
 
-    def list_labelled(self, caller: Caller, query: PageQuery) -> LabelledPromptList:
+    def list_labelled(self, caller: Caller, query: QualityPage) -> LabelledPromptList:
         """Return a page of the labelled prompts of a caller, of all for admins, newest first."""
         visible = self._backend.find_visible_sources(caller.reader)
         found = [one for one in self._labelled.get().read() if caller.can_see(one.owner)]

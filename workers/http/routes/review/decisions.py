@@ -13,7 +13,7 @@ from workers.audit.log import get_local_principal
 from workers.audit.requests import note_object
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
-from workers.http.cursors import decode_cursor, make_next_path
+from workers.http.cursors import PageQuery, decode_cursor, make_next_path
 from workers.http.routes.revisions import RevisionComparison, Seq
 from workers.library.reasons import MAX_REASON_CHARACTERS
 from workers.library.review.decisions import ReviewDecision
@@ -92,10 +92,8 @@ class ReviewList(BaseModel):
     next: str | None
 
 
-class ReviewQuery(BaseModel):
+class ReviewQuery(PageQuery):
     """Filters and page of a list of reviews. Other parameters are rejected."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     state: ReviewState | None = None
     source: SourceId | None = None
@@ -107,7 +105,6 @@ class ReviewQuery(BaseModel):
         description="only skills with findings of this rule, waived or not",
     )
     limit: int = Field(_MAX_ITEMS, ge=1, le=_MAX_ITEMS)
-    cursor: str = Field("", description="from `next` of the previous page")
 
     def filter_params(self) -> dict[str, str]:
         """Return the parameters that select reviews, by name, if they are set."""
