@@ -23,7 +23,6 @@ from config.settings import Settings
 from skills.access import ANYONE
 from workers.library.served_skills import ServedSkill, ServedSkills
 from workers.library.skill_reader import SkillReader
-from workers.library.thread_slots import ThreadSlots
 
 log = structlog.get_logger()
 
@@ -32,8 +31,6 @@ MAX_SKILLS = 1_000
 """Maximum of skills in the index: clients read it whole."""
 
 _PAGE_SIZE = 100
-_MAX_ARCHIVES = 4
-_WAIT_SECONDS = 10.0
 _PAUSES = 9
 """Pause between two builds of the index, as a multiple of the last build's duration."""
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
@@ -78,7 +75,6 @@ class PublicSkills:
         self._settings = settings
         self._all_skills = skill_reader
         self._building = threading.Lock()
-        self._archives = ThreadSlots(_MAX_ARCHIVES, 2 * _MAX_ARCHIVES)
         self._index = _Index()
         self._digests: dict[Fingerprint, str] = {}
 
@@ -136,9 +132,7 @@ class PublicSkills:
     def read_archive(self, name: str) -> PublicFile:
         """Return a skill as a zip; the same files give the same bytes.
         Raises as `read_file` does."""
-        skill = self._find(name)
-        with self._archives.hold(_WAIT_SECONDS, "other archives are being made; try again later"):
-            content = self._make_archive(skill)
+        content = self._make_archive(self._find(name))
         return PublicFile(f"{name}.zip", content, hashlib.sha256(content).hexdigest())
 
     def _find(self, name: str) -> ServedSkill:

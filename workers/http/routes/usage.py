@@ -16,7 +16,7 @@ from tasks.outcomes.protocol import AnswerPlace
 from workers.backend.store_backend import StoreBackend
 from workers.http.authentication import Caller, CurrentCaller
 from workers.http.cursors import WRONG_CURSOR, PageQuery, cut_page, decode_cursor, make_next_path
-from workers.library.thread_slots import ThreadSlots
+from workers.http.limits.thread_slots import ThreadSlots
 from workers.library.usage.answered import NEWEST, QueryOutcome, describe_answered
 from workers.library.usage.findings import describe_unused
 from workers.library.usage.published_skills import PublishedSkills
